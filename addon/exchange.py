@@ -1,0 +1,138 @@
+"""``Exchange``: one call from its head to its ledger row, the only thing that travels between the hooks.
+
+It is frozen. ``advance`` returns the next one and refuses every move that ``MOVES`` does not list, so a call that
+was never approved can't be dispatched, and one that is settled can't be settled again. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from policies.facts import Attempt, Key, Route, Usage, Workspace
+
+UsageSource = Literal["provider", "estimated", "none"]
+
+
+class Stage(Enum):
+    """Where a call stands. The comment says what is known from there on."""
+
+    RECEIVED = "received"  # a request head, nothing believed yet
+    IDENTIFIED = "identified"  # workspace and key
+    ADMITTED = "admitted"  # the rate limiter let it in
+    ROUTED = "routed"  # the body is valid, and there is a route
+    HELD = "held"  # the money is set aside
+    DISPATCHED = "dispatched"  # an attempt may be sent upstream
+    ANSWERED = "answered"  # an upstream answer, or its failure, is final
+    SETTLED = "settled"  # the ledger row is written
+    REFUSED = "refused"  # the gateway said no; nothing was sent upstream
+    ABANDONED = "abandoned"  # the client left before anything was sent upstream
+
+
+_OUT = frozenset({Stage.REFUSED, Stage.ABANDONED})
+
+MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
+    {
+        Stage.RECEIVED: _OUT | {Stage.IDENTIFIED},
+        Stage.IDENTIFIED: _OUT | {Stage.ADMITTED},
+        Stage.ADMITTED: _OUT | {Stage.ROUTED},
+        Stage.ROUTED: _OUT | {Stage.HELD},
+        Stage.HELD: _OUT | {Stage.DISPATCHED},
+        # A second dispatch is the next attempt of the same call.
+        Stage.DISPATCHED: frozenset({Stage.DISPATCHED, Stage.ANSWERED}),
+        Stage.ANSWERED: frozenset({Stage.SETTLED}),
+        Stage.SETTLED: frozenset(),
+        Stage.REFUSED: frozenset(),
+        Stage.ABANDONED: frozenset(),
+    }
+)
+
+
+class IllegalMoveError(RuntimeError):
+    """A programming error: the call can't go from where it stands to where it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock."""
+
+    id: str
+    created_at: datetime
+    started_s: float
+    stage: Stage = Stage.RECEIVED
+    workspace: Workspace | None = None
+    key: Key | None = None
+    requested_model: str | None = None
+    end_user: str | None = None
+    stream: bool = False
+    route: Route | None = None
+    attempts: int = 0
+    status: int | None = None
+    error_code: str | None = None
+    finish_reason: str | None = None
+    usage: Usage = Usage()
+    usage_source: UsageSource = "none"
+    wholesale_nanousd: int = 0
+    retail_nanousd: int = 0
+    first_byte_s: float | None = None
+
+    def advance(self, stage: Stage, **changes: Any) -> Self:
+        """Return the same call one stage on. Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list."""
+        if stage not in MOVES[self.stage]:
+            raise IllegalMoveError(f"call {self.id}: {self.stage.value} → {stage.value}")
+        return replace(self, stage=stage, **changes)
+
+    def note(self, **changes: Any) -> Self:
+        """Return the same call at the same stage, knowing more."""
+        return replace(self, **changes)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that is being made, or was made last. Raises where the call has no route yet."""
+        if self.route is None:
+            raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
+        return self.route.attempts[max(self.attempts, 1) - 1]
+
+    @property
+    def was_sent_upstream(self) -> bool:
+        """Whether this call owes the ledger a row."""
+        return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
+
+    def ledger_row(self, now_s: float) -> dict[str, Any]:
+        """The row of the ``usage`` table (columns: docs/ledger.md); ``now_s`` is a reading of ``started_s``'s clock."""
+        attempt = self.attempt
+        assert self.workspace is not None and self.key is not None  # noqa: S101  (a routed call has both)
+        return {
+            "id": self.id,
+            "created_at": self.created_at.astimezone(UTC).isoformat(timespec="milliseconds"),
+            "workspace": self.workspace.id,
+            "key_id": self.key.id,
+            "requested_model": self.requested_model,
+            "model_slug": attempt.model.slug,
+            "provider": attempt.model.provider.name,
+            "upstream_model_id": attempt.model.upstream_model_id,
+            "mode": attempt.mode,
+            "fallback": int(self.attempts > 1),
+            "attempts": self.attempts,
+            "stream": int(self.stream),
+            "status": self.status,
+            "error_code": self.error_code,
+            "finish_reason": self.finish_reason,
+            "prompt_tokens": self.usage.prompt_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+            "total_tokens": self.usage.total_tokens,
+            "cached_tokens": self.usage.cached_tokens,
+            "reasoning_tokens": self.usage.reasoning_tokens,
+            "usage_source": self.usage_source,
+            "wholesale_nanousd": self.wholesale_nanousd,
+            "retail_nanousd": self.retail_nanousd,
+            "first_byte_ms": _ms(self.started_s, self.first_byte_s),
+            "duration_ms": _ms(self.started_s, now_s),
+            "end_user": self.end_user,
+        }
+
+
+def _ms(start_s: float, end_s: float | None) -> int | None:
+    return None if end_s is None else round((end_s - start_s) * 1000)

@@ -1,0 +1,167 @@
+"""The nouns that decisions are made of: frozen values, built once by ``addon/settings.py``, never changed.
+
+Money stands in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import SecretStr
+
+Plan = Literal["standard", "pro"]
+Mode = Literal["payg", "byok"]
+Reset = Literal["never", "daily", "weekly", "monthly"]
+CapField = Literal["max_tokens", "max_completion_tokens"]
+HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
+
+
+def _no_entries[K, V]() -> Mapping[K, V]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """USD prices of one model, each in micro-USD per million tokens."""
+
+    input_microusd_per_mtok: int
+    cached_input_microusd_per_mtok: int
+    output_microusd_per_mtok: int
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_key`` is None while none is set.
+
+    A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
+    """
+
+    name: str
+    base_url: str
+    dialect: str
+    platform_key: SecretStr | None
+    builtin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What the models of one family accept; everything not named here is accepted as the contract states it.
+
+    ``clamps`` maps a field to its (lowest, highest) accepted value; ``drops`` are fields never sent;
+    ``renames`` maps the contract's field to the provider's; ``extra`` are accepted beyond the contract's fields.
+    """
+
+    name: str
+    cap_field: CapField = "max_tokens"
+    drops: frozenset[str] = frozenset()
+    clamps: Mapping[str, tuple[float, float]] = field(default_factory=_no_entries)
+    renames: Mapping[str, str] = field(default_factory=_no_entries)
+    extra: frozenset[str] = frozenset()
+    stop_limit: int | None = None
+    n_limit: int | None = None
+    asks_stream_usage: bool = True
+    reasoning_beside_completion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One catalog row. ``max_completion_tokens`` is the catalog hard maximum of the contract."""
+
+    slug: str
+    provider: Provider
+    upstream_model_id: str
+    family: Family
+    wholesale: Prices
+    retail: Prices
+    max_completion_tokens: int
+    byok_only: bool
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One API key of a workspace; only its SHA-256 (``hash``, hex) is known."""
+
+    id: str
+    hash: str
+    active: bool = True
+    spend_cap_nanousd: int | None = None
+    spend_reset: Reset = "never"
+    request_cap: int | None = None
+    request_reset: Reset = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Byok:
+    """The customer's own key for one provider."""
+
+    secret: SecretStr | None
+    routing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordRule:
+    """Whole words, case-insensitive, looked for in the last user message only."""
+
+    keywords: tuple[str, ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heuristic:
+    """A fact about the request that chooses a model; ``threshold_tokens`` serves ``prompt_tokens_above``."""
+
+    when: HeuristicWhen
+    model: str
+    threshold_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """All that the Dashboard of the contract would set for one customer."""
+
+    id: str
+    name: str
+    plan: Plan
+    keys: tuple[Key, ...]
+    rpm_override: int | None = None
+    monthly_spend_cap_nanousd: int | None = None
+    overage_protection: bool = False
+    default_model: str | None = None
+    fallback_model: str | None = None
+    safety_net: bool = False
+    byok: Mapping[str, Byok] = field(default_factory=_no_entries)
+    rules: tuple[KeywordRule, ...] = ()
+    heuristics: tuple[Heuristic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to serve a call: this model, at its provider, with this key. ``secret`` never leaves for elsewhere."""
+
+    model: Model
+    mode: Mode
+    secret: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Ordered attempts, at least one, and the name of the rule that decided."""
+
+    attempts: tuple[Attempt, ...]
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as one provider reported them; a count that it did not report is None, never zero.
+
+    Source: contract, "usage object".
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
