@@ -1,0 +1,122 @@
+"""Fixtures of the end-to-end tests: one fake upstream and one gateway for the whole run, clean for each test.
+
+A test that needs other settings starts a gateway of its own with ``start_gateway``.
+"""
+
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+from rig.gateway import Configuration, Gateway, model, new_key, provider, workspace
+from rig.upstream import DeafPort, RefusingPort, Upstream
+
+type StartGateway = Callable[..., Gateway]
+
+MODELS: dict[str, Any] = {
+    "tester-large": model(upstream_model_id="vendor/large-2026", cached_input_price_per_m="0.075"),
+    "tester-small": model(
+        upstream_model_id="vendor-small",
+        family="older-chat",
+        max_completion_tokens=100,
+        input_price_per_m="3",
+    ),
+    "tester-retired": model(active=False),
+    "tester-byok": model(byok_only=True),
+    "refusing-model": model(provider="REFUSING"),
+    "deaf-model": model(provider="DEAF"),
+    "secure-model": model(provider="SECURE"),
+    "untrusted-model": model(provider="UNTRUSTED"),
+    "keyless-model": model(provider="KEYLESS"),
+}
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """The certificate authority that every gateway of the run trusts."""
+    return trustme.CA()
+
+
+def _server_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture(scope="session")
+def upstreams(authority: trustme.CA) -> Iterator[dict[str, Any]]:
+    """Every provider of the run by name: three that answer, and three places that do not."""
+    with (
+        Upstream() as tester,
+        Upstream(tls=_server_context(authority)) as secure,
+        Upstream(tls=_server_context(trustme.CA())) as untrusted,
+        RefusingPort() as refusing,
+        DeafPort() as deaf,
+    ):
+        yield {
+            "TESTER": tester,
+            "SECURE": secure,
+            "UNTRUSTED": untrusted,
+            "REFUSING": refusing,
+            "DEAF": deaf,
+        }
+
+
+@pytest.fixture(scope="session")
+def start_gateway(
+    upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartGateway]:
+    """Start a gateway: ``start(models=..., sections=...)``; it is stopped when the run ends."""
+    ca_file = tmp_path_factory.mktemp("authority") / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca_file))
+    bases = {name: at.base_url for name, at in upstreams.items()}
+    providers = {name: provider(base) for name, base in bases.items()}
+    providers["KEYLESS"] = provider(bases["TESTER"], platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
+    with ExitStack() as running:
+
+        def start(folder: Path | None = None, **changes: Any) -> Gateway:
+            keys = {name: new_key() for name in ("ci", "retired", "bare")}
+            acme = workspace(("ci", keys["ci"], True), ("retired", keys["retired"], False))
+            settings: dict[str, Any] = {
+                "providers": providers,
+                "models": MODELS,
+                "workspaces": {
+                    "acme": {"default_model": "tester-large"} | acme,
+                    "bare": workspace(("bare", keys["bare"], True), name="Bare"),
+                },
+                "environment": {"SSL_CERT_FILE": str(ca_file)},
+            } | changes
+            folder = folder or tmp_path_factory.mktemp("gateway")
+            return running.enter_context(Gateway(Configuration(**settings), folder, keys))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def _shared_gateway(start_gateway: StartGateway) -> Gateway:
+    return start_gateway()
+
+
+@pytest.fixture
+def upstream(upstreams: dict[str, Any]) -> Upstream:
+    """The provider TESTER, with nothing received yet and answering ordinarily."""
+    tester: Upstream = upstreams["TESTER"]
+    tester.reset()
+    return tester
+
+
+@pytest.fixture
+def gateway(_shared_gateway: Gateway, upstream: Upstream) -> Gateway:
+    """The gateway that the whole run shares, over a clean ``upstream``."""
+    return _shared_gateway
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    """An HTTP client of ``gateway`` with a good key and the right content type."""
+    with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=20, trust_env=False) as made:
+        yield made
