@@ -1,0 +1,164 @@
+#!/bin/sh
+# The project's one command. Makes the environment (.venv) on the first run, and after a change of the lock file or
+# of the Python that it was made with; then hands over to the program.
+#
+#   ./run.sh                    serve on proxy.conf
+#   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
+#   ./run.sh bench [ARGS]       the benchmark
+#   ./run.sh lock               refresh the lock files (needs uv)
+#   ./run.sh ANYTHING ELSE      the tollgate command line: ./run.sh --help
+#
+# TOLLGATE_PYTHON names the Python to make the environment with.
+set -eu
+
+say() { printf 'tollgate: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+# Where this file really lies, through symbolic links (`readlink -f` is not on every system).
+self=$0
+while [ -L "$self" ]; do
+    link=$(readlink "$self")
+    case $link in
+        /*) self=$link ;;
+        *) self=$(dirname "$self")/$link ;;
+    esac
+done
+root=$(CDPATH='' cd -- "$(dirname -- "$self")" && pwd -P)
+venv=$root/.venv
+
+uv_works() { command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; }
+
+# Version managers leave commands that fail when started, so a Python counts only after it ran.
+python_works() {
+    needed='ssl, sqlite3'
+    uv_works || needed="$needed, venv, ensurepip"
+    "$1" -I -c "
+import sys, $needed
+sys.exit(sys.version_info < (3, 12) or sys.version_info.releaselevel != 'final')" >/dev/null 2>&1
+}
+
+on_path() {
+    printf '%s\n' "$PATH" | tr ':' '\n' | while IFS= read -r folder; do
+        if [ -x "$folder/$1" ]; then printf '%s\n' "$folder/$1"; fi
+    done
+}
+
+# All places where a Python may lie, newest minor version first, one a line.
+python_candidates() {
+    for minor in 19 18 17 16 15 14 13 12; do
+        name=python3.$minor
+        on_path "$name"
+        for place in "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor."*/bin "$HOME/.pyenv/versions/3.$minor."*/bin \
+            "$HOME/.local/share/uv/python/cpython-3.$minor."*/bin "$HOME/.local/bin" /usr/local/bin /usr/bin \
+            /opt/homebrew/bin "/opt/homebrew/opt/python@3.$minor/bin" "/usr/local/opt/python@3.$minor/bin" \
+            "/opt/python3.$minor/bin" "/opt/python/3.$minor"*/bin \
+            "/Library/Frameworks/Python.framework/Versions/3.$minor/bin"; do
+            if [ -x "$place/$name" ]; then printf '%s\n' "$place/$name"; fi
+        done
+    done
+    on_path python3
+    on_path python
+}
+
+find_python() {
+    if [ -n "${TOLLGATE_PYTHON:-}" ]; then
+        python_works "$TOLLGATE_PYTHON" || die "TOLLGATE_PYTHON=$TOLLGATE_PYTHON is no working Python 3.12 or newer" \
+            "with ssl, sqlite3 and venv."
+        printf '%s\n' "$TOLLGATE_PYTHON"
+        return
+    fi
+    found=$(python_candidates | while IFS= read -r candidate; do
+        if python_works "$candidate"; then printf '%s\n' "$candidate"; break; fi
+    done)
+    if [ -z "$found" ] && uv_works && uv python install --quiet 3.13 >&2; then
+        found=$(uv python find 3.13)
+    fi
+    [ -n "$found" ] || die "no working Python 3.12 or newer was found; install one (with ssl, sqlite3 and venv;" \
+        "on Debian and Ubuntu: apt install python3 python3-venv), or name one in TOLLGATE_PYTHON."
+    printf '%s\n' "$found"
+}
+
+# What an environment was made of: a lock file's hash and the Python's version. Fails when that Python doesn't start.
+fingerprint() {
+    "$1" -I -c "
+import hashlib, platform, sys
+print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest(), platform.python_version())" "$root/$2.lock" \
+        2>/dev/null
+}
+
+# A stamp is written last, so what was left half made never counts.
+is_ready() {
+    [ -f "$venv/$1.stamp" ] || return 1
+    for one in "$venv/bin/python" ${TOLLGATE_PYTHON:+"$TOLLGATE_PYTHON"}; do
+        [ "$(fingerprint "$one" "$1")" = "$(cat "$venv/$1.stamp")" ] || return 1
+    done
+}
+
+install() {
+    say "installing $1.lock into .venv (Python $("$venv/bin/python" -c 'import platform as p; print(p.python_version())'))"
+    # uv does not read pip's configuration, so where it fails pip may still know the index.
+    if uv_works && uv pip install --quiet --python "$venv/bin/python" --require-hashes -r "$root/$1.lock" >&2; then
+        return
+    fi
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$root/$1.lock" >&2 ||
+        die "the packages of $1.lock could not be installed (see above);" \
+            "another Python can be named in TOLLGATE_PYTHON."
+}
+
+make_environment() {
+    if ! is_ready requirements; then
+        rm -rf "$venv"
+        { uv_works && uv venv --quiet --no-project --python "$python" "$venv" >&2; } || "$python" -m venv "$venv" >&2
+    fi
+    install "$1"
+    # The test packages come on top of the same versions of all others.
+    for lock in requirements "$1"; do
+        fingerprint "$venv/bin/python" "$lock" >"$venv/$lock.stamp"
+    done
+}
+
+# The kernel frees this lock with the last process that holds the file open, so none is left behind by a crash.
+ensure_environment() {
+    is_ready "$1" && return
+    python=$(find_python)
+    exec 9>"$root/.venv.lock"
+    "$python" -I -c 'import fcntl; fcntl.flock(0, fcntl.LOCK_EX)' <&9
+    if ! is_ready "$1"; then make_environment "$1"; fi
+    exec 9>&-
+}
+
+tollgate() {
+    ensure_environment requirements
+    # Safe path: a folder named `addon` where the user happens to stand must not be imported.
+    PYTHONPATH=$root PYTHONSAFEPATH=1 exec "$venv/bin/python" -m "$@"
+}
+
+run_tests() {
+    ensure_environment requirements-test
+    cd "$root"
+    export PYTHONPATH="$root"
+    failed=0
+    "$venv/bin/python" -m ruff check --quiet . || failed=1
+    "$venv/bin/python" -m ruff format --quiet --check . || failed=1
+    "$venv/bin/python" -m mypy || failed=1
+    "$venv/bin/python" -m pytest "$@" || failed=1
+    exit "$failed"
+}
+
+refresh_locks() {
+    uv_works || die "uv is needed to refresh the lock files."
+    cd "$root"
+    set -- --universal --python-version 3.12 --generate-hashes --upgrade --quiet \
+        --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+    uv pip compile pyproject.toml "$@" -o requirements.lock >/dev/null
+    uv pip compile pyproject.toml "$@" --group test -c requirements.lock -o requirements-test.lock >/dev/null
+}
+
+case ${1:-} in
+    '') tollgate addon.cli serve --conf "$root/proxy.conf" ;;
+    test) shift; run_tests "$@" ;;
+    bench) shift; tollgate benchmarks "$@" ;;
+    lock) refresh_locks ;;
+    *) tollgate addon.cli "$@" ;;
+esac
