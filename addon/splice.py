@@ -1,0 +1,81 @@
+"""Changes to JSON text that leave every byte outside them as it was.
+
+Numbers keep their digits, keys their order, strings their escapes: nothing is ever parsed and written again.
+All functions expect text that ``json.loads`` has accepted; positions are byte offsets. Pure.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
+# A real key's opening quote never follows a backslash, so this finds no `"model"` that is part of a string.
+_MODEL_STRING = re.compile(rb'(?<!\\)"model"[ \t\r\n]*:[ \t\r\n]*("[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL)
+_EMPTY_OBJECT = re.compile(rb"\{\s*\}")
+_ESCAPED_LETTER = b"\\u006"  # every letter of "model" would be escaped as \u006x
+
+
+class Edit(NamedTuple):
+    """Put ``text`` in place of the bytes from ``start`` up to ``end``."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+class Member(NamedTuple):
+    """One value inside an object or array, and where it stands; an array's values have an empty ``key``."""
+
+    key: str
+    start: int
+    end: int
+
+
+def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
+    """Return ``text`` with all ``edits`` made; they must not overlap."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, replacement in sorted(edits):
+        pieces += (text[position:start], replacement)
+        position = end
+    pieces.append(text[position:])
+    return b"".join(pieces)
+
+
+def model_edits(text: bytes, parsed: Mapping[str, object], model: bytes, *, insert: bool) -> list[Edit]:
+    """Return the edits that make every top-level ``model`` of ``text`` the JSON value ``model``.
+
+    ``parsed`` is what ``json.loads`` made of ``text``. Where it has no top-level model and ``insert`` is
+    true, one becomes its first member. Models further inside, such as in a tool call, stay.
+    """
+    if "model" not in parsed:
+        return [first_member(text, text.index(b"{"), "model", model)] if insert else []
+    found = list(_MODEL_STRING.finditer(text))
+    if len(found) == 1 and found[0][1] is not None and _ESCAPED_LETTER not in text:
+        return [Edit(found[0].start(1), found[0].end(1), model)]
+    return [Edit(m.start, m.end, model) for m in members(text, text.index(b"{")) if m.key == "model"]
+
+
+def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
+    """Return the edit that puts ``key: value`` before the members of the object that begins at ``start``."""
+    comma = b"" if _EMPTY_OBJECT.match(text, start) else b","
+    return Edit(start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma)
+
+
+def members(text: bytes, start: int) -> Iterator[Member]:
+    """Yield the members of the object or array that begins at ``start``, in order, duplicates included."""
+    depth, key, value_start, value_end = 0, "", -1, -1
+    for token in _TOKEN.finditer(text, start):
+        symbol = token[0]
+        if depth == 1 and symbol in (b",", b"}", b"]") and value_start >= 0:
+            yield Member(key, value_start, value_end)
+            key, value_start = "", -1
+        elif depth == 1 and symbol == b":":
+            key, value_start = json.loads(text[value_start:value_end]), -1
+        elif depth == 1 and value_start < 0 and symbol not in (b"]", b"}"):
+            value_start = token.start()
+        depth += (symbol in (b"{", b"[")) - (symbol in (b"}", b"]"))
+        value_end = token.end()
+        if depth == 0:
+            return

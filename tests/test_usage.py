@@ -1,0 +1,64 @@
+"""Usage is what the provider reported: nothing invented, nothing lost."""
+
+import pytest
+
+from addon.usage import merge_usage, parse_usage
+from policies.facts import Usage
+
+COUNTS = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        (COUNTS, Usage(**READ)),
+        ({**COUNTS, "prompt_tokens_details": {"cached_tokens": 4}}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "prompt_token_details": {"cached_tokens": 4}}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "input_tokens_details": {"cached_tokens": 4}}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "prompt_cache_hit_tokens": 4}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "cached_tokens": 4}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "num_cached_tokens": 4}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "cache_read_input_tokens": 4}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "completion_tokens_details": {"reasoning_tokens": 9}}, Usage(**READ, reasoning_tokens=9)),
+        ({**COUNTS, "reasoning_tokens": 9}, Usage(**READ, reasoning_tokens=9)),
+        (
+            {**COUNTS, "prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 3},
+            Usage(**READ, cached_tokens=0),
+        ),
+        (
+            {**COUNTS, "prompt_tokens_details": None, "completion_tokens_details": None},
+            Usage(**READ),
+        ),
+        ({**COUNTS, "prompt_tokens_details": {"cached_tokens": None}}, Usage(**READ)),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(prompt_tokens=0, completion_tokens=0)),
+        ({"prompt_tokens": 5, "completion_tokens": None}, Usage(prompt_tokens=5)),
+        ({"prompt_tokens": True, "completion_tokens": 2.0, "total_tokens": "3"}, None),
+        ({"prompt_tokens": -1, "total_tokens": 2}, Usage(total_tokens=2)),
+        ({}, None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_counts_are_read_under_every_known_name(reported: object, usage: Usage | None) -> None:
+    assert parse_usage({"usage": reported, "choices": []}) == usage
+
+
+def test_groq_reports_under_its_own_name_in_streams() -> None:
+    assert parse_usage({"x_groq": {"id": "req", "usage": COUNTS}}) == Usage(**READ)
+    assert parse_usage({"usage": None, "x_groq": {"usage": COUNTS}}) == Usage(**READ)
+    assert parse_usage({"x_groq": {"id": "req"}}) is None
+
+
+def test_the_payloads_own_usage_comes_before_the_vendors() -> None:
+    other = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    assert parse_usage({"usage": COUNTS, "x_groq": {"usage": other}}) == Usage(**READ)
+
+
+def test_a_later_report_holds_and_its_silence_takes_nothing_back() -> None:
+    first = Usage(prompt_tokens=10, completion_tokens=1, cached_tokens=4)
+    last = Usage(completion_tokens=0, total_tokens=10)
+    assert merge_usage(first, last) == Usage(10, 0, 10, 4)
+    assert merge_usage(None, last) == last
+    assert merge_usage(first, None) == first
+    assert merge_usage(None, None) is None
