@@ -1,0 +1,225 @@
+"""``tollgate keys``: API keys of the workspaces, edited in the operators' own files with comments and layout kept.
+
+An edit changes the lines that it must and no other, and is written only when the whole set of files loads with it.
+Source: design.md §2.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import click
+from tabulate import tabulate
+
+from addon.auth import hash_key, new_key
+from addon.settings import load_conf, load_settings
+from addon.settings_files import WorkspaceTable
+from addon.settings_io import SettingsError, Sources, locked, nearest, validate, write_atomically
+from addon.settings_types import NAME, NAME_IS
+from policies.facts import Key, Workspace
+from policies.money import format_nanousd
+
+_conf_option = click.option(
+    "--conf",
+    "conf_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="proxy.conf",
+    show_default=True,
+    help="The gateway's configuration file.",
+)
+
+_HEADER = re.compile(r"\s*\[")
+_KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
+_ACTIVE = re.compile(r"(\s*active\s*=\s*)(true|false)")
+
+
+@click.group()
+def keys() -> None:
+    """Create, list and revoke API keys. A running gateway follows within two seconds."""
+
+
+@keys.command()
+@click.argument("workspace")
+@click.option("--id", "key_id", help="The key's name in logs and in the ledger.  [default: key-1, key-2, …]")
+@click.option("--new", is_flag=True, help="Create the workspace too.")
+@_conf_option
+def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> None:
+    """Create a key of WORKSPACE and print it, once: only its hash is stored."""
+    key = new_key()
+    with _editing(conf_file) as folder:
+        file = _new_file(folder, workspace) if new else _find_file(folder, workspace, " (--new creates one)")
+        text = f'name = "{workspace}"\n' if new else _text(file)
+        key_id = _free_id(file, text, key_id)
+        _write_if_it_loads(conf_file, file, add_key(text, key_id, hash_key(key)))
+    click.echo(key)
+    click.echo(f"key {key_id} of workspace {workspace}; it is not stored and not shown again", err=True)
+
+
+@keys.command("list")
+@click.argument("workspace", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_conf_option
+def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
+    """List the keys of WORKSPACE, or of all."""
+    with _clear_errors():
+        settings = load_settings(conf_file)
+        if workspace is not None and workspace not in settings.workspaces:
+            raise _unknown_workspace(workspace, settings.workspaces)
+    shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
+    rows = [_row(owner, key) for owner in shown for key in owner.keys]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    elif rows:
+        # Every cell is text as it stands: a hash such as 12e45678 is no number.
+        click.echo(tabulate(rows, headers="keys", disable_numparse=True, missingval="-"))
+    else:
+        click.echo("no keys")
+
+
+@keys.command()
+@click.argument("workspace")
+@click.argument("key_id", metavar="ID")
+@_conf_option
+def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
+    """Turn off the key ID of WORKSPACE; its line stays, so that the ledger's name keeps its meaning."""
+    with _editing(conf_file) as folder:
+        file = _find_file(folder, workspace)
+        text = _text(file)
+        ids = _ids(file, text)
+        if key_id not in ids:
+            raise click.ClickException(f'workspace {workspace} has no key "{key_id}"{nearest(key_id, ids)}')
+        _write_if_it_loads(conf_file, file, turn_off_key(text, ids.index(key_id)))
+    click.echo(f"key {key_id} of workspace {workspace} is revoked")
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    try:
+        yield
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from None
+    except ValueError as error:
+        raise click.ClickException(f"the workspace file {error}") from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {(error.strerror or 'failed').lower()}") from None
+
+
+@contextmanager
+def _editing(conf_file: Path) -> Iterator[Path]:
+    """The workspaces folder, held against other writers."""
+    with _clear_errors():
+        folder = load_conf(conf_file).paths.workspaces
+        with locked(folder):
+            yield folder
+
+
+def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
+    files = {file.stem: file for file in Sources().list_toml(folder)}
+    if workspace not in files:
+        raise _unknown_workspace(workspace, files, hint)
+    return files[workspace]
+
+
+def _new_file(folder: Path, workspace: str) -> Path:
+    if workspace in (file.stem for file in Sources().list_toml(folder)):
+        raise click.ClickException(f'workspace "{workspace}" exists already; leave out --new')
+    _check_name(workspace, "a workspace")
+    return folder / f"{workspace}.toml"
+
+
+def _unknown_workspace(workspace: str, known: Iterable[str], hint: str = "") -> click.ClickException:
+    return click.ClickException(f'unknown workspace "{workspace}"{nearest(workspace, known)}{hint}')
+
+
+def _check_name(name: str, what: str) -> None:
+    if not NAME.fullmatch(name):
+        raise click.ClickException(f'"{name}" can\'t name {what}: it must be {NAME_IS}')
+
+
+def _text(file: Path) -> str:
+    # Bytes first: text mode would change the line ends of a file from elsewhere.
+    try:
+        return file.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(file, "", f"is not UTF-8 at byte {error.start}") from None
+
+
+def _ids(file: Path, text: str) -> list[str]:
+    table = Sources({file: text}).read_toml(file)
+    return [key.id for key in validate(WorkspaceTable, file, table).keys]
+
+
+def _free_id(file: Path, text: str, key_id: str | None) -> str:
+    taken = _ids(file, text)
+    if key_id is None:
+        return next(name for number in count(1) if (name := f"key-{number}") not in taken)
+    _check_name(key_id, "a key")
+    if key_id in taken:
+        raise click.ClickException(f'workspace {file.stem} has a key "{key_id}" already; choose another --id')
+    return key_id
+
+
+def add_key(text: str, key_id: str, key_hash: str) -> str:
+    """Return a workspace file's text with one more active key at its end. Raises ``ValueError``.
+
+    At the end, because ``[[keys]]`` may stand anywhere, and a comment above the next table stays with its table.
+    """
+    line_end = _line_end(text)
+    entry = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
+    lines = ["", "[[keys]]", f'id = "{key_id}"', f'hash = "{entry["hash"]}"', "active = true", ""]
+    edited = text.rstrip() + line_end + line_end.join(lines)
+    table = tomllib.loads(text)
+    return _meaning(edited, table | {"keys": [*table.get("keys", []), entry]})
+
+
+def turn_off_key(text: str, index: int) -> str:
+    """Return a workspace file's text with ``active = false`` at its key ``index``. Raises ``ValueError``."""
+    lines = text.splitlines(keepends=True)
+    headers = [number for number, line in enumerate(lines) if _KEYS_HEADER.match(line)]
+    if index < len(headers):
+        start = headers[index] + 1
+        end = next((n for n in range(start, len(lines)) if _HEADER.match(lines[n])), len(lines))
+        active = next((n for n in range(start, end) if _ACTIVE.match(lines[n])), None)
+        if active is None:
+            lines.insert(start, f"active = false{_line_end(text)}")
+        else:
+            lines[active] = _ACTIVE.sub(r"\1false", lines[active])
+    table = tomllib.loads(text)
+    table["keys"][index]["active"] = False
+    return _meaning("".join(lines), table)
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _meaning(text: str, expected: dict[str, Any]) -> str:
+    """The text, when it means exactly what was intended; lines alone can't tell a table from one in a string."""
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(text) == expected:
+            return text
+    raise ValueError("can't be edited line by line; write its keys as [[keys]] tables, one line a setting")
+
+
+def _write_if_it_loads(conf_file: Path, file: Path, text: str) -> None:
+    load_settings(conf_file, sources=Sources({file: text}))
+    write_atomically(file, text)
+
+
+def _row(owner: Workspace, key: Key) -> dict[str, Any]:
+    cap = key.spend_cap_nanousd
+    return {
+        "workspace": owner.id,
+        "id": key.id,
+        "active": key.active,
+        "hash": key.hash[:8],
+        "spend_cap_usd": None if cap is None else format_nanousd(cap),
+        "spend_reset": None if cap is None else key.spend_reset,
+        "request_cap": key.request_cap,
+        "request_reset": None if key.request_cap is None else key.request_reset,
+    }

@@ -1,0 +1,32 @@
+"""The first run: a gateway without any workspace gets one, with a random key, so that it answers at once."""
+
+from pathlib import Path
+
+from addon.auth import hash_key, new_key
+from addon.settings_io import Sources, locked, write_atomically
+
+_DEMO = """\
+# Made by the first run. docs/configuration.md explains every key; `tollgate keys create` adds API keys.
+name = "Demo"
+plan = "standard"
+default_model = "sandbox-chat"
+
+[[keys]]
+id = "demo"
+hash = "sha256:{hash}"
+active = true
+"""
+
+
+def ensure_workspace(folder: Path) -> str | None:
+    """Write ``demo.toml`` (mode 0600) into a workspaces folder that has no ``*.toml``, or is missing itself.
+
+    Return its plain key, which nothing stores; None where a workspace stands already. Raises ``OSError``.
+    """
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        if Sources().list_toml(folder):
+            return None
+        key = new_key()
+        write_atomically(folder / "demo.toml", _DEMO.format(hash=hash_key(key)))
+    return key

@@ -1,0 +1,192 @@
+"""Validated tables become the nouns of ``policies/facts.py``; every name that points elsewhere must exist."""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import SecretStr
+
+from addon.settings_files import (
+    FAMILIES_FILE,
+    MODELS_FILE,
+    PROVIDERS_FILE,
+    FamilyTable,
+    KeyTable,
+    ModelTable,
+    ProxyConf,
+    WorkspaceTable,
+)
+from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
+from addon.settings_types import NAME, NAME_IS, SecretReference
+from policies.facts import Byok, Family, Heuristic, Key, KeywordRule, Model, Prices, Provider, Workspace
+from policies.money import retail_prices
+from policies.sanitize import check_family
+
+
+class Facts:
+    """The nouns of one load, filled in the order in which the files lean on each other."""
+
+    def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
+        self._conf = conf
+        self._env = env
+        self._sources = sources
+        self.providers: dict[str, Provider] = {}
+        self.families: dict[str, Family] = {}
+        self.models: dict[str, Model] = {}
+        self.workspaces: dict[str, Workspace] = {}
+        self.keys: dict[str, tuple[Workspace, Key]] = {}
+        self.sandbox_enabled = False
+
+    def load(self, conf_file: Path) -> None:
+        """Fill the maps. Raises ``SettingsError``."""
+        catalog = self._conf.paths.catalog
+        self._load_providers(catalog / "providers.toml")
+        self._load_families(catalog / "families.toml")
+        self.sandbox_enabled = self._is_sandbox_enabled(conf_file)
+        self._load_models(catalog / "models.toml")
+        for file in self._sources.list_toml(self._conf.paths.workspaces):
+            self._load_workspace(file)
+
+    def _load_providers(self, file: Path) -> None:
+        for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
+            reference = table.platform_key
+            key = None if reference is None else self._secret(reference, file, name, "platform_key")
+            self.providers[name] = Provider(name, table.base_url or "", table.dialect, key, table.builtin)
+
+    def _load_families(self, file: Path) -> None:
+        for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
+            self.families[name] = _family(name, table, file)
+
+    def _is_sandbox_enabled(self, conf_file: Path) -> bool:
+        enabled = self._conf.sandbox.enabled
+        has_builtin = any(provider.builtin for provider in self.providers.values())
+        if enabled is True and not has_builtin:
+            raise SettingsError(conf_file, "sandbox.enabled", "providers.toml names no builtin provider")
+        no_key = all(provider.platform_key is None for provider in self.providers.values())
+        return enabled is True or (enabled == "auto" and has_builtin and no_key)
+
+    def _load_models(self, file: Path) -> None:
+        for slug, table in validate(MODELS_FILE, file, self._sources.read_toml(file)).items():
+            provider = self.providers[_known(table.provider, self.providers, file, slug, "provider")]
+            family = self.families[_known(table.family, self.families, file, slug, "family")]
+            active = table.active and (self.sandbox_enabled or not provider.builtin)
+            self.models[slug] = self._model(slug, table, provider, family, active)
+
+    def _model(self, slug: str, table: ModelTable, provider: Provider, family: Family, active: bool) -> Model:
+        cached = table.cached_input_price_per_m
+        wholesale = Prices(
+            input_microusd_per_mtok=table.input_price_per_m,
+            cached_input_microusd_per_mtok=table.input_price_per_m if cached is None else cached,
+            output_microusd_per_mtok=table.output_price_per_m,
+        )
+        return Model(
+            slug=slug,
+            provider=provider,
+            upstream_model_id=table.upstream_model_id,
+            family=family,
+            wholesale=wholesale,
+            retail=retail_prices(wholesale, self._conf.billing.markup_percent),
+            max_completion_tokens=table.max_completion_tokens,
+            byok_only=table.byok_only,
+            active=active,
+        )
+
+    def _load_workspace(self, file: Path) -> None:
+        if not NAME.fullmatch(file.stem):
+            raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
+        table = validate(WorkspaceTable, file, self._sources.read_toml(file))
+        for path, slug in _models_named(table):
+            _known(slug, self.models, file, *path, kind="model")
+        workspace = Workspace(
+            id=file.stem,
+            name=table.name,
+            plan=table.plan,
+            keys=tuple(_key(key) for key in table.keys),
+            rpm_override=table.rpm_override,
+            monthly_spend_cap_nanousd=table.monthly_spend_cap_usd,
+            overage_protection=table.overage_protection,
+            default_model=table.default_model,
+            fallback_model=table.fallback_model,
+            safety_net=table.safety_net,
+            byok=MappingProxyType(self._byok(table, file)),
+            rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
+            heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
+        )
+        self.workspaces[workspace.id] = workspace
+        self._add_keys(workspace, file)
+
+    def _byok(self, table: WorkspaceTable, file: Path) -> dict[str, Byok]:
+        return {
+            _known(name, self.providers, file, "byok", name, kind="provider"): Byok(
+                self._secret(byok.secret, file, "byok", name, "secret"), byok.routing
+            )
+            for name, byok in table.byok.items()
+        }
+
+    def _add_keys(self, workspace: Workspace, file: Path) -> None:
+        ids: set[str] = set()
+        for index, key in enumerate(workspace.keys):
+            if key.id in ids:
+                raise SettingsError(file, dotted("keys", index, "id"), f'"{key.id}" is used twice')
+            ids.add(key.id)
+            if other := self.keys.get(key.hash):
+                reason = f'the same hash as key "{other[1].id}" of workspace "{other[0].id}"'
+                raise SettingsError(file, dotted("keys", index, "hash"), reason)
+            self.keys[key.hash] = (workspace, key)
+
+    def _secret(self, reference: SecretReference, file: Path, *path: str) -> SecretStr | None:
+        """The secret, or None while its environment variable is unset or empty."""
+        if reference.kind == "env":
+            text = self._env.get(reference.name, "").strip()
+        else:
+            try:
+                text = self._sources.read_secret(file.parent / reference.name).decode("ascii").strip()
+            except (OSError, UnicodeDecodeError):
+                # Neither the path nor the content is shown: a secret written by mistake may stand in both.
+                raise SettingsError(
+                    file, dotted(*path), "the file that it names can't be read as a secret"
+                ) from None
+            if not text:
+                raise SettingsError(file, dotted(*path), "the file that it names is empty")
+        if not all("!" <= character <= "~" for character in text):
+            raise SettingsError(file, dotted(*path), "the secret is not one word of printable ASCII")
+        return SecretStr(text) if text else None
+
+
+def _family(name: str, table: FamilyTable, file: Path) -> Family:
+    fields = {key: getattr(table, key) for key in type(table).model_fields}
+    fields |= {"clamps": MappingProxyType(table.clamps), "renames": MappingProxyType(table.renames)}
+    family = Family(name, **fields)
+    try:
+        check_family(family)
+    except ValueError as error:
+        raise SettingsError(file, dotted(name), str(error)) from None
+    return family
+
+
+def _key(table: KeyTable) -> Key:
+    return Key(
+        id=table.id,
+        hash=table.hash,
+        active=table.active,
+        spend_cap_nanousd=table.spend_cap_usd,
+        spend_reset=table.spend_reset,
+        request_cap=table.request_cap,
+        request_reset=table.request_reset,
+    )
+
+
+def _models_named(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every place of a workspace file that names a model, with the name."""
+    for key in ("default_model", "fallback_model"):
+        if (slug := getattr(table, key)) is not None:
+            yield (key,), slug
+    for key in ("rules", "heuristics"):
+        for index, entry in enumerate(getattr(table, key)):
+            yield (key, index, "model"), entry.model
+
+
+def _known(name: str, names: Collection[str], file: Path, *path: str | int, kind: str = "") -> str:
+    if name not in names:
+        raise SettingsError(file, dotted(*path), f'unknown {kind or path[-1]} "{name}"{nearest(name, names)}')
+    return name

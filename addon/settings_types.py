@@ -1,0 +1,173 @@
+"""The kinds of values that operators may write, each with its one check, which never echoes the value.
+
+``addon/settings_files.py`` puts them together into tables.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+)
+
+from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME_IS = 'letters, digits, ".", "_" and "-", at most 64, beginning with a letter or digit'
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret is kept: in an environment variable, or in a file."""
+
+    kind: Literal["env", "file"]
+    name: str
+
+
+def _matching(pattern: str | re.Pattern[str], what: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"must be {what}")
+        return text
+
+    return AfterValidator(check)
+
+
+def only(available: object) -> AfterValidator:
+    """Refuse what the format has room for and this version can't do: ignoring it would be worse."""
+
+    def check(value: object) -> object:
+        if value != available:
+            raise ValueError(f"{_shown(value)} is not available in this version")
+        return value
+
+    return AfterValidator(check)
+
+
+def _shown(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _from_text(parse: Callable[[str], Any], example: str) -> BeforeValidator:
+    """Money and other decimals are TOML strings: a float would lose the digits that were written."""
+
+    def convert(value: object) -> Any:
+        if not isinstance(value, str):
+            raise ValueError(f'must be a string such as "{example}"')
+        return parse(value)
+
+    return BeforeValidator(convert)
+
+
+def _parse_percent(text: str) -> Decimal:
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})?", text):
+        raise ValueError('must be a percentage such as "4" or "12.5", with at most four fractional digits')
+    return Decimal(text)
+
+
+def _parse_secret(text: str) -> SecretReference:
+    kind, _, name = text.partition(":")
+    if kind == "sealed":
+        raise ValueError("sealed: secrets are not available in this version; use env:NAME or file:PATH")
+    if kind == "env" and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return SecretReference("env", name)
+    if kind == "file" and name and "\0" not in name:
+        return SecretReference("file", name)
+    raise ValueError("must be env:NAME or file:PATH; a bare secret is not accepted")
+
+
+def _parse_hash(text: str) -> str:
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
+        raise ValueError('must be "sha256:" and the 64 lower-case hex digits of the key\'s SHA-256')
+    return text.removeprefix("sha256:")
+
+
+def _check_base_url(text: str) -> str:
+    # The URL is never shown: what is wrong with it may be a password inside it.
+    try:
+        parts = urlsplit(text)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if not re.fullmatch(r"[!-~]+", text) or "\\" in text:
+        raise ValueError("must be printable ASCII without spaces")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("must begin with https:// or http://")
+    if not host or port == 0:
+        raise ValueError("must name a host")
+    if "@" in parts.netloc:
+        raise ValueError("must not hold credentials; they belong in platform_key")
+    if "?" in text or "#" in text:
+        raise ValueError("must not hold a query or a fragment")
+    return text.rstrip("/")
+
+
+def _check_redis_url(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    return value
+
+
+def _absolute_path(value: object, info: ValidationInfo) -> Path:
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("must be a path")
+    folder: Path = (info.context or {})["folder"]
+    return folder / value
+
+
+def _optional_path(value: object, info: ValidationInfo) -> Path | None:
+    return None if value in ("", None) else _absolute_path(value, info)
+
+
+def _listed(value: object) -> object:
+    # TOML has arrays only; strict pydantic would refuse to make tuples and sets of them.
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_enabled(value: object) -> object:
+    if not isinstance(value, bool) and value != "auto":
+        raise ValueError('must be true, false or "auto"')
+    return value
+
+
+def _word_set(value: object) -> object:
+    return frozenset(value) if isinstance(value, list) and all(isinstance(v, str) for v in value) else value
+
+
+def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
+    if bounds[0] > bounds[1]:
+        raise ValueError("must be [lowest, highest]")
+    return bounds
+
+
+type Text = Annotated[str, _matching(r"(?=.*\S)[^\x00-\x1f\x7f]+", "a text of one line, not empty")]
+type Name = Annotated[str, _matching(NAME, NAME_IS)]
+type ProviderName = Annotated[str, _matching(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
+type Slug = Annotated[
+    str, _matching(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
+]
+type Port = Annotated[int, Field(ge=0, le=65535)]
+type Count = Annotated[int, Field(ge=1)]
+type Seconds = Annotated[float, Field(gt=0)]
+type Price = Annotated[int, _from_text(parse_price_microusd_per_mtok, "0.15")]
+type Usd = Annotated[int, _from_text(parse_usd_nanousd, "250")]
+type Percent = Annotated[Decimal, _from_text(_parse_percent, "4")]
+type Secret = Annotated[SecretReference, _from_text(_parse_secret, "env:NAME")]
+type KeyHash = Annotated[str, _from_text(_parse_hash, "sha256:…")]
+type BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
+type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+type AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
+type OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path)]
+type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]
+type Words = Annotated[frozenset[Text], BeforeValidator(_word_set)]
+type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+type Range = Annotated[tuple[float, float], AfterValidator(_check_range), BeforeValidator(_listed)]
