@@ -1,0 +1,167 @@
+"""Starts what is measured, each in a process of its own, and ends exactly these."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.load import Sample
+from benchmarks.traffic import SLUG, UPSTREAM_MODEL_ID, Scenario, Target
+
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 20.0
+READY = "tollgate listening on "
+MITMDUMP = "from mitmproxy.tools.main import mitmdump; mitmdump()"
+
+
+class LoadGenerator:
+    """The process that makes the calls."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, target: Target, scenario: Scenario) -> Sample:
+        """Run one job to its end. Raises ``RuntimeError`` when the process is gone."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps({"target": asdict(target), "scenario": asdict(scenario)}) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        if not line:
+            raise RuntimeError("the load generator ended")
+        return Sample(**json.loads(line))
+
+
+@contextlib.contextmanager
+def load_generator() -> Iterator[LoadGenerator]:
+    """Yield a load generator that lives as long as the block."""
+    with _running([sys.executable, "-m", "benchmarks.load"], pipes=True) as process:
+        yield LoadGenerator(process)
+
+
+@contextlib.contextmanager
+def upstream() -> Iterator[Target]:
+    """Yield the canned provider, listening."""
+    with _running([sys.executable, "-m", "benchmarks.upstream"], pipes=True) as process:
+        assert process.stdout is not None
+        yield Target("upstream alone", int(process.stdout.readline()), "none")
+
+
+@contextlib.contextmanager
+def stock_mitmdump(upstream_port: int, folder: Path) -> Iterator[Target]:
+    """Yield mitmdump as it comes, in reverse mode before the upstream."""
+    port = _free_port()
+    command = [sys.executable, "-c", MITMDUMP, "-q", "--mode", f"reverse:http://127.0.0.1:{upstream_port}"]
+    command += ["--listen-host", "127.0.0.1", "--listen-port", str(port)]
+    command += ["--set", "connection_strategy=lazy", "--set", f"confdir={folder / 'mitmproxy'}"]
+    with _running(command, log=folder / "mitmdump.log") as process:
+        _await_port(process, port)
+        yield Target("stock mitmdump", port, "none")
+
+
+@contextlib.contextmanager
+def gateway(upstream_port: int, folder: Path) -> Iterator[tuple[Target, int]]:
+    """Yield the gateway before the upstream, everything on, and its process id."""
+    key = "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
+    conf = _write_configuration(folder, upstream_port, hashlib.sha256(key.encode()).hexdigest())
+    log = folder / "gateway.log"
+    command = [sys.executable, "-m", "addon.cli", "serve", "--conf", str(conf), "--port", "0"]
+    environment = {"BENCH_PROVIDER_KEY": "fake-provider-key"}
+    with _running(command, log=log, environment=environment) as process:
+        yield Target("tollgate", _await_readiness(process, log), key), process.pid
+
+
+def _write_configuration(folder: Path, upstream_port: int, key_hash: str) -> Path:
+    """Write the files of one gateway; return proxy.conf's path."""
+    files = {
+        "proxy.conf": "[admin]\nport = 0\n[sandbox]\nenabled = false\n",
+        "catalog_data/providers.toml": f'[BENCH]\nbase_url = "http://127.0.0.1:{upstream_port}/v1"\n'
+        'dialect = "openai"\nplatform_key = "env:BENCH_PROVIDER_KEY"\n',
+        "catalog_data/models.toml": f'["{SLUG}"]\nprovider = "BENCH"\n'
+        f'upstream_model_id = "{UPSTREAM_MODEL_ID}"\nfamily = "bench"\ninput_price_per_m = "0.15"\n'
+        'output_price_per_m = "0.60"\nmax_completion_tokens = 16384\nbyok_only = false\nactive = true\n',
+        "catalog_data/families.toml": '[bench]\ncap_field = "max_completion_tokens"\n',
+        "policies/workspaces/bench.toml": 'name = "Benchmark"\nplan = "pro"\nrpm_override = 100000000\n'
+        f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n',
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder / "proxy.conf"
+
+
+@contextlib.contextmanager
+def _running(
+    command: list[str],
+    *,
+    pipes: bool = False,
+    log: Path | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run ``command`` for as long as the block; its output goes to pipes or to the file ``log``."""
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(log.open("w")) if log else subprocess.PIPE
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if log else None,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _await_port(process: subprocess.Popen[str], port: int) -> None:
+    """Wait until ``port`` accepts. Raises ``RuntimeError`` when the process ends or the time is over."""
+    for _ in _while_starting(process):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+    raise RuntimeError(f"nothing listens on port {port} after {START_LIMIT_S:.0f} s")
+
+
+def _await_readiness(process: subprocess.Popen[str], log: Path) -> int:
+    """Return the port of the gateway's readiness line. Raises ``RuntimeError`` with what it printed instead."""
+    for _ in _while_starting(process):
+        for line in log.read_text(encoding="utf-8").splitlines():
+            if line.startswith(READY):
+                return int(line.rpartition(":")[2])
+    raise RuntimeError(f"the gateway did not start:\n{log.read_text(encoding='utf-8')}")
+
+
+def _while_starting(process: subprocess.Popen[str]) -> Iterator[None]:
+    deadline = time.monotonic() + START_LIMIT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        yield
+        time.sleep(0.05)
