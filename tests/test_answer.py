@@ -1,0 +1,164 @@
+"""A whole answer keeps every byte but its model, and says why silence is billed."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from addon.answer import BILLING_NOTE, rewrite_answer
+from policies.facts import Usage
+
+SLUG = "house/slug"
+NOTE = json.dumps(BILLING_NOTE).encode()
+
+
+def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10,"cost":1.50e-3}') -> bytes:
+    return (
+        f'{{"id":"x","model":"up","usage":{usage},\n "choices":[{{"index":0,"message":{message},'
+        f'"finish_reason":"length"}}]}}'
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"model":"up","choices":[]}', b'{"model":"house/slug","choices":[]}'),
+        (b'\n   \n\n{"choices":[], "model":"up"}\n', b'\n   \n\n{"choices":[], "model":"house/slug"}\n'),
+        (b'\xef\xbb\xbf{"model":"up","choices":[]}', b'\xef\xbb\xbf{"model":"house/slug","choices":[]}'),
+        (b'{"choices":[]}', b'{"model":"house/slug","choices":[]}'),
+        (b'{"model":null,"choices":[],"error":null}', b'{"model":"house/slug","choices":[],"error":null}'),
+        (
+            b'{"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":7}]}',
+            b'{"object":"text_completion","model":"house/slug","choices":[{"text":"hi","finish_reason":7}]}',
+        ),
+    ],
+)
+def test_only_the_model_changes(before: bytes, after: bytes) -> None:
+    result = rewrite_answer(before, SLUG)
+    assert result.body == after
+    assert result.failure is None
+
+
+def test_the_facts_of_an_answer_are_read() -> None:
+    result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SLUG)
+    assert (result.usage, result.finish_reason) == (Usage(1, 10), "length")
+    assert rewrite_answer(b'{"choices":[{"finish_reason":7}]}', SLUG).finish_reason == "7"
+    assert rewrite_answer(b'{"choices":[{"finish_reason":""}]}', SLUG).finish_reason is None
+    assert rewrite_answer(b'{"choices":[]}', SLUG).usage is None
+
+
+@pytest.mark.parametrize(
+    ("message", "noted"),
+    [
+        ('{"role":"assistant","content":""}', '{"reasoning_content":%s,"role":"assistant","content":""}'),
+        ('{"content":null, "reasoning_content":null}', '{"content":null, "reasoning_content":%s}'),
+        ('{"content":null,"reasoning_content": "" }', '{"content":null,"reasoning_content": %s }'),
+        ("{ }", '{"reasoning_content":%s }'),
+        ('{"content":[]}', '{"reasoning_content":%s,"content":[]}'),
+        (
+            '{"content":[{"type":"text","text":""}],"tool_calls":[],"audio":null}',
+            '{"reasoning_content":%s,"content":[{"type":"text","text":""}],"tool_calls":[],"audio":null}',
+        ),
+        (
+            '{"content":"","x":{"reasoning_content":"deeper"}}',
+            '{"reasoning_content":%s,"content":"","x":{"reasoning_content":"deeper"}}',
+        ),
+    ],
+)
+def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> None:
+    result = rewrite_answer(answer(message), SLUG)
+    assert result.body == answer(noted % NOTE.decode()).replace(b'"up"', b'"house/slug"')
+    assert BILLING_NOTE in json.dumps(json.loads(result.body))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"content":"x"}',
+        '{"content":" "}',
+        '{"content":"","reasoning_content":"x"}',
+        '{"content":"","reasoning":"x"}',
+        '{"content":"","reasoning_details":[{"type":"reasoning.text","text":"x"}]}',
+        '{"content":"","refusal":"x"}',
+        '{"content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]}',
+        '{"content":null,"function_call":{"name":"f","arguments":""}}',
+        '{"content":null,"audio":{"id":"a"}}',
+        '{"content":"","images":[{"type":"image_url"}]}',
+        '{"content":{"name":"Emily"}}',
+        '{"content":[{"type":"image_url","image_url":{"url":"x"}}]}',
+        '{"content":[{"type":"thinking","thinking":[{"type":"text","text":"x"}]}]}',
+        "null",
+        '"odd"',
+    ],
+)
+def test_an_answer_that_shows_something_gets_no_note(message: str) -> None:
+    body = answer(message)
+    assert rewrite_answer(body, SLUG).body == body.replace(b'"up"', b'"house/slug"')
+
+
+@pytest.mark.parametrize("usage", ["null", "{}", '{"completion_tokens":0}', '{"prompt_tokens":5}'])
+def test_silence_that_cost_nothing_gets_no_note(usage: str) -> None:
+    body = answer('{"content":""}', usage)
+    assert rewrite_answer(body, SLUG).body == body.replace(b'"up"', b'"house/slug"')
+
+
+def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
+    body = (
+        b'{"model":"up","usage":{"completion_tokens":3},"choices":['
+        b'{"message":{"content":"hi"}}, {"message":{"content":""}} ,{"message":{}}]}'
+    )
+    assert rewrite_answer(body, SLUG).body == (
+        b'{"model":"house/slug","usage":{"completion_tokens":3},"choices":['
+        b'{"message":{"content":"hi"}}, {"message":{"reasoning_content":%b,"content":""}} ,'
+        b'{"message":{"reasoning_content":%b}}]}'
+    ) % (NOTE, NOTE)
+
+
+def test_the_note_never_touches_the_digits_of_usage() -> None:
+    result = rewrite_answer(answer('{"content":""}'), SLUG)
+    assert json.loads(result.body, parse_float=Decimal)["usage"]["cost"].as_tuple() == (0, (1, 5, 0), -5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"  \n ",
+        b"<!doctype html><title>secret detail</title>",
+        b'{"choices":[',
+        b'{"choices":[]} trailing',
+        b'{"choices":[],"a":"\xff"}',
+        b"[" * 100_000,
+        b'"secret detail"',
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"id":"x","model":"up"}',
+        b'{"choices":null}',
+        b'{"status":"OK","data":{"choices":[]}}',
+    ],
+)
+def test_what_is_no_completion_becomes_an_upstream_error_and_is_not_repeated(body: bytes) -> None:
+    result = rewrite_answer(body, SLUG)
+    assert result.failure is not None
+    assert (result.failure.status, result.failure.code) == (502, "upstream_error")
+    assert result.body == b""
+    assert "secret" not in result.failure.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"model up is busy","code":502}}',
+        b'\n \n{"error":{"message":"model up is busy"}}',
+        b'[{"error":{"message":"model up is busy"}}]',
+        b'{"code":"x","error":"model up is busy"}',
+        b'{"error":{"message":"model up is busy"},"choices":[]}',
+    ],
+)
+def test_an_error_under_a_200_is_normalized_without_the_upstream_name(body: bytes) -> None:
+    result = rewrite_answer(body, SLUG, {"up": SLUG})
+    assert result.failure is not None
+    assert result.failure.status >= 400
+    assert result.failure.message == "model house/slug is busy"
+    assert result.body == b""

@@ -1,0 +1,333 @@
+"""The stream relay gives the same result for every way of cutting a stream into pieces."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from addon.sse import MAX_HELD_BYTES, StreamRelay
+from policies.facts import Usage
+
+SLUG = "house/slug"
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that a relay lets the outside see at the end of a stream."""
+
+    out: bytes
+    usage: Usage | None
+    finish_reason: str | None
+    text_chars: int
+    failure: object
+    done: bool
+
+
+def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
+    machine = StreamRelay(SLUG, {"up": SLUG}, max_event_bytes)
+    out = b"".join([*map(machine.feed, pieces), machine.finish()])
+    assert machine.feed(b"data: {}\n\n") + machine.finish() == b"", "nothing follows the end"
+    return Result(
+        out, machine.usage, machine.finish_reason, machine.relayed_text_chars, machine.failure, machine.done
+    )
+
+
+def one_by_one(stream: bytes) -> list[bytes]:
+    return [stream[i : i + 1] for i in range(len(stream))]
+
+
+def chunk(text: str = "hi", *, finish: str | None = None, model: str = "up", more: str = "") -> bytes:
+    delta = json.dumps({"content": text}, ensure_ascii=False)
+    return (
+        f'{{"id":"c1","model":"{model}","choices":[{{"index":0,"delta":{delta},'
+        f'"finish_reason":{json.dumps(finish)}}}]{more}}}'
+    ).encode()
+
+
+A, B, END = chunk("ä€😀"), chunk(" two"), chunk("", finish="stop")
+A_, B_, END_ = (c.replace(b'"model":"up"', b'"model":"house/slug"') for c in (A, B, END))
+USAGE = b'{"model":"up","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5.0e0}}'
+USAGE_ = USAGE.replace(b'"up"', b'"house/slug"')
+DONE = b"data: [DONE]\n\n"
+
+# what it shows: what the provider sends, what the client gets
+WHOLE: dict[str, tuple[bytes, bytes]] = {
+    "plain": (
+        b"data: %b\n\ndata: %b\n\ndata: %b\n\n" % (A, END, USAGE) + DONE,
+        b"data: %b\n\ndata: %b\n\ndata: %b\n\n" % (A_, END_, USAGE_) + DONE,
+    ),
+    "crlf": (
+        b"data: %b\r\n\r\ndata: %b\r\n\r\ndata: [DONE]\r\n\r\n" % (A, END),
+        b"data: %b\r\n\r\ndata: %b\r\n\r\ndata: [DONE]\r\n\r\n" % (A_, END_),
+    ),
+    "lone cr": (
+        b"data: %b\r\rdata: %b\r\rdata: [DONE]\r\r" % (A, END),
+        b"data: %b\r\rdata: %b\r\rdata: [DONE]\r\r" % (A_, END_),
+    ),
+    "mixed line ends": (
+        b"data: %b\r\n\ndata: %b\n\r\ndata: %b\r\r\ndata: %b\n\rdata: [DONE]\r\n\r" % (A, B, B, END),
+        b"data: %b\r\n\ndata: %b\n\r\ndata: %b\r\r\ndata: %b\n\rdata: [DONE]\r\n\r" % (A_, B_, B_, END_),
+    ),
+    "no space after the colon": (b"data:%b\n\ndata:[DONE]\n\n" % A, b"data:%b\n\ndata:[DONE]\n\n" % A_),
+    "spaces around": (b"data:   %b \t\n\ndata:  [DONE] \n" % A, b"data:   %b \t\n\ndata:  [DONE] \n\n" % A_),
+    "comments": (
+        b": wait\n\n: wait\n\ndata: %b\n\n: still\n:\n\ndata: [DONE]\n\n" % A,
+        b": wait\n\n: wait\n\ndata: %b\n\n: still\n:\n\ndata: [DONE]\n\n" % A_,
+    ),
+    "other fields": (
+        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A,
+        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A_,
+    ),
+    "byte order mark": (b"\xef\xbb\xbfdata: %b\n\n" % A + DONE, b"\xef\xbb\xbfdata: %b\n\n" % A_ + DONE),
+    "blank lines": (
+        b"\n\ndata: %b\n\n\ndata: %b\n\n\n\n\n" % (A, B) + DONE,
+        b"\n\ndata: %b\n\n\ndata: %b\n\n\n\n\n" % (A_, B_) + DONE,
+    ),
+    "blank lines at the end": (b"data: %b\n\n\n" % END, b"data: %b\n\n\n" % END_ + DONE),
+    "several data lines": (
+        b'data: {"choices":[],\ndata:"model":\r\ndata: \ndata: "up",\ndata:"a":1.0}\n\n' + DONE,
+        b'data: {"choices":[],\ndata:"model":\r\ndata: \ndata: "house/slug",\ndata:"a":1.0}\n\n' + DONE,
+    ),
+    "model over several data lines": (
+        b'data: {\ndata: "model":{\ndata: "x":1}\ndata: ,"choices":[]}\n\n' + DONE,
+        b'data: {\ndata: "model":"house/slug"\ndata: ,"choices":[]}\n\n' + DONE,
+    ),
+    "two events without a blank line": (
+        b"data:%b\ndata:%b" % (A, END),
+        b"data:%b\n\ndata:%b\n\n" % (A_, END_) + DONE,
+    ),
+    "no model": (
+        b'data: { "choices":[]}\n\n' + DONE,
+        b'data: {"model":"house/slug", "choices":[]}\n\n' + DONE,
+    ),
+    "no model and no choices": (b'data: {"type":"ping"}\n\n' + DONE, b'data: {"type":"ping"}\n\n' + DONE),
+    "a model deeper inside": (
+        b'data: {"a":{"model":"up"},"model":"up","choices":null}\n\n' + DONE,
+        b'data: {"a":{"model":"up"},"model":"house/slug","choices":null}\n\n' + DONE,
+    ),
+    "no error in error null": (
+        b'data: {"model":"up","choices":[],"error":null}\n\n' + DONE,
+        b'data: {"model":"house/slug","choices":[],"error":null}\n\n' + DONE,
+    ),
+    "an event without content in its data": (
+        b"data: %b\n\ndata:\n\n" % A + DONE,
+        b"data: %b\n\n" % A_ + DONE,
+    ),
+    "only done": (DONE, DONE),
+    "bytes after done": (DONE + b"data: {nonsense\n\n: x", DONE),
+    "no done": (b"data: %b\n\n" % END, b"data: %b\n\n" % END_ + DONE),
+    "no done, a comment at the end": (b"data: %b\n\n: x" % END, b"data: %b\n\n: x\n\n" % END_ + DONE),
+    "no done, no newline": (b"data: %b" % END, b"data: %b\n\n" % END_ + DONE),
+    "no done, one newline": (b"data: %b\n" % END, b"data: %b\n\n" % END_ + DONE),
+    "no done, one crlf": (b"data: %b\r\n" % END, b"data: %b\r\n\n" % END_ + DONE),
+    "no done, one cr": (b"data: %b\r" % END, b"data: %b\r\n\n" % END_ + DONE),
+    "done without newline": (b"data: %b\n\ndata: [DONE]" % A, b"data: %b\n\n" % A_ + DONE),
+    "done with one newline": (b"data: %b\n\ndata: [DONE]\n" % A, b"data: %b\n\n" % A_ + DONE),
+}
+
+GOOD = b"data: %b\n\n" % A
+GOOD_ = b"data: %b\n\n" % A_
+OPEN_END = b"data: %b\n\n" % END  # a finish_reason is in, [DONE] is not
+OPEN_END_ = b"data: %b\n\n" % END_
+ERROR = b'{"error":{"message":"model up is busy","code":"x"}}'
+
+# what it shows: what the provider sends, what has left before the failure
+BROKEN: dict[str, tuple[bytes, bytes]] = {
+    "nothing at all": (b"", b""),
+    "only comments": (b": wait\n\n: wait\n\n", b""),
+    "a cut behind an event": (GOOD, GOOD_),
+    "a cut inside an event": (GOOD + b"data: " + B[:-9], GOOD_),
+    "a cut inside a character": (GOOD + b"data: " + A[: A.index(b"\xe2") + 1], GOOD_),
+    "a cut inside an event after the finish_reason": (OPEN_END + b"data: [DO", OPEN_END_),
+    "a cut inside a field name after the finish_reason": (OPEN_END + b"dat", OPEN_END_),
+    "a cut behind the field name after the finish_reason": (OPEN_END + b"data:", OPEN_END_),
+    "an empty finish_reason": (
+        b"data: %b\n\n" % chunk(finish=""),
+        b"data: %b\n\n" % chunk(finish="", model=SLUG),
+    ),
+    "error first": (b"data: %b\n\n" % ERROR + DONE, b""),
+    "error behind a comment": (b": wait\n\ndata: %b\n\n" % ERROR, b""),
+    "error later": (GOOD + b"data: %b\n\n" % ERROR + DONE, GOOD_),
+    "error without newline": (GOOD + b"data: " + ERROR, GOOD_),
+    "error event": (GOOD + b"event: error\ndata: %b\n\n" % ERROR, GOOD_),
+    "error event without an error object": (b'event:error\r\ndata: {"message":"no"}\r\n\r\n', b""),
+    "error event with text": (b"event: error\ndata: overloaded\n\n", b""),
+    "error event without data": (GOOD + b"event: error\n\n" + DONE, GOOD_),
+    "error beside choices": (GOOD + b"data: %b\n\n" % chunk(more=',"error":{"message":"no"}') + DONE, GOOD_),
+    "error as a string": (b'data: {"code":"x","error":"no"}\n\n', b""),
+    "error in an array": (b'data: [{"error":{"message":"no"}}]\n\n', b""),
+    "not JSON": (GOOD + b"data: <html>\n\n" + DONE, GOOD_),
+    "not JSON in several lines": (b"data: <<<\ndata: %b\n\n" % A + DONE, b""),
+    "not UTF-8": (b'data: {"model":"up","choices":[],"a":"\xff"}\n\n' + DONE, b""),
+    "not an object": (b"data: [1]\n\n" + DONE, b""),
+    "too deep": (b"data: " + b"[" * 1900 + b"\n\n" + DONE, b""),
+    "a huge event": (GOOD + b"data: %b\n\n" % chunk("x" * 2000) + DONE, GOOD_),
+    "an endless line": (GOOD + b": " + b"x" * 2100, GOOD_),
+    "an error body": (ERROR, b""),
+    "an error body over several lines": (b'\n{\n "error": {\n\n  "message": "up is busy"\n }\n}\n', b""),
+    "an error body with a byte order mark": (b"\xef\xbb\xbf" + ERROR, b""),
+    "a whole answer in place of a stream": (A, b""),
+    "a page": (b"<!doctype html>\n<title>x</title>\n\n<p>no</p>\n", b""),
+}
+
+ALL = {**WHOLE, **BROKEN}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_stream_reaches_the_client_under_the_slug_and_ends_with_done(name: str) -> None:
+    stream, expected = WHOLE[name]
+    result = relay(stream)
+    assert result.out == expected
+    assert result.failure is None
+    assert result.done
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_stream_gives_what_came_before_and_a_failure(name: str) -> None:
+    stream, expected = BROKEN[name]
+    result = relay(stream)
+    assert result.out == expected
+    assert result.failure is not None
+    assert not result.done
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_byte_by_byte_gives_the_same_as_whole(name: str) -> None:
+    stream, _ = ALL[name]
+    assert relay(*one_by_one(stream)) == relay(stream)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_single_cut_gives_the_same_as_whole(name: str) -> None:
+    stream, _ = ALL[name]
+    whole = relay(stream)
+    step = max(1, len(stream) // 150)
+    for at in range(0, len(stream), step):
+        assert relay(stream[:at], stream[at:]) == whole, f"cut at {at}"
+
+
+@given(
+    st.lists(st.sampled_from([*(s for s, _ in ALL.values()), b"\r", b"\n", b"\r\n"]), max_size=4), st.data()
+)
+@settings(max_examples=150, deadline=None)
+def test_random_cuts_of_random_streams_give_the_same_as_whole(
+    parts: list[bytes], draw: st.DataObject
+) -> None:
+    stream = b"".join(parts)
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert relay(*pieces) == relay(stream)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"data", b":", b" ", b"\r", b"\n", A, b"[DONE]", b"event", b"error"]), max_size=14
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_framing_gives_the_same_byte_by_byte(parts: list[bytes]) -> None:
+    stream = b"".join(parts)
+    result = relay(stream)
+    assert relay(*one_by_one(stream)) == result
+    assert b'"up"' not in result.out
+
+
+def test_the_first_event_leaves_as_soon_as_it_is_whole() -> None:
+    machine = StreamRelay(SLUG)
+    assert machine.feed(b": wait\n\n") == b""
+    assert machine.feed(b"data: %b\n" % A) == b""
+    assert machine.feed(b"\n") == b": wait\n\ndata: %b\n\n" % A_
+    assert machine.feed(b": later\n\n") == b": later\n\n"
+
+
+def test_comments_before_the_first_event_are_kept_up_to_a_bound() -> None:
+    comment = b": " + b"x" * 1022 + b"\n\n"
+    result = relay(*[comment] * 200, b"data: %b\n\n" % A, DONE)
+    kept = MAX_HELD_BYTES // len(comment)
+    assert result.out == comment * kept + b"data: %b\n\n" % A_ + DONE
+
+
+def test_an_event_of_exactly_the_bound_passes_and_one_byte_more_does_not() -> None:
+    event = b"data: %b\n\n" % A
+    for pieces in ([event, DONE], one_by_one(event + DONE)):
+        assert relay(*pieces, max_event_bytes=len(event)).done
+        assert relay(*pieces, max_event_bytes=len(event) - 1).failure is not None
+
+
+def test_an_endless_line_is_given_up_and_not_kept() -> None:
+    machine = StreamRelay(SLUG, max_event_bytes=10_000)
+    for _ in range(100):
+        machine.feed(b"x" * 1000)
+    assert machine.failure is not None
+    assert machine.failure.status == 502
+    assert len(machine._pending) == 0
+
+
+def test_usage_is_read_from_wherever_the_stream_reports_it() -> None:
+    groq = b'{"choices":[],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":1}}}'
+    own = b'{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2,"prompt_cache_hit_tokens":5}}'
+    assert relay(b"data: %b\n\n" % groq, DONE).usage == Usage(7, 1)
+    assert relay(b"data: %b\n\ndata: %b\n\n" % (groq, own), DONE).usage == Usage(7, 2, None, 5)
+    assert relay(b"data: %b\n\ndata: %b\n\n" % (own, A), DONE).usage == Usage(7, 2, None, 5)
+    assert relay(b"data: %b\n\n" % A, DONE).usage is None
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (['"stop"'], "stop"),
+        (['"tool_calls"', '"stop"', "null"], "stop"),
+        (["null", '""', '"eos_token"'], "eos_token"),
+        (["7"], "7"),
+        (["null"], None),
+    ],
+)
+def test_the_finish_reason_is_the_last_that_says_something(reasons: list[str], expected: str | None) -> None:
+    events = [b'data: {"choices":[{"delta":{},"finish_reason":%b}]}\n\n' % r.encode() for r in reasons]
+    assert relay(*events, DONE).finish_reason == expected
+
+
+@pytest.mark.parametrize(
+    ("choice", "chars"),
+    [
+        ({"delta": {"content": "äbc"}}, 3),
+        ({"delta": {"content": None, "reasoning_content": "abcd"}}, 4),
+        ({"delta": {"reasoning": "ab", "reasoning_details": [{"type": "reasoning.text", "text": "ab"}]}}, 2),
+        ({"delta": {"reasoning_details": [{"summary": "abc"}, {"data": "sealed"}]}}, 3),
+        ({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "abc"}]}]}}, 3),
+        ({"delta": {"content": [{"type": "text", "text": "ab"}, "c"]}}, 3),
+        ({"delta": {"tool_calls": [{"function": {"name": "f", "arguments": '{"a'}}]}}, 3),
+        ({"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}, {"function": None}, 5]}}, 8),
+        ({"delta": {"tool_calls": [{"type": "custom", "custom": {"input": "abc"}}]}}, 3),
+        ({"delta": {"function_call": {"arguments": "abcde"}, "tool_calls": None}}, 5),
+        ({"delta": {"refusal": "no"}}, 2),
+        ({"text": "abc"}, 3),
+        ({"delta": {"content": "ab"}, "message": {"content": "all so far"}}, 2),
+        ({"delta": {"content": 5}}, 0),
+        ("odd", 0),
+    ],
+)
+def test_relayed_text_is_counted_whatever_it_stands_in(choice: object, chars: int) -> None:
+    chunks = json.dumps({"choices": [choice]}).encode()
+    assert relay(b"data: %b\n\n" % chunks, DONE).text_chars == chars
+
+
+def test_text_that_never_left_is_not_counted() -> None:
+    assert relay(b"data: %b\n\ndata: %b\n\n" % (A, chunk("x", more=',"error":"no"'))).text_chars == 3
+
+
+def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
+    for stream in (b"data: %b\n\n" % ERROR, ERROR):
+        machine = StreamRelay(SLUG, {"up": SLUG})
+        assert machine.feed(stream) + machine.finish() == b""
+        assert machine.failure is not None
+        assert machine.failure.message == "model house/slug is busy"
+        assert machine.failure.status >= 400
+
+
+def test_a_slug_is_written_as_JSON() -> None:
+    machine = StreamRelay('o"d\\d/sl\u00fcg')
+    out = machine.feed(b"data: %b\n\n" % A)
+    assert json.loads(out.removeprefix(b"data: "))["model"] == 'o"d\\d/sl\u00fcg'
