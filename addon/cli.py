@@ -1,0 +1,43 @@
+"""The ``tollgate`` command line. Each other command is a file of ``addon/commands``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from addon.commands.catalog import catalog
+from addon.commands.keys import keys
+from addon.commands.usage import usage
+from addon.settings_io import SettingsError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option("0.1.0", prog_name="tollgate")
+def main() -> None:
+    """Tollgate: a chat-completion gateway inside mitmproxy."""
+
+
+@main.command()
+@click.option(
+    "--conf", "conf_file", type=click.Path(path_type=Path), default=Path("proxy.conf"), show_default=True
+)
+@click.option("--port", type=click.IntRange(0, 65_535), help="Instead of [listen] port; 0 is any free one.")
+@click.option("--host", help="Instead of [listen] host.")
+@click.option("--workers", type=click.IntRange(1), help="Instead of [listen] workers.")
+def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None) -> None:
+    """Run the gateway until SIGTERM or SIGINT."""
+    from addon.commands.serve import run
+
+    try:
+        run(conf_file.absolute(), host=host, port=port, workers=workers)
+    except (SettingsError, OSError) as error:
+        click.echo(f"tollgate: {error}", err=True)
+        sys.exit(1)
+
+
+main.add_command(keys)
+main.add_command(usage)
+main.add_command(catalog)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Client connections, bounded in number and in the time they may take to say something."""
+
+import asyncio
+import collections
+import resource
+from contextlib import suppress
+
+from mitmproxy import ctx
+from mitmproxy.connection import Client
+from mitmproxy.proxy.server import ConnectionHandler
+
+from addon.wire import HEAD_TIMEOUT_S
+
+MAX_UPSTREAM_CONNECTIONS_PER_CLIENT = 256
+"""To one address, for one client connection: mitmproxy's five would strangle an HTTP/2 client."""
+
+CLOSE_TIMEOUT_S = 5.0
+
+_FILES_PER_CLIENT = 3  # its socket, an upstream's, and one to spare
+_FILES_OF_OUR_OWN = 64
+
+
+def max_clients() -> int:
+    """How many client connections the open-file limit has room for, raised to what the system allows us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(1, (min(wanted, 65_536) - _FILES_OF_OUR_OWN) // _FILES_PER_CLIENT)
+
+
+class Clients:
+    """The open client connections."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.silent: dict[str, asyncio.TimerHandle] = {}
+        self.open: dict[str, Client] = {}
+        self.all_gone = asyncio.Event()
+
+    def connected(self, client: Client) -> None:
+        """Admit ``client``, or mark it to be closed at once."""
+        if len(self.open) >= self.limit:
+            client.error = "too many client connections"
+            return
+        self.open[client.id] = client
+        self.all_gone.clear()
+        handler = _handler_of(client)
+        if handler:
+            handler.max_conns = collections.defaultdict(
+                lambda: asyncio.Semaphore(MAX_UPSTREAM_CONNECTIONS_PER_CLIENT)
+            )
+        loop = asyncio.get_running_loop()
+        self.silent[client.id] = loop.call_later(HEAD_TIMEOUT_S, close_client, client)
+
+    def spoke(self, client: Client) -> None:
+        """The client's first bytes are in, and its TLS is done: from here on ``wire.ClientSide`` watches it."""
+        timer = self.silent.pop(client.id, None)
+        if timer:
+            timer.cancel()
+
+    def disconnected(self, client: Client) -> None:
+        """Forget ``client``."""
+        self.spoke(client)
+        self.open.pop(client.id, None)
+        if not self.open:
+            self.all_gone.set()
+
+    async def close_all(self) -> None:
+        """Close every connection and wait, a bounded time, until their last bytes are out."""
+        for client in list(self.open.values()):
+            close_client(client)
+        if self.open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self.all_gone.wait()
+
+
+def close_client(client: Client) -> None:
+    """Close a client's connection. What was written to it before is still delivered."""
+    handler = _handler_of(client)
+    transport = handler.transports.get(client) if handler else None
+    if transport and transport.handler:
+        transport.handler.cancel("closed by the gateway")
+
+
+def _handler_of(client: Client) -> ConnectionHandler | None:
+    proxyserver = ctx.master.addons.get("proxyserver")
+    return proxyserver.connections.get(client.id) if proxyserver else None

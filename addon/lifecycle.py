@@ -1,0 +1,81 @@
+"""What runs beside the proxy: the store, the sandbox, the admin port and the watcher of the files.
+
+Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from addon.admin import Admin, Readiness
+from addon.reload import Watcher
+from addon.sandbox import Sandbox
+from addon.settings import Settings
+from addon.store import Store, StoreUnavailable
+from addon.store.sqlite import SqliteStore
+
+log = logging.getLogger("tollgate.lifecycle")
+
+
+class Lifecycle:
+    """The services of one gateway process. ``adopt`` is called with every good ``Settings``, the first included."""
+
+    def __init__(self, conf_file: Path, settings: Settings, adopt: Callable[[Settings], None]) -> None:
+        self.adopt = adopt
+        self.store: Store = SqliteStore(settings.conf.paths.database)
+        self.sandbox: Sandbox | None = None
+        self.sandbox_url = ""
+        self.admin = Admin(self.readiness)
+        self.watcher = Watcher(conf_file, settings, self.apply)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.started = False
+        self.draining = False
+
+    async def start(self, settings: Settings) -> None:
+        """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
+        await self.store.check()
+        await self._apply(settings)
+        admin = settings.conf.admin
+        port = await self.admin.start(admin.host, admin.port)
+        log.info("admin listening", extra={"event": "admin listening", "url": f"http://{admin.host}:{port}"})
+        self.watcher.start()
+        self.started = True
+
+    async def stop(self) -> None:
+        """Stop everything, the store last."""
+        if self.started:
+            await self.watcher.stop()
+            await self.admin.stop()
+        if self.sandbox:
+            await self.sandbox.stop()
+        self.store.close()
+
+    def apply(self, settings: Settings) -> None:
+        """Take settings that were loaded while running."""
+        task = asyncio.create_task(self._apply(settings))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _apply(self, settings: Settings) -> None:
+        if settings.sandbox_enabled and self.sandbox is None:
+            self.sandbox = Sandbox()
+            self.sandbox_url = await self.sandbox.start()
+        if self.sandbox:
+            settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
+        for setting in settings.not_enforced:
+            log.warning("read, but not enforced by this version: %s", setting)
+        self.adopt(settings)
+
+    async def readiness(self) -> Readiness:
+        """Whether this process should be sent calls, check by check."""
+        checks = {"settings": self.watcher.error or "ok", "store": "ok", "drain": "ok"}
+        try:
+            await self.store.check()
+        except StoreUnavailable as error:
+            checks["store"] = str(error)
+        if self.draining:
+            checks["drain"] = "draining"
+        # Settings that do not load are reported, but the last good ones serve on.
+        ready = checks["store"] == "ok" and not self.draining
+        return Readiness(ready, checks)

@@ -1,0 +1,75 @@
+"""From a request body to an upstream request, and from an upstream's head to the reader of its answer. Pure.
+
+Only what is built here goes upstream: no header and no unknown field of the client's request is among it.
+"""
+
+from mitmproxy import http
+
+from addon.call import Call, Relay
+from addon.chat import ChatRequest, check_content_type, parse_chat_request
+from addon.dialects import DIALECTS
+from addon.errors import upstream_garbage
+from addon.exchange import Stage
+from addon.relay import Broken, Guarded, Inflated
+from policies.caps import completion_cap
+from policies.facts import Family
+from policies.routing import choose_route
+from policies.sanitize import sanitize
+
+
+def route_call(call: Call, request: http.Request) -> None:
+    """Read the body and choose the route. Raises Refusal ``unsupported_media_type``, ``validation_failed``,
+    ``bad_request``, ``invalid_state`` or ``byok_required``."""
+    check_content_type(request.headers.get("content-type"), request.headers.get("content-encoding"))
+    call.request = chat = parse_chat_request(request.raw_content or b"")
+    call.exchange = call.exchange.note(requested_model=chat.model, end_user=chat.end_user, stream=chat.stream)
+    workspace = call.exchange.workspace
+    assert workspace is not None  # noqa: S101  (an admitted call has one)
+    route = choose_route(chat.model, workspace, call.settings.models)
+    call.exchange = call.exchange.advance(Stage.ROUTED, route=route).advance(Stage.HELD)
+
+
+def prepare_attempt(call: Call) -> http.Request:
+    """Approve the next attempt of the route and return its request."""
+    chat, exchange = call.request, call.exchange
+    assert chat is not None and exchange.route is not None  # noqa: S101  (a routed call has both)
+    attempt = exchange.route.attempts[exchange.attempts]
+    cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens)
+    sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
+    upstream = DIALECTS[attempt.model.provider.dialect].request(attempt, sanitized.body)
+    headers = http.Headers([(name.encode(), value.encode()) for name, value in upstream.headers])
+    request = http.Request.make("POST", upstream.url, upstream.content, headers)
+    request.headers.insert(0, "host", _authority(request))
+    call.relay = None
+    call.exchange = exchange.advance(Stage.DISPATCHED, attempts=exchange.attempts + 1)
+    return request
+
+
+def reader_of(call: Call, head: http.Response) -> Relay:
+    """Return the reader for the answer that begins with ``head``."""
+    attempt = call.exchange.attempt
+    dialect = DIALECTS[attempt.model.provider.dialect]
+    relay: Relay
+    if not 200 <= head.status_code < 300:
+        relay = dialect.error(attempt, head.status_code)
+    elif call.exchange.stream:
+        relay = dialect.stream(attempt)
+    else:
+        relay = dialect.whole(attempt, call.settings.conf.upstream.max_response_bytes)
+    encoding = head.headers.get("content-encoding", "identity").lower()
+    if encoding in ("gzip", "deflate"):
+        relay = Inflated(relay)
+    elif encoding not in ("identity", ""):
+        relay = Broken(upstream_garbage("it is compressed in a way that was not asked for."))
+    return Guarded(relay)
+
+
+def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:
+    extras = {name: value for name, value in chat.extras.items() if name in family.extra}
+    return {**chat.fields, **extras}
+
+
+def _authority(request: http.Request) -> str:
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    default_port = 443 if request.scheme == "https" else 80
+    return host if request.port == default_port else f"{host}:{request.port}"

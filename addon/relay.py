@@ -1,0 +1,158 @@
+"""The readers of upstream answers that are not streams, and what stands around every reader. Pure.
+
+A reader takes the bytes as they come and gives back those that may go to the client (``call.Relay``).
+"""
+
+import logging
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+
+from addon.answer import rewrite_answer
+from addon.call import Relay
+from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
+from policies.facts import Usage
+
+log = logging.getLogger("tollgate.relay")
+
+Names = Mapping[str, str]
+
+
+class WholeRelay:
+    """A whole JSON answer: nothing leaves before all of it is in and was found good."""
+
+    def __init__(self, model_slug: str, names: Names, secrets: Sequence[str], max_bytes: int) -> None:
+        self.model_slug, self.names, self.secrets = model_slug, names, secrets
+        self.max_bytes = max_bytes
+        self.body = bytearray()
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.relayed_text_chars = 0
+        self.failure: ErrorAnswer | None = None
+
+    def feed(self, piece: bytes) -> bytes:
+        """Keep ``piece``."""
+        if self.failure is None:
+            self.body += piece
+            if len(self.body) > self.max_bytes:
+                self.body.clear()
+                self.failure = upstream_garbage("it is too large.")
+        return b""
+
+    def finish(self) -> bytes:
+        """Return the rewritten answer."""
+        if self.failure:
+            return b""
+        answer = rewrite_answer(bytes(self.body), self.model_slug, self.names, self.secrets)
+        self.body.clear()
+        self.usage, self.finish_reason = answer.usage, answer.finish_reason
+        self.failure = answer.failure
+        self.relayed_text_chars = answer.text_chars
+        return b"" if answer.failure else answer.body
+
+
+class ErrorRelay:
+    """An upstream error answer, read to its end and then normalized into ``failure``."""
+
+    MAX_BYTES = 1 << 20
+
+    def __init__(self, status: int, names: Names, secrets: Sequence[str]) -> None:
+        self.status, self.names, self.secrets = status, names, secrets
+        self.body = bytearray()
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.relayed_text_chars = 0
+        self.failure: ErrorAnswer | None = None
+
+    def feed(self, piece: bytes) -> bytes:
+        """Keep the beginning: no error message needs more."""
+        if len(self.body) < self.MAX_BYTES:
+            self.body += piece
+        return b""
+
+    def finish(self) -> bytes:
+        """Normalize."""
+        self.failure = from_upstream(self.status, bytes(self.body), self.names, self.secrets)
+        return b""
+
+
+class Broken:
+    """An answer that can't be read at all: its failure is known before its first byte."""
+
+    usage: Usage | None = None
+    finish_reason: str | None = None
+    relayed_text_chars = 0
+
+    def __init__(self, failure: ErrorAnswer) -> None:
+        self.failure: ErrorAnswer | None = failure
+
+    def feed(self, _piece: bytes) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def finish(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class Inflated:
+    """A reader behind a gzip or deflate answer, which some providers send although ``identity`` was asked."""
+
+    MAX_PIECE_BYTES = 4 << 20
+
+    def __init__(self, inner: Relay) -> None:
+        self.inner = inner
+        self.inflator = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self.broken: ErrorAnswer | None = None
+
+    usage = property(lambda self: self.inner.usage)
+    finish_reason = property(lambda self: self.inner.finish_reason)
+    relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
+    failure = property(lambda self: self.broken or self.inner.failure)
+
+    def feed(self, piece: bytes) -> bytes:
+        """Inflate, a bounded amount for each piece read, so that no small answer becomes a huge one."""
+        if self.broken:
+            return b""
+        try:
+            plain = self.inflator.decompress(piece, self.MAX_PIECE_BYTES)
+        except zlib.error:
+            plain = b""
+            self.broken = upstream_garbage("it is not compressed as it says.")
+        if self.inflator.unconsumed_tail:
+            self.broken = upstream_garbage("it inflates beyond all bounds.")
+        return self.inner.feed(plain) if plain else b""
+
+    def finish(self) -> bytes:
+        """End the inner reader, unless the compression broke."""
+        return b"" if self.broken else self.inner.finish()
+
+
+class Guarded:
+    """A reader that can't raise: mitmproxy would hang the client, or cut a 200 short without telling anybody."""
+
+    def __init__(self, inner: Relay) -> None:
+        self.inner = inner
+        self.broken: ErrorAnswer | None = None
+
+    usage = property(lambda self: self.inner.usage)
+    finish_reason = property(lambda self: self.inner.finish_reason)
+    relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
+    failure = property(lambda self: self.broken or self.inner.failure)
+
+    def feed(self, piece: bytes) -> bytes:
+        """As the inner reader; an exception becomes ``failure``."""
+        return self._guard(self.inner.feed, piece)
+
+    def finish(self) -> bytes:
+        """As the inner reader; an exception becomes ``failure``."""
+        return self._guard(self.inner.finish)
+
+    def _guard(self, read: Callable[..., bytes], *piece: bytes) -> bytes:
+        if self.broken:
+            return b""
+        try:
+            return read(*piece)
+        except Exception:
+            log.exception("an answer could not be read")
+            self.broken = INTERNAL
+            return b""

@@ -1,0 +1,41 @@
+"""What a call cost: the provider's counts where there are any, else an estimate of what was relayed. Pure."""
+
+from typing import Any
+
+from addon.call import Call
+from addon.exchange import UsageSource
+from policies.estimate import estimate_tokens
+from policies.facts import Usage
+from policies.money import cost_nanousd
+
+
+def outcome(call: Call, status: int, error_code: str | None = None) -> dict[str, Any]:
+    """Return the fields of the exchange that are known once the answer, or its failure, is final."""
+    usage, source = _usage(call)
+    model = call.exchange.attempt.model
+    beside = model.family.reasoning_beside_completion
+    metered = call.exchange.attempt.mode == "payg"
+    return {
+        "status": status,
+        "error_code": error_code,
+        "finish_reason": call.relay.finish_reason if call.relay else None,
+        "usage": usage,
+        "usage_source": source,
+        "wholesale_nanousd": cost_nanousd(usage, model.wholesale, beside) if metered else 0,
+        "retail_nanousd": cost_nanousd(usage, model.retail, beside) if metered else 0,
+    }
+
+
+def _usage(call: Call) -> tuple[Usage, UsageSource]:
+    """A provider's zero stays zero; what it never counted is estimated; nothing relayed is nothing used."""
+    relay = call.relay
+    if relay is None:
+        return Usage(), "none"
+    if relay.usage is not None:
+        return relay.usage, "provider"
+    if not relay.relayed_text_chars or call.request is None:
+        return Usage(), "none"
+    prompt_tokens = estimate_tokens(call.request.prompt_chars)
+    completion_tokens = estimate_tokens(relay.relayed_text_chars)
+    usage = Usage(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens)
+    return usage, "estimated"

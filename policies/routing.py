@@ -1,0 +1,40 @@
+"""Which model serves a call, and with whose key: from facts to a ``Route``, or a ``Refusal``."""
+
+from collections.abc import Mapping
+
+from policies.facts import Attempt, Model, Route, Workspace
+from policies.refusal import Refusal
+
+
+def choose_route(requested_model: str | None, workspace: Workspace, catalog: Mapping[str, Model]) -> Route:
+    """Return the attempts for a call that names ``requested_model``, or no model at all.
+
+    A catalog slug is taken as named; any other name is a hint, which the workspace's default model answers.
+    Source: contract, "Errors" (bad_request, invalid_state, byok_required).
+    """
+    slug, decided_by = _choose_slug(requested_model, workspace, catalog)
+    model = catalog[slug]
+    if not model.active:
+        raise Refusal("invalid_state", f"No active model is configured for '{slug}'.", "model")
+    if model.byok_only:
+        raise Refusal(
+            "byok_required",
+            f"'{slug}' is served with your own {model.provider.name} key only, and no such key is enabled.",
+            "model",
+        )
+    secret = model.provider.platform_key
+    if secret is None:
+        raise Refusal("invalid_state", f"The provider of '{slug}' has no platform key configured.", "model")
+    return Route((Attempt(model, "payg", secret),), decided_by)
+
+
+def _choose_slug(
+    requested_model: str | None, workspace: Workspace, catalog: Mapping[str, Model]
+) -> tuple[str, str]:
+    if requested_model is not None and requested_model in catalog:
+        return requested_model, "pinned"
+    if workspace.default_model is not None:
+        return workspace.default_model, "default_model"
+    if requested_model is None:
+        raise Refusal("bad_request", "Name a model: this workspace has no default model.", "model")
+    raise Refusal("bad_request", f"Unknown model '{requested_model[:100]}'.", "model")
