@@ -1,0 +1,52 @@
+"""No credential is readable in text that others wrote: whatever looks like one becomes ``MASK``.
+
+Pure. This is the second line of defence, for vendors' messages and tracebacks; the first is that nobody puts a key
+into a message. Every pattern starts at a literal or at the first letter of a word and repeats possessively, so the
+time is linear in the text, however hostile it is.
+"""
+
+import re
+
+MASK = "***"
+
+_STARS = r"*•…"
+# A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
+_REST = rf"(?:[\w\-{_STARS}]|\.++(?=[\w{_STARS}]))"
+_ISSUED = r"sk[-_]|tg_|gsk_|xai-(?!org\b)|AIza|AQ\.(?=\w{8})"
+# These openings also begin ordinary names (hf_hub_download, pplx-7b-chat), so only a long rest makes them a key.
+_LONG_ISSUED = r"pplx-|hf_|r8_|nvapi-|csk-|fw_|pk[-_]|rk[-_]|gh[opsu]_|AKIA|gAAAAA|eyJ"
+_KEY_NAME = r"\b(?:x-api-key|x-goog-api-key|api[-_ ]?(?:key|token)|access[-_ ]?token|secret|password)\b"
+_SHOWS_A_DIGIT = rf"(?=[A-Za-z_\-]*+[\d{_STARS}])"
+
+# In each, "keep" is what stays in front of the mask. Named for what they find, in the order they are applied.
+_PATTERNS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # a private key, up to its last line where that is there
+        r"(?P<keep>)-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\w+/=\s\\]*+(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?",
+        # user:password@ in a URL
+        r"(?P<keep>://)[^\s/@]{1,300}(?=@)",
+        # the value of an Authorization header, whatever it is
+        r"(?i)(?P<keep>\bauthorization[\"']?(?: ?[:=] ?|, ?)(?:b?[\"'])?+(?:(?:bearer|basic|token) )?+)"
+        r"(?=\w)(?!(?:bearer|basic|token)\b)(?:[\w\-+/~]|\.++(?=\w))++=*",
+        # Bearer and a token, but not "a Bearer token"
+        rf"(?i)(?P<keep>\bbearer )(?:{_SHOWS_A_DIGIT}|(?=[\w\-+/~.]{{16}}))[\w\-+/~.{_STARS}]*+(?<=[\w{_STARS}])=*",
+        # a key by its issuer's opening
+        rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_ISSUED}){_REST}{{3,}}+",
+        rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_LONG_ISSUED}){_REST}{{16,}}+",
+        # "API key provided: DEADBEEF", which only a key can follow
+        rf"(?i)(?P<keep>\bapi[-_ ]?key (?:provided|given): ?[\"'`]?)[\w{_STARS}]{_REST}*+",
+        # api_key=..., "api_key": "...", API key: ... where something with a digit or a star follows
+        rf"(?i)(?P<keep>{_KEY_NAME}[\"']? ?[:=] ?[\"'`]?){_SHOWS_A_DIGIT}{_REST}++",
+        rf"(?i)(?P<keep>[?&](?:api_?)?key=){_REST}++",
+        # a fragment of a key as vendors echo it: pro****1234
+        rf"(?P<keep>)(?<![\w\-*])[\w\-]*+[*•]{{3,}}+[\w\-{_STARS}]*+",
+    )
+)
+
+
+def mask_credentials(text: str) -> str:
+    """Return ``text`` with everything that looks like a credential, or a fragment of one, replaced by ``MASK``."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(rf"\g<keep>{MASK}", text)
+    return text
