@@ -1,0 +1,131 @@
+"""Imports run one way, main → gateway → the rest of addon → policies, and pure modules stay pure."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PURE = ("exchange", "chat", "errors", "usage", "sse", "answer", "splice", "message", "dialects")
+ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server")
+SEQUENCES = ("addon.gateway", "addon.lifecycle", *ENTRY_POINTS)
+"""The modules that bring the others together: each call's sequence, the start and stop of the parts, the commands."""
+
+IO_LIBRARIES = frozenset(
+    {"asyncio", "httpx", "redis", "socket", "sqlite3", "sqlite_utils", "subprocess", "tornado"}
+)
+OUTSIDE_WORLD = IO_LIBRARIES | {
+    *(
+        "fcntl",
+        "http.client",
+        "http.server",
+        "io",
+        "logging",
+        "mitmproxy",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+    ),
+    *("selectors", "shutil", "signal", "ssl", "tempfile", "threading", "time", "urllib.request"),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {
+    module_name(path): path for folder in ("addon", "policies") for path in (ROOT / folder).rglob("*.py")
+}
+
+
+def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node, without what stands under ``if TYPE_CHECKING``: that is never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from runtime_nodes(node)
+
+
+def imports_of(module: str) -> set[str]:
+    """Return the dotted names that ``module`` imports; ``from a import b`` gives ``a.b`` where that is a module."""
+    found: set[str] = set()
+    for node in runtime_nodes(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively; write the whole name"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & FILES.keys() or {str(node.module)}
+    return found
+
+
+IMPORTS = {module: imports_of(module) for module in FILES}
+
+
+def is_in(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+def uses(module: str, libraries: frozenset[str]) -> set[str]:
+    return {name for name in IMPORTS[module] if is_in(name, tuple(libraries))}
+
+
+def reachable(module: str) -> set[str]:
+    """Return ``module`` and all of the project's modules that it brings in."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        if (one := waiting.pop()) in FILES and one not in seen:
+            seen.add(one)
+            waiting += IMPORTS[one]
+    return seen
+
+
+def test_the_modules_were_found_and_read():
+    assert {"addon.main", "addon.gateway", "addon.exchange", "policies.facts"} <= FILES.keys()
+    assert "policies.facts" in IMPORTS["addon.exchange"]
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
+def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(module: str):
+    assert not {name for name in IMPORTS[module] if is_in(name, ("addon",))}
+    assert not uses(module, OUTSIDE_WORLD)
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if is_in(name, tuple(f"addon.{p}" for p in PURE))])
+def test_a_pure_module_reaches_no_outside_world(module: str):
+    assert not {one: uses(one, OUTSIDE_WORLD) for one in reachable(module) if uses(one, OUTSIDE_WORLD)}
+
+
+@pytest.mark.parametrize("module", list(FILES))
+def test_only_entry_points_import_the_gateway_and_nothing_imports_an_entry_point_but_another(module: str):
+    if is_in(module, ENTRY_POINTS):
+        return
+    assert not {name for name in IMPORTS[module] if is_in(name, ("addon.gateway", *ENTRY_POINTS))}
+
+
+def io_rooms() -> dict[str, str]:
+    """Return the modules that do I/O themselves, each with its room: a package counts as one."""
+    doing = [name for name in FILES if uses(name, IO_LIBRARIES) and not is_in(name, SEQUENCES)]
+    return {name: ".".join(name.split(".")[:2]) for name in doing}
+
+
+@pytest.mark.parametrize("module", list(io_rooms()))
+def test_modules_that_do_io_never_import_each_other(module: str):
+    rooms = io_rooms()
+    assert not {name for name in IMPORTS[module] if name in rooms and rooms[name] != rooms[module]}
+
+
+def test_no_module_imports_itself_by_a_detour():
+    order = TopologicalSorter(
+        {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
+    ).static_order()
+    assert set(order) == FILES.keys()
