@@ -1,0 +1,128 @@
+"""Money is integers: a price or a cost is parsed, marked up, summed and printed here, and nowhere else.
+
+Three scales, each in the name: prices in micro-USD (10⁻⁶) per million tokens, costs in nano-USD (10⁻⁹), and
+between them, inside one sum, pico-USD (10⁻¹²): what one token costs at one micro-USD per million. A sum is
+rounded half up once, at its end.
+"""
+
+import re
+from dataclasses import fields
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from policies.facts import Prices, Usage
+
+# A dollar a token: beyond it a slip of the decimal point is certain.
+MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
+MAX_CAP_USD: Final = 1_000_000_000
+
+_AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
+_PICOUSD_PER_NANOUSD: Final = 1_000
+
+
+def parse_price_microusd_per_mtok(text: str) -> int:
+    """Return a price written as USD per million tokens ("0.15") in micro-USD per million tokens (150000).
+
+    Raises ValueError, with a reason fit to be shown, for anything but a plain non-negative decimal of at most
+    six fractional digits. Source: contract, "Catalog row" (scaled to six fractional digits).
+    """
+    return _parse_usd(text, fraction_digits=6, limit_usd=MAX_PRICE_USD_PER_MTOK)
+
+
+def parse_usd_nanousd(text: str) -> int:
+    """Return an amount written as USD ("250", "20.5") in nano-USD.
+
+    Raises ValueError, with a reason fit to be shown, beyond nine fractional digits or what a sum can be.
+    """
+    return _parse_usd(text, fraction_digits=9, limit_usd=MAX_CAP_USD)
+
+
+def format_nanousd(amount_nanousd: int) -> str:
+    """Return an amount as USD with at least two decimals and none that is needless: 1500000000 → "1.50"."""
+    whole, fraction = divmod(abs(amount_nanousd), 10**9)
+    decimals = f"{fraction:09d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if amount_nanousd < 0 else ''}{whole}.{decimals}"
+
+
+def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> int:
+    """Return ``wholesale`` × (1 + markup), rounded half up to whole micro-USD, six decimals of a USD.
+
+    Raises ValueError for a markup that is negative or no number. Source: contract, "Limits".
+    """
+    if not markup_percent.is_finite() or markup_percent < 0:
+        raise ValueError(f"the markup must be a percentage of at least 0, not {markup_percent}")
+    retail = wholesale * (1 + Fraction(markup_percent) / 100)
+    return _divide_half_up(retail.numerator, retail.denominator)
+
+
+def retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
+    """Return wholesale ``prices`` with the markup on each of them."""
+    return Prices(
+        **{
+            field.name: retail_price_microusd_per_mtok(getattr(prices, field.name), markup_percent)
+            for field in fields(prices)
+        }
+    )
+
+
+def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
+    """Return what one call cost at ``prices``, rounded half up once.
+
+    Prompt tokens that the provider reported as cached bear the cached price, never more than the prompt has.
+    A count that was not reported counts as none. ``reasoning_beside`` is the family's
+    ``reasoning_beside_completion``. Source: contract, "usage object"; design, "Money".
+    """
+    prompt = _count(usage.prompt_tokens)
+    cached = min(_count(usage.cached_tokens), prompt)
+    picousd = (
+        (prompt - cached) * prices.input_microusd_per_mtok
+        + cached * prices.cached_input_microusd_per_mtok
+        + billable_output_tokens(usage, reasoning_beside) * prices.output_microusd_per_mtok
+    )
+    return _divide_half_up(picousd, _PICOUSD_PER_NANOUSD)
+
+
+def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
+    """Return the tokens that bear the output price: the completion, and the reasoning where it is beside it.
+
+    A provider that counts reasoning beside the completion without naming it (Gemini's compatible endpoint)
+    still has it in its own total, so what the total holds beyond the prompt is taken for output.
+    """
+    completion = _count(usage.completion_tokens)
+    if not reasoning_beside:
+        return completion
+    if usage.reasoning_tokens is not None:
+        return completion + _count(usage.reasoning_tokens)
+    return max(completion, _count(usage.total_tokens) - _count(usage.prompt_tokens))
+
+
+def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
+    """Return ``text`` USD × 10^fraction_digits, exactly, or raise ValueError."""
+    if not isinstance(text, str):
+        # A TOML float has already lost its digits, so only a string states a price exactly.
+        raise ValueError('must be a string such as "0.15"')
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError('is not a plain decimal number such as "0.15"')
+    if match["sign"] == "-":
+        raise ValueError("is negative")
+    fraction = match["fraction"] or ""
+    if len(fraction) > fraction_digits:
+        raise ValueError(f"has {len(fraction)} fractional digits; at most {fraction_digits} are possible")
+    whole = match["whole"].lstrip("0") or "0"
+    # Length first: Python refuses to read integers of thousands of digits with an error of its own.
+    if len(whole) <= len(str(limit_usd)):
+        amount = int(whole + fraction.ljust(fraction_digits, "0"))
+        if amount <= limit_usd * 10**fraction_digits:
+            return amount
+    raise ValueError(f"is too large; the limit is {limit_usd} USD")
+
+
+def _count(tokens: int | None) -> int:
+    # A negative count is no credit: it is taken for none.
+    return max(tokens or 0, 0)
+
+
+def _divide_half_up(numerator: int, denominator: int) -> int:
+    return (2 * numerator + denominator) // (2 * denominator)

@@ -1,0 +1,232 @@
+"""Money: exact in, exact out, rounded half up once; compared with fractions, which can't be wrong by rounding."""
+
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.facts import Prices, Usage
+from policies.money import (
+    billable_output_tokens,
+    cost_nanousd,
+    format_nanousd,
+    parse_price_microusd_per_mtok,
+    parse_usd_nanousd,
+    retail_price_microusd_per_mtok,
+    retail_prices,
+)
+
+PRICES = Prices(
+    input_microusd_per_mtok=150_000, cached_input_microusd_per_mtok=75_000, output_microusd_per_mtok=600_000
+)
+prices = st.builds(Prices, *[st.integers(0, 10**12)] * 3)
+tokens = st.none() | st.integers(0, 10**9)
+usages = st.builds(Usage, tokens, tokens, tokens, tokens, tokens)
+few = settings(max_examples=150)
+
+
+@pytest.mark.parametrize(
+    ("text", "microusd"),
+    [
+        ("0.15", 150_000),
+        ("0", 0),
+        ("3", 3_000_000),
+        ("3.0", 3_000_000),
+        ("0.000001", 1),
+        ("007.5", 7_500_000),
+        ("1000000", 10**12),
+    ],
+)
+def test_a_price_is_read_exactly(text: str, microusd: int) -> None:
+    assert parse_price_microusd_per_mtok(text) == microusd
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0.0000001", "7 fractional digits; at most 6"),
+        ("0.1500000", "7 fractional digits; at most 6"),
+        ("-1", "negative"),
+        ("-0.5", "negative"),
+        ("1000000.1", "too large"),
+        ("9" * 10_000, "too large"),
+        *[
+            (text, "not a plain decimal")
+            for text in (
+                "",
+                " 1",
+                "1 ",
+                "1\n",
+                ".5",
+                "5.",
+                "1e3",
+                "nan",
+                "inf",
+                "1,5",
+                "1_000",
+                "$1",
+                "0x1",
+                "١",
+            )
+        ],
+    ],
+)
+def test_what_is_no_price_is_refused_with_its_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_price_microusd_per_mtok(text)
+
+
+@pytest.mark.parametrize("value", [0.15, 1, None, b"1", True])
+def test_a_price_that_is_no_string_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="must be a string"):
+        parse_price_microusd_per_mtok(value)  # type: ignore[arg-type]
+
+
+@few
+@given(st.integers(0, 10**12))
+def test_every_price_of_six_digits_survives_reading(microusd: int) -> None:
+    assert parse_price_microusd_per_mtok(format(Decimal(microusd).scaleb(-6), "f")) == microusd
+
+
+@few
+@given(st.text(alphabet="0123456789.-+eE_ naif", max_size=12))
+def test_a_text_is_either_its_decimal_value_or_refused(text: str) -> None:
+    try:
+        microusd = parse_price_microusd_per_mtok(text)
+    except ValueError:
+        return
+    assert Fraction(microusd, 10**6) == Fraction(text)
+
+
+@pytest.mark.parametrize(
+    ("wholesale", "markup", "retail"),
+    [
+        (150_000, "4", 156_000),
+        (3_000_000, "4", 3_120_000),
+        (0, "4", 0),
+        (1, "4", 1),
+        (12, "4", 12),  # 12.48
+        (13, "4", 14),  # 13.52
+        (1, "50", 2),  # 1.5 is half, and goes up
+        (125, "0.4", 126),  # 125.5
+        (7, "0", 7),
+    ],
+)
+def test_the_markup_is_rounded_half_up_to_six_decimals(wholesale: int, markup: str, retail: int) -> None:
+    assert retail_price_microusd_per_mtok(wholesale, Decimal(markup)) == retail
+
+
+@few
+@given(st.integers(0, 10**12), st.decimals(0, 1000, places=4))
+def test_a_retail_price_equals_decimal_arithmetic(wholesale: int, markup: Decimal) -> None:
+    exact = Decimal(wholesale) * (1 + markup / 100)
+    assert retail_price_microusd_per_mtok(wholesale, markup) == exact.to_integral_value(ROUND_HALF_UP)
+
+
+@pytest.mark.parametrize("markup", ["-1", "NaN", "Infinity"])
+def test_a_markup_that_is_no_percentage_is_refused(markup: str) -> None:
+    with pytest.raises(ValueError, match="the markup must be"):
+        retail_price_microusd_per_mtok(1, Decimal(markup))
+
+
+def test_each_of_the_three_prices_gets_the_markup() -> None:
+    assert retail_prices(PRICES, Decimal(4)) == Prices(156_000, 78_000, 624_000)
+
+
+@pytest.mark.parametrize(
+    ("usage", "beside", "nanousd"),
+    [
+        (Usage(1_000_000, 1_000_000), False, 750_000_000),
+        (Usage(1_000_000, 0, cached_tokens=1_000_000), False, 75_000_000),
+        (Usage(1000, 100, cached_tokens=400), False, 90_000 + 30_000 + 60_000),
+        (Usage(1000, 0, cached_tokens=9999), False, 75_000),  # never more cached than prompt
+        (Usage(None, 10, cached_tokens=500), False, 6_000),
+        (Usage(), True, 0),
+        (Usage(0, 0, 0, 0, 0), True, 0),
+        (Usage(-5, -5, -5, -5, -5), True, 0),
+        (Usage(10, 5, 22, reasoning_tokens=7), False, 1_500 + 3_000),
+        (Usage(10, 5, 22, reasoning_tokens=7), True, 1_500 + 7_200),
+        (Usage(10, 5, 22), True, 1_500 + 7_200),  # the total alone knows of the reasoning
+        (Usage(10, 5, 22), False, 1_500 + 3_000),
+    ],
+)
+def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: int) -> None:
+    assert cost_nanousd(usage, PRICES, beside) == nanousd
+
+
+@pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
+def test_a_cost_is_rounded_half_up(micro: int, nano: int) -> None:
+    assert cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
+
+
+def test_a_cost_is_rounded_once_not_once_a_part() -> None:
+    assert cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
+
+
+@few
+@given(usages, prices, st.booleans())
+def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: Prices, beside: bool) -> None:
+    prompt, cached = usage.prompt_tokens or 0, usage.cached_tokens or 0
+    cached = min(cached, prompt)
+    output = billable_output_tokens(usage, beside)
+    exact = sum(
+        Fraction(count, 10**6) * Fraction(price, 10**6)
+        for count, price in (
+            (prompt - cached, prices.input_microusd_per_mtok),
+            (cached, prices.cached_input_microusd_per_mtok),
+            (output, prices.output_microusd_per_mtok),
+        )
+    )
+    assert cost_nanousd(usage, prices, beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+
+
+@few
+@given(usages)
+def test_reasoning_beside_the_completion_never_makes_a_call_cheaper(usage: Usage) -> None:
+    assert billable_output_tokens(usage, True) >= billable_output_tokens(usage, False)
+    assert billable_output_tokens(usage, False) == (usage.completion_tokens or 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanousd"),
+    [("250", 250 * 10**9), ("20.5", 20_500_000_000), ("0.000000001", 1), ("1000000000", 10**18)],
+)
+def test_an_amount_is_read_exactly(text: str, nanousd: int) -> None:
+    assert parse_usd_nanousd(text) == nanousd
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("-1", "negative"),
+        ("1e2", "plain decimal"),
+        ("0.0000000001", "at most 9"),
+        ("1000000001", "too large"),
+    ],
+)
+def test_what_is_no_amount_is_refused_with_its_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_usd_nanousd(text)
+
+
+@pytest.mark.parametrize(
+    ("nanousd", "text"),
+    [
+        (0, "0.00"),
+        (1, "0.000000001"),
+        (1_500_000_000, "1.50"),
+        (-20_000_000, "-0.02"),
+        (5 * 10**9, "5.00"),
+        (123_456_000, "0.123456"),
+    ],
+)
+def test_an_amount_is_shown_in_full_and_no_longer(nanousd: int, text: str) -> None:
+    assert format_nanousd(nanousd) == text
+
+
+@few
+@given(st.integers(0, 10**18))
+def test_what_is_shown_can_be_read_again(nanousd: int) -> None:
+    assert parse_usd_nanousd(format_nanousd(nanousd)) == nanousd
