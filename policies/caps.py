@@ -1,0 +1,13 @@
+"""The effective completion cap is the smallest of the caps that apply, and a lower cap winning is no error.
+
+Source: contract, "Endpoints" (effective completion cap).
+"""
+
+
+def completion_cap(requested: int | None, hard_maximum: int, budget: int | None = None) -> int:
+    """Return the outbound cap in tokens: the minimum of those that are set.
+
+    ``requested`` is the client's smaller cap (None: it set none), ``hard_maximum`` the catalog's, ``budget``
+    what overage protection leaves on platform-metered traffic (None: it does not apply).
+    """
+    return min(cap for cap in (requested, hard_maximum, budget) if cap is not None)

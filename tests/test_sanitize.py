@@ -1,0 +1,143 @@
+"""Sanitization: a table of families and fields, and what may never happen whatever the family says."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.facts import Family, Model, Prices, Provider
+from policies.sanitize import DEFAULT_CLAMPS, NEVER_DROPPED, RESERVED, check_family, sanitize
+
+MESSAGES = [{"role": "user", "content": "Hello"}]
+FREE = Prices(0, 0, 0)
+
+
+def _model(**accepts: Any) -> Model:
+    provider = Provider("VENDOR", "https://vendor.example", "openai", None)
+    return Model("slug", provider, "vendor-id", Family("tested", **accepts), FREE, FREE, 100, False, True)
+
+
+def _changes(fields: dict[str, Any], **accepts: Any) -> dict[str, list[str]]:
+    changes: dict[str, list[str]] = {}
+    for change in sanitize({"messages": MESSAGES} | fields, _model(**accepts), 50, False).changes:
+        changes.setdefault(change.field, []).append(change.action)
+    return changes
+
+
+@pytest.mark.parametrize(
+    ("accepts", "field", "value", "sent"),
+    [
+        ({}, "temperature", 0.7, {"temperature": 0.7}),
+        ({}, "temperature", 3, {"temperature": 2}),
+        ({}, "temperature", -0.1, {"temperature": 0}),
+        ({"clamps": {"temperature": (0.0, 1.0)}}, "temperature", 1.5, {"temperature": 1}),
+        ({"clamps": {"temperature": (0.01, 1.0)}}, "temperature", 0, {"temperature": 0.01}),
+        ({"clamps": {"temperature": (0.0, 5.0)}}, "temperature", 4, {"temperature": 4}),
+        ({}, "presence_penalty", -9, {"presence_penalty": -2}),
+        ({}, "frequency_penalty", 2.5, {"frequency_penalty": 2}),
+        ({}, "top_logprobs", 21, {"top_logprobs": 20}),
+        ({}, "top_p", 0.1, {"top_p": 0.1}),
+        ({"drops": frozenset({"seed"})}, "seed", 7, {}),
+        ({"renames": {"seed": "random_seed"}}, "seed", 7, {"random_seed": 7}),
+        ({"renames": {"temperature": "heat"}}, "temperature", 9, {"heat": 2}),
+        ({"stop_limit": 2}, "stop", ["a", "b", "c"], {"stop": ["a", "b"]}),
+        ({"stop_limit": 2}, "stop", ["a"], {"stop": ["a"]}),
+        ({"stop_limit": 2}, "stop", "abc", {"stop": "abc"}),
+        ({}, "stop", ["a"] * 9, {"stop": ["a"] * 9}),
+        ({"n_limit": 1}, "n", 3, {"n": 1}),
+        ({"n_limit": 4}, "n", 3, {"n": 3}),
+        ({}, "n", 3, {"n": 3}),
+        ({"extra": frozenset({"reasoning_effort"})}, "reasoning_effort", "low", {"reasoning_effort": "low"}),
+    ],
+)
+def test_a_field_goes_upstream_as_the_family_takes_it(
+    accepts: dict[str, Any], field: str, value: Any, sent: dict[str, Any]
+) -> None:
+    body = sanitize({"messages": MESSAGES, field: value}, _model(**accepts), 50, False).body
+    assert body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
+
+
+@pytest.mark.parametrize("cap_field", ["max_tokens", "max_completion_tokens"])
+def test_the_cap_goes_in_the_one_field_that_the_family_wants(cap_field: Any) -> None:
+    fields = {"messages": MESSAGES, "max_tokens": 1, "max_completion_tokens": 2}
+    body = sanitize(fields, _model(cap_field=cap_field), 50, False).body
+    assert body == {"model": "vendor-id", "messages": MESSAGES, cap_field: 50}
+
+
+@pytest.mark.parametrize(
+    ("asks", "stream", "sent"),
+    [
+        (True, True, {"stream": True, "stream_options": {"include_usage": True}}),
+        (False, True, {"stream": True}),
+        (True, False, {}),
+        (False, False, {}),
+    ],
+)
+def test_usage_is_asked_for_in_streams_where_the_family_wants_to_be_asked(
+    asks: bool, stream: bool, sent: dict[str, Any]
+) -> None:
+    body = sanitize({"messages": MESSAGES}, _model(asks_stream_usage=asks), 50, stream).body
+    assert body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
+
+
+def test_every_change_is_told_with_a_reason() -> None:
+    accepts = {"drops": frozenset({"seed"}), "renames": {"temperature": "heat", "user": "user_id"}}
+    told = _changes({"temperature": 9, "seed": 1, "user": "u", "top_p": 1}, **accepts)
+    assert told == {
+        "model": ["set"],
+        "messages": ["kept"],
+        "temperature": ["clamped", "renamed"],
+        "seed": ["dropped"],
+        "user": ["renamed"],
+        "top_p": ["kept"],
+        "max_tokens": ["set"],
+    }
+    sanitized = sanitize({"messages": MESSAGES, "seed": 1}, _model(**accepts), 50, True)
+    assert all(change.reason for change in sanitized.changes)
+    assert {change.field for change in sanitized.changes} >= {"stream", "stream_options"}
+
+
+def test_what_the_client_sent_is_not_changed() -> None:
+    fields = {"messages": MESSAGES, "stop": ["a", "b"], "tools": [{"type": "function"}]}
+    before = deepcopy(fields)
+    sanitize(fields, _model(stop_limit=1, drops=frozenset({"seed"})), 50, True)
+    assert fields == before
+
+
+@pytest.mark.parametrize("field", sorted(NEVER_DROPPED | RESERVED))
+@pytest.mark.parametrize("verb", ["drops", "extra", "clamps", "renames"])
+def test_a_family_may_not_touch_messages_tools_or_what_the_gateway_sets(field: str, verb: str) -> None:
+    touching = {
+        "drops": {"drops": frozenset({field})},
+        "extra": {"extra": frozenset({field})},
+        "clamps": {"clamps": {field: (0.0, 1.0)}},
+        "renames": {"renames": {"seed": field}},
+    }[verb]
+    with pytest.raises(ValueError, match=field):
+        check_family(Family("greedy", **touching))  # type: ignore[arg-type]
+
+
+def test_an_ordinary_family_may_be() -> None:
+    check_family(Family("ordinary", drops=frozenset({"seed"}), renames={"user": "user_id"}))
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
+
+
+@settings(max_examples=150)
+@given(
+    value=numbers,
+    field=st.sampled_from(sorted(DEFAULT_CLAMPS)),
+    bounds=st.tuples(numbers, numbers).map(sorted).map(tuple) | st.none(),
+)
+def test_a_clamped_value_is_inside_and_one_that_was_inside_is_untouched(
+    value: float, field: str, bounds: tuple[float, float] | None
+) -> None:
+    lowest, highest = bounds or DEFAULT_CLAMPS[field]
+    model = _model(clamps={field: bounds} if bounds else {})
+    sent = sanitize({"messages": MESSAGES, field: value}, model, 50, False).body[field]
+    assert lowest <= sent <= highest
+    if lowest <= value <= highest:
+        assert sent is value
