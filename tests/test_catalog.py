@@ -1,0 +1,94 @@
+"""The public catalog: the contract's six keys, exact prices, the same bytes for the same models."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from addon.catalog import catalog_json, etag, public_rows
+from policies.facts import Family, Model, Prices, Provider
+
+WHOLESALE = Prices(150_000, 75_000, 600_000)
+MODEL = Model(
+    slug="vendor-large",
+    provider=Provider("VENDOR", "https://vendor.example", "openai", None),
+    upstream_model_id="vendor/large-2026",
+    family=Family("plain"),
+    wholesale=WHOLESALE,
+    retail=Prices(156_000, 78_000, 624_000),
+    max_completion_tokens=4096,
+    byok_only=False,
+    active=True,
+)
+
+
+def test_a_row_has_exactly_the_six_keys_of_the_contract_at_retail() -> None:
+    assert json.loads(catalog_json([MODEL])) == [
+        {
+            "modelSlug": "vendor-large",
+            "provider": "VENDOR",
+            "upstreamModelId": "vendor/large-2026",
+            "inputPricePerMRetail": 0.156,
+            "outputPricePerMRetail": 0.624,
+            "isByokOnly": False,
+        }
+    ]
+
+
+def test_rows_are_active_and_ordered_by_slug() -> None:
+    models = [replace(MODEL, slug=slug, active=slug != "b") for slug in ("c", "b", "a")]
+    assert [row["modelSlug"] for row in public_rows(models)] == ["a", "c"]
+
+
+def test_an_empty_catalog_is_an_empty_array() -> None:
+    assert catalog_json([replace(MODEL, active=False)]) == b"[]"
+
+
+def test_byok_only_models_say_so() -> None:
+    assert json.loads(catalog_json([replace(MODEL, byok_only=True)]))[0]["isByokOnly"] is True
+
+
+@pytest.mark.parametrize(
+    ("microusd", "written"),
+    [
+        (0, "0"),
+        (1, "0.000001"),
+        (156_000, "0.156"),
+        (3_000_000, "3"),
+        (10**12, "1000000"),
+        (3_120_001, "3.120001"),
+    ],
+)
+def test_a_price_is_written_in_full_without_noise_or_exponent(microusd: int, written: str) -> None:
+    body = catalog_json([replace(MODEL, retail=Prices(microusd, 0, 0))]).decode()
+    assert f'"inputPricePerMRetail":{written},' in body
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**13))
+def test_every_price_is_a_json_number_of_at_most_six_decimals(microusd: int) -> None:
+    body = catalog_json([replace(MODEL, retail=Prices(0, 0, microusd))])
+    price: Any = json.loads(body, parse_float=Decimal, parse_int=Decimal)[0]["outputPricePerMRetail"]
+    assert price * 10**6 == microusd
+    assert "e" not in str(price).lower()
+    assert -price.as_tuple().exponent <= 6
+
+
+def test_text_survives_whatever_it_holds() -> None:
+    awkward = 'quote " backslash \\ ü \u2028'
+    assert (
+        json.loads(catalog_json([replace(MODEL, upstream_model_id=awkward)]))[0]["upstreamModelId"] == awkward
+    )
+
+
+def test_the_etag_is_strong_and_follows_the_bytes() -> None:
+    body = catalog_json([MODEL])
+    assert etag(body) == etag(catalog_json([replace(MODEL, max_completion_tokens=1)]))
+    assert etag(body) != etag(catalog_json([replace(MODEL, byok_only=True)]))
+    assert etag(body).startswith('"')
+    assert etag(body).endswith('"')
+    assert len(etag(body)) > 30
