@@ -1,0 +1,176 @@
+"""``tollgate catalog``: the catalog as clients see it, and where its prices part from the published ones."""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from tabulate import tabulate
+
+from addon.catalog import public_rows, rows_json, usd
+from addon.settings import load_settings
+from addon.settings_io import SettingsError
+from policies.facts import Model
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+
+CONF_OPTION = click.option(
+    "--conf", "conf_file", type=click.Path(path_type=Path), default=Path("proxy.conf"), show_default=True
+)
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One price, in USD per million tokens, that the catalog and the published data state differently.
+
+    ``published`` is None where the published data have no such price.
+    """
+
+    slug: str
+    provider: str
+    upstream_model_id: str
+    price: str
+    catalog: Decimal
+    published: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``checked`` models were found in the published data; ``unknown`` are the slugs of those that were not."""
+
+    checked: int
+    disagreements: tuple[Disagreement, ...]
+    unknown: tuple[str, ...]
+
+
+def compare_prices(models: Iterable[Model], day: date) -> Comparison:
+    """Compare wholesale prices with those that the installed ``genai-prices`` has for ``day`` (UTC).
+
+    Builtin providers have no published price and are passed over. Rules: docs/catalog.md, "Checking prices".
+    """
+    disagreements: list[Disagreement] = []
+    unknown: list[str] = []
+    checked = 0
+    for model in sorted(models, key=lambda model: model.slug):
+        if model.provider.builtin:
+            continue
+        if info := _find_published(model):
+            checked += 1
+            disagreements += _disagreements(model, info, day)
+        else:
+            unknown.append(model.slug)
+    return Comparison(checked, tuple(disagreements), tuple(unknown))
+
+
+@click.group()
+def catalog() -> None:
+    """Show the model catalog and check its prices."""
+
+
+@catalog.command("list")
+@CONF_OPTION
+@JSON_OPTION
+def list_models(conf_file: Path, as_json: bool) -> None:
+    """Show the active models with retail prices, as GET /v1/models does."""
+    rows = public_rows(_load_models(conf_file))
+    click.echo(rows_json(rows) if as_json else tabulate(rows, headers="keys", disable_numparse=True))
+
+
+@catalog.command()
+@CONF_OPTION
+@JSON_OPTION
+def check(conf_file: Path, as_json: bool) -> None:
+    """Compare wholesale prices with the installed genai-prices; exit with 1 where they disagree."""
+    comparison = compare_prices(_load_models(conf_file), datetime.now(UTC).date())
+    click.echo(_comparison_json(comparison) if as_json else _comparison_text(comparison))
+    if comparison.disagreements:
+        sys.exit(1)
+
+
+def _load_models(conf_file: Path) -> Iterable[Model]:
+    try:
+        return load_settings(conf_file).models.values()
+    except (SettingsError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _find_published(model: Model) -> "ModelInfo | None":
+    # Imported here because it is large, and no other command needs it.
+    from genai_prices.data_snapshot import get_snapshot
+
+    for provider in get_snapshot().providers:
+        # The published data know a provider by its URL, so no table of names is needed.
+        if re.match(provider.api_pattern, model.provider.base_url):
+            found = provider.find_model(model.upstream_model_id)
+            if found is not None:
+                return found
+    return None
+
+
+def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disagreement]:
+    published = _published_prices(info, day)
+    stated = {
+        "input": usd(model.wholesale.input_microusd_per_mtok),
+        "cached input": usd(model.wholesale.cached_input_microusd_per_mtok),
+        "output": usd(model.wholesale.output_microusd_per_mtok),
+    }
+    for price, catalog_usd in stated.items():
+        if catalog_usd != published[price]:
+            yield Disagreement(
+                model.slug,
+                model.provider.name,
+                model.upstream_model_id,
+                price,
+                catalog_usd,
+                published[price],
+            )
+
+
+def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]:
+    """Return USD per million tokens: base tiers, of the dearest hour of ``day``."""
+    hours = (info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24))
+    by_hour = [
+        (_base_price(hour.input_mtok), _base_price(hour.cache_read_mtok), _base_price(hour.output_mtok))
+        for hour in hours
+    ]
+    input_price, cached_price, output_price = max(by_hour, key=lambda prices: prices[0] or Decimal(0))
+    return {
+        "input": input_price,
+        "cached input": input_price if cached_price is None else cached_price,
+        "output": output_price,
+    }
+
+
+def _base_price(price: Any) -> Decimal | None:
+    """Return a flat price as it is, and of tiers by prompt length the base one."""
+    base: Decimal | None = getattr(price, "base", price)
+    return base
+
+
+def _comparison_text(comparison: Comparison) -> str:
+    parts = []
+    if comparison.disagreements:
+        headers = ("slug", "provider", "upstream model id", "price", "catalog", "published")
+        rows = [tuple(asdict(disagreement).values()) for disagreement in comparison.disagreements]
+        parts.append(tabulate(rows, headers=headers, disable_numparse=True, missingval="none"))
+    if comparison.unknown:
+        parts.append("Not in genai-prices:\n" + "\n".join(f"  {slug}" for slug in comparison.unknown))
+    parts.append(
+        f"{comparison.checked} models compared with genai-prices {version('genai-prices')}: "
+        f"{len(comparison.disagreements)} prices disagree, {len(comparison.unknown)} models unknown."
+    )
+    return "\n\n".join(parts)
+
+
+def _comparison_json(comparison: Comparison) -> str:
+    # Prices are strings here, as they are in models.toml.
+    return json.dumps(asdict(comparison) | {"genai_prices": version("genai-prices")}, default=str, indent=2)
