@@ -1,0 +1,82 @@
+"""The ledger's tables, step by step: a step that was released is never edited, only followed by another."""
+
+import sqlite3
+
+from sqlite_utils import Database, Migrations
+
+LARGEST = 10**16
+"""The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
+
+
+def m0001_usage(db: Database) -> None:
+    """One row for every call that was sent upstream. Source: design.md §4."""
+    count = f"INTEGER CHECK (%s BETWEEN 0 AND {LARGEST})"
+    must_count = f"INTEGER NOT NULL CHECK (%s BETWEEN 0 AND {LARGEST})"
+    db.conn.execute(f"""
+        CREATE TABLE usage (
+            id TEXT NOT NULL PRIMARY KEY CHECK (id <> ''),
+            created_at TEXT NOT NULL CHECK (created_at GLOB '????-??-??T??:??:??.???+00:00'),
+            workspace TEXT NOT NULL,
+            key_id TEXT NOT NULL,
+            requested_model TEXT,
+            model_slug TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            upstream_model_id TEXT NOT NULL,
+            mode TEXT NOT NULL CHECK (mode IN ('payg', 'byok')),
+            fallback INTEGER NOT NULL CHECK (fallback IN (0, 1)),
+            attempts INTEGER NOT NULL CHECK (attempts > fallback),
+            stream INTEGER NOT NULL CHECK (stream IN (0, 1)),
+            status INTEGER NOT NULL CHECK (status BETWEEN 100 AND 599),
+            error_code TEXT,
+            finish_reason TEXT,
+            prompt_tokens {count % "prompt_tokens"},
+            completion_tokens {count % "completion_tokens"},
+            total_tokens {count % "total_tokens"},
+            cached_tokens {count % "cached_tokens"},
+            reasoning_tokens {count % "reasoning_tokens"},
+            usage_source TEXT NOT NULL CHECK (usage_source IN ('provider', 'estimated', 'none')),
+            wholesale_nanousd {must_count % "wholesale_nanousd"},
+            retail_nanousd {must_count % "retail_nanousd"},
+            first_byte_ms {count % "first_byte_ms"},
+            duration_ms {must_count % "duration_ms"},
+            end_user TEXT,
+            -- What nobody counted is not billed.
+            CHECK (usage_source <> 'none' OR (wholesale_nanousd = 0 AND retail_nanousd = 0))
+        ) STRICT
+    """)
+    db.conn.execute("CREATE INDEX usage_created_at ON usage (created_at)")
+    db.conn.execute("CREATE INDEX usage_workspace_created_at ON usage (workspace, created_at)")
+
+
+STEPS = (m0001_usage,)
+
+_MIGRATIONS = Migrations("tollgate")
+for _step in STEPS:
+    _MIGRATIONS()(_step)
+
+
+class NewerDatabaseError(sqlite3.DatabaseError):
+    """The database was changed by a version that knows more steps than this one."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Take the steps that the database lacks, all of them or none, one process at a time.
+
+    ``connection`` has isolation level None. Raises ``sqlite3.Error``; ``NewerDatabaseError`` where rows of this
+    version might break what a newer one relies on.
+    """
+    # Plugins of sqlite-utils are anybody's code; a ledger runs none.
+    database = Database(connection, execute_plugins=False)
+    _refuse_newer(database)
+    if _MIGRATIONS.pending(database):
+        with connection:
+            # Another process may take the steps before the lock is held: apply looks again.
+            connection.execute("BEGIN IMMEDIATE")
+            _refuse_newer(database)
+            _MIGRATIONS.apply(database)
+
+
+def _refuse_newer(database: Database) -> None:
+    known = {step.__name__ for step in STEPS}
+    if unknown := [step.name for step in _MIGRATIONS.applied(database) if step.name not in known]:
+        raise NewerDatabaseError(f"a newer version changed it ({', '.join(unknown)})")

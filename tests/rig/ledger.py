@@ -1,0 +1,75 @@
+"""Rows as the gateway makes them, and a second pair of eyes on the file that they are booked in."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from addon.exchange import Exchange, Stage
+from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
+
+_PRICES = Prices(1, 1, 1)
+_MODEL = Model(
+    slug="tester-large",
+    provider=Provider("TESTER", "https://example.invalid", "openai", None),
+    upstream_model_id="large-2026",
+    family=Family("chat"),
+    wholesale=_PRICES,
+    retail=_PRICES,
+    max_completion_tokens=100,
+    byok_only=False,
+    active=True,
+)
+_KEY = Key("ci", "0" * 64)
+_EXCHANGE = Exchange(
+    id="call-0",
+    created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
+    started_s=1.0,
+    stage=Stage.ANSWERED,
+    workspace=Workspace("acme", "Acme", "standard", (_KEY,)),
+    key=_KEY,
+    requested_model="tester-large",
+    route=Route((Attempt(_MODEL, "payg", SecretStr("not-a-real-key")),), "pinned"),
+    attempts=1,
+    status=200,
+    finish_reason="stop",
+    usage=Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15),
+    usage_source="provider",
+    wholesale_nanousd=1500,
+    retail_nanousd=1560,
+    first_byte_s=1.010,
+)
+
+
+def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
+    """A row as the gateway makes it, with some columns changed."""
+    return replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
+
+
+@contextmanager
+def second_connection(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
+
+
+@contextmanager
+def locked_by_another(path: Path) -> Iterator[None]:
+    with second_connection(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def booked(path: Path) -> list[dict[str, Any]]:
+    with second_connection(path) as reader:
+        return [dict(row) for row in reader.execute("SELECT * FROM usage ORDER BY rowid")]
+
+
+def booked_ids(path: Path) -> list[str]:
+    return [row["id"] for row in booked(path)]

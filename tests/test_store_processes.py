@@ -1,0 +1,123 @@
+"""Several processes on one ledger, and one that is killed: every acknowledged row is there exactly once."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rig.ledger import booked, booked_ids, make_row, second_connection
+
+from addon.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "var" / "tollgate.db"
+
+
+COMMON = """
+import asyncio, os, sys
+from pathlib import Path
+from addon.store import StoreUnavailable
+from addon.store.sqlite import SqliteStore
+from rig.ledger import make_row
+path = Path(sys.argv[1])
+"""
+OPENER = (
+    COMMON
+    + """
+print("ready", flush=True)
+sys.stdin.readline()
+store = SqliteStore(path)
+asyncio.run(store.settle(make_row(f"opener-{os.getpid()}")))
+store.close()
+print("done")
+"""
+)
+WRITER = (
+    COMMON
+    + """
+async def write():
+    for number in range(int(sys.argv[3])):
+        row_id = f"{sys.argv[2]}-{number}"
+        try:
+            await store.settle(make_row(row_id))
+        except StoreUnavailable:
+            continue
+        print(row_id, flush=True)
+
+store = SqliteStore(path)
+asyncio.run(write())
+store.close()
+"""
+)
+
+
+def start(
+    program: str, path: Path, *arguments: str, stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[str]:
+    root = Path(__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(path), *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])},
+    )
+
+
+def test_processes_that_open_a_new_ledger_at_once_all_succeed(path: Path) -> None:
+    openers = [start(OPENER, path, stdin=subprocess.PIPE) for _ in range(4)]
+    for opener in openers:
+        assert opener.stdout is not None
+        assert opener.stdout.readline() == "ready\n"
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("\n")
+        opener.stdin.flush()
+    assert [opener.communicate(timeout=30)[0] for opener in openers] == ["done\n"] * 4
+    assert len(booked(path)) == 4
+
+
+def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
+    writers = [start(WRITER, path, name, "300") for name in ("a", "b")]
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    assert sorted(booked_ids(path)) == sorted(
+        f"{name}-{number}" for name in ("a", "b") for number in range(300)
+    )
+
+
+def test_a_reader_does_not_stop_the_writer(path: Path) -> None:
+    SqliteStore(path).close()
+    with second_connection(path) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
+        writer = start(WRITER, path, "a", "10")
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+        assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
+    assert len(booked(path)) == 10
+
+
+def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_once(path: Path) -> None:
+    writer = start(WRITER, path, "k", "1000000")
+    assert writer.stdout is not None
+    acknowledged = [writer.stdout.readline().strip() for _ in range(500)]
+    writer.kill()
+    acknowledged += [line.strip() for line in writer.stdout if line.endswith("\n")]
+    writer.wait()
+    writer.stdout.close()
+    with closing(SqliteStore(path)) as store:
+        asyncio.run(store.check())
+        asyncio.run(store.settle(make_row(acknowledged[0])))
+    ids = booked_ids(path)
+    assert acknowledged == ids[: len(acknowledged)]
+    assert len(ids) == len(set(ids))
+    assert len(ids) - len(acknowledged) <= 1, "only the row being written may be there unacknowledged"
+    with second_connection(path) as reader:
+        assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
