@@ -16,6 +16,7 @@ from rig.gateway import Configuration, Gateway, model, new_key, provider, worksp
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 type StartGateway = Callable[..., Gateway]
+type Chat = Callable[..., httpx.Response]
 
 MODELS: dict[str, Any] = {
     "tester-large": model(upstream_model_id="vendor/large-2026", cached_input_price_per_m="0.075"),
@@ -120,3 +121,16 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
     """An HTTP client of ``gateway`` with a good key and the right content type."""
     with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=20, trust_env=False) as made:
         yield made
+
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def chat(client: httpx.Client) -> Chat:
+    """Make a chat call: ``chat(model=..., stream=...)``; the messages are a plain hello unless given."""
+
+    def send(**body: Any) -> httpx.Response:
+        return client.post("/v1/chat/completions", json={"messages": HELLO} | body)
+
+    return send

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -79,6 +79,8 @@ class Configuration:
     workspaces: Mapping[str, Any] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ("-m", "addon.cli")
+    """What Python runs as ``tollgate``."""
 
     def write(self, folder: Path) -> Path:
         """Write every file under ``folder``; return the path of proxy.conf."""
@@ -120,7 +122,7 @@ class Gateway:
         self._log_grew = threading.Condition()
         self._stdout: queue.Queue[str | None] = queue.Queue()
         conf = configuration.write(folder)
-        command = [sys.executable, "-m", "addon.cli", "serve", "--conf", str(conf), "--port", "0"]
+        command = [sys.executable, *configuration.program, "serve", "--conf", str(conf), "--port", "0"]
         self._process = subprocess.Popen(
             command,
             env=_environment(configuration.environment),
@@ -250,6 +252,13 @@ class Gateway:
                 return found[0]
             time.sleep(0.01)
         raise AssertionError(f"no such row among {self.ledger_rows()[-5:]}")
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Ask again until ``holds``: for what another process does without telling anybody."""
+        deadline = time.monotonic() + BOUND_S
+        while not holds():
+            assert time.monotonic() < deadline, "it never came true"
+            time.sleep(0.01)
 
     def assert_no_secret_logged(self, others: Iterable[str] = ()) -> None:
         """No line of stderr bears a client's key, its hash, or the provider's key."""

@@ -1,0 +1,217 @@
+"""Contract, "Streaming chunk" and the streamed answer of POST /v1/chat/completions, event by event."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from conftest import Chat
+from rig.gateway import Gateway
+from rig.scripts import DONE, USAGE, Script, chunk, chunked, event, until_close, whole
+from rig.upstream import Upstream
+
+SLUG = "tester-large"
+
+
+def events_of(answer: httpx.Response) -> list[Any]:
+    """The payloads of a streamed answer, ``[DONE]`` as the text that it is; the framing is the contract's."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].split(";")[0] == "text/event-stream"
+    lines = [line for line in answer.text.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
+    payloads = [line.removeprefix("data:").strip() for line in lines]
+    return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
+
+
+def test_a_stream_is_data_lines_that_end_with_done(chat: Chat, upstream: Upstream) -> None:
+    answer = chat(model=SLUG, stream=True)
+    expected = [chunk("hel"), chunk("lo"), chunk(finish="stop"), chunk(usage=USAGE)]
+    assert events_of(answer) == [*(made | {"model": SLUG} for made in expected), "[DONE]"]
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert answer.headers["x-request-id"]
+    assert "x-gateway-fallback" not in answer.headers
+    assert "content-length" not in answer.headers
+
+
+CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+CHUNKS: dict[str, list[dict[str, Any]]] = {
+    "a role first": [chunk(role="assistant", content=""), chunk("hi"), chunk(finish="stop")],
+    "tool call fragments": [
+        chunk(role="assistant", content=None, tool_calls=[CALL]),
+        chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"city":'}}]),
+        chunk(tool_calls=[{"index": 1, "id": "call_2", "function": {"name": "time", "arguments": "{}"}}]),
+        chunk(tool_calls=[{"index": 0, "function": {"arguments": '"Oslo"}'}}]),
+        chunk(finish="tool_calls"),
+    ],
+    "reasoning": [chunk(reasoning_content="Let me think."), chunk("hi"), chunk(finish="stop")],
+    "length": [chunk("hi"), chunk(finish="length")],
+    "finish_reason beside content": [chunk("hi", finish="stop")],
+    "usage beside choices": [chunk("hi"), chunk(finish="stop", usage=USAGE)],
+    "usage in every chunk": [
+        chunk("h", usage=USAGE),
+        chunk("i", usage=USAGE),
+        chunk(finish="stop", usage=USAGE),
+    ],
+    "usage null until the end": [chunk("hi") | {"usage": None}, chunk(finish="stop"), chunk(usage=USAGE)],
+    "no usage at all": [chunk("hi"), chunk(finish="stop")],
+    "a first chunk without choices": [
+        {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []},
+        chunk("hi"),
+        chunk(finish="stop"),
+    ],
+    "unknown keys": [
+        chunk("hi") | {"obfuscation": "xyz", "service_tier": None, "p": "ab"},
+        chunk(finish="stop"),
+    ],
+    "logprobs": [
+        chunk("hi")
+        | {
+            "choices": [
+                {"index": 0, "delta": {"content": "hi"}, "logprobs": {"content": [{"logprob": -1e-05}]}}
+            ]
+        },
+        chunk(finish="stop"),
+    ],
+    "two choices": [
+        chunk("a"),
+        chunk("b") | {"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": None}]},
+        chunk(finish="stop"),
+    ],
+    "a model that changes": [
+        chunk("a", model="one"),
+        chunk("b", model="two"),
+        chunk(finish="stop", model=""),
+    ],
+    "the word model inside": [
+        chunk('{"model": "vendor"}'),
+        chunk(finish="stop") | {"x": {"model": "vendor"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_every_chunk_bears_the_slug_and_is_otherwise_untouched(
+    chat: Chat, upstream: Upstream, name: str
+) -> None:
+    upstream.behave(chunked(*(event(made) for made in CHUNKS[name]), DONE))
+    expected = [made | {"model": SLUG} for made in CHUNKS[name]]
+    assert events_of(chat(model=SLUG, stream=True, n=2)) == [*expected, "[DONE]"]
+
+
+def test_outside_the_model_not_a_byte_is_changed(chat: Chat, upstream: Upstream) -> None:
+    sent = (
+        b": a comment\n\n"
+        b'data:{"id":"1",  "model" : "vendor","choices":[{"index":0,"delta":{"content":"\\u00e9\xc3\xa9"}}]}\n\n'
+        b'event: chunk\nid: 7\nretry: 10\ndata: {"model":"vendor", "choices":[], "usage":{"prompt_tokens":1,'
+        b'"completion_tokens":2,"total_tokens":3,"cost":1.250e-05,"big":12345678901234567890123}}\n\n'
+        b"data: [DONE]\n\n"
+    )
+    upstream.behave(chunked(sent))
+    answer = chat(model=SLUG, stream=True)
+    assert answer.content == sent.replace(b'"vendor"', b'"tester-large"')
+
+
+@pytest.mark.parametrize("usage", [USAGE, USAGE | {"prompt_tokens_details": {"cached_tokens": 4}}, {}])
+def test_the_usage_of_a_stream_is_the_providers(
+    chat: Chat, upstream: Upstream, usage: dict[str, Any]
+) -> None:
+    upstream.behave(chunked(event(chunk("hi")), event(chunk(finish="stop")), event(chunk(usage=usage)), DONE))
+    *_, last, done = events_of(chat(stream=True))
+    assert (last["usage"], done) == (usage, "[DONE]")
+
+
+WITHOUT_DONE: dict[str, Script] = {
+    "chunks end": chunked(event(chunk("hi")), event(chunk(finish="stop"))),
+    "the connection closes": until_close(event(chunk("hi")), event(chunk(finish="stop"))),
+    "the last newline is missing": chunked(event(chunk("hi")), event(chunk(finish="stop")).rstrip(b"\n")),
+    "done without a last newline": chunked(event(chunk("hi")), event(chunk(finish="stop")), b"data: [DONE]"),
+    "done twice": chunked(event(chunk("hi")), event(chunk(finish="stop")), DONE, DONE),
+    "something after done": chunked(event(chunk("hi")), event(chunk(finish="stop")), DONE, event(chunk("x"))),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DONE)
+def test_every_successful_stream_ends_with_exactly_one_done(
+    chat: Chat, upstream: Upstream, name: str
+) -> None:
+    upstream.behave(WITHOUT_DONE[name])
+    answer = chat(model=SLUG, stream=True)
+    events = events_of(answer)
+    assert events == [chunk("hi") | {"model": SLUG}, chunk(finish="stop") | {"model": SLUG}, "[DONE]"]
+    assert answer.text.endswith("\n\n")
+
+
+def _error_of(answer: httpx.Response) -> dict[str, Any]:
+    """The error of a stream: its last event where one began, its body where none did."""
+    bearer = events_of(answer)[-1] if answer.status_code == 200 else answer.json()
+    assert isinstance(bearer, dict), bearer
+    error: dict[str, Any] = bearer["error"]
+    return error
+
+
+IN_STREAM_ERRORS: dict[str, bytes] = {
+    "an error object": event({"error": {"message": "overloaded", "code": 503}}),
+    "an error as text": event({"error": "overloaded"}),
+    "an error event": b"event: error\n" + event({"error": {"message": "overloaded"}}),
+    "an error beside choices": event(chunk("") | {"error": {"message": "overloaded", "code": 502}}),
+}
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["at once", "after a chunk"])
+@pytest.mark.parametrize("name", IN_STREAM_ERRORS)
+def test_an_error_in_a_stream_is_normalized_and_ends_it_without_done(
+    chat: Chat, gateway: Gateway, upstream: Upstream, name: str, after: int
+) -> None:
+    before = [event(chunk("hi"))] * after
+    upstream.behave(chunked(*before, IN_STREAM_ERRORS[name], DONE))
+    answer = chat(stream=True)
+    error = _error_of(answer)
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "overloaded" in error["message"]
+    assert (error["type"], error["code"]) == ("api_error", "upstream_error")
+    assert "[DONE]" not in answer.text
+    assert answer.text.count('"error"') == 1
+    assert gateway.wait_for_row(answer.headers["x-request-id"])["error_code"] == "upstream_error"
+
+
+NOT_STREAMS: dict[str, Script] = {
+    "an error as JSON": whole({"code": "x", "error": "overloaded"}),
+    "HTML": whole(b"<html>overloaded</html>", content_type="text/html"),
+    "nothing at all": whole(b"", content_type="text/event-stream"),
+    "an empty JSON object": whole({}),
+}
+
+
+@pytest.mark.parametrize("name", NOT_STREAMS)
+def test_a_200_that_is_no_stream_is_an_upstream_error(chat: Chat, upstream: Upstream, name: str) -> None:
+    upstream.behave(NOT_STREAMS[name])
+    answer = chat(stream=True)
+    error = _error_of(answer)
+    assert (error["type"], error["code"]) == ("api_error", "upstream_error")
+    assert "[DONE]" not in answer.text
+    assert "<" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/event-stream", "text/event-stream;charset=UTF-8", "application/octet-stream", None]
+)
+def test_a_stream_is_one_whatever_its_content_type_says(
+    chat: Chat, upstream: Upstream, kind: str | None
+) -> None:
+    upstream.behave(chunked(event(chunk("hi")), event(chunk(finish="stop")), DONE, content_type=kind))
+    assert events_of(chat(stream=True))[-1] == "[DONE]"
+
+
+def test_a_stream_row_has_the_usage_and_the_finish_reason(
+    chat: Chat, gateway: Gateway, upstream: Upstream
+) -> None:
+    usage = USAGE | {"completion_tokens_details": {"reasoning_tokens": 1}}
+    upstream.behave(chunked(event(chunk("hi")), event(chunk(finish="length", usage=usage)), DONE))
+    row = gateway.wait_for_row(chat(stream=True).headers["x-request-id"])
+    counts = [row[f"{name}_tokens"] for name in ("prompt", "completion", "total", "cached", "reasoning")]
+    assert counts == [9, 2, 11, None, 1]
+    assert (row["stream"], row["status"], row["finish_reason"], row["usage_source"]) == (
+        1,
+        200,
+        "length",
+        "provider",
+    )

@@ -1,0 +1,366 @@
+"""Streams through the whole process: when each byte arrives, how a stream may break, and who is told.
+
+Nothing here waits for time to pass: a gate holds the provider back until the client has what was already sent.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HELLO, Chat, StartGateway
+from rig.gateway import Gateway
+from rig.raw import Answer, RawClient, request_bytes
+from rig.scripts import (
+    CLOSE,
+    DONE,
+    RESET,
+    UNTIL_CLIENT_LEAVES,
+    USAGE,
+    Gate,
+    Script,
+    Step,
+    chunk,
+    chunked,
+    event,
+    response_head,
+    until_close,
+)
+from rig.upstream import BOUND_S, Upstream
+
+PATH = "/v1/chat/completions"
+STREAMED = json.dumps({"messages": HELLO, "model": "tester-large", "stream": True}).encode()
+
+
+def ask(raw: RawClient, gateway: Gateway) -> None:
+    raw.send(request_bytes("POST", PATH, gateway.headers.items(), STREAMED))
+
+
+@pytest.fixture
+def raw(gateway: Gateway) -> Iterator[RawClient]:
+    with RawClient(gateway.url) as made:
+        yield made
+
+
+# --- when bytes arrive ---------------------------------------------------------------------------------------
+
+
+def test_each_event_reaches_the_client_before_the_next_is_sent(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    words = ["one", "two", "three", "four"]
+    gates = [Gate() for _ in words]
+    steps: list[Step] = []
+    for word, gate in zip(words, gates, strict=True):
+        steps += [event(chunk(word)), gate]
+    upstream.behave(chunked(*steps, event(chunk(finish="stop")), DONE))
+    ask(raw, gateway)
+    assert raw.read_head().status == 200
+    for word, gate in zip(words, gates, strict=True):
+        assert b'"tester-large"' in raw.read_chunks_until(word.encode())
+        gate.open()
+    raw.read_chunks_until(b"data: [DONE]\n\n")
+    assert raw.read_chunk() == b""
+
+
+def test_a_comment_reaches_the_client_before_the_first_event(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    gate = Gate()
+    upstream.behave(chunked(b": PROCESSING\n\n", gate, event(chunk("hi")), event(chunk(finish="stop")), DONE))
+    ask(raw, gateway)
+    assert raw.read_head().status == 200
+    assert raw.read_chunks_until(b"PROCESSING")
+    gate.open()
+    assert b"hi" in raw.read_chunks_until(b"[DONE]")
+
+
+def test_an_event_cut_into_two_reads_is_relayed_when_it_is_whole(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    first, second = event(chunk("first")), event(chunk("second"))
+    gate = Gate()
+    upstream.behave(chunked(first + second[:40], gate, second[40:], event(chunk(finish="stop")), DONE))
+    ask(raw, gateway)
+    raw.read_head()
+    seen = raw.read_chunks_until(b"first")
+    assert b"second" not in seen
+    gate.open()
+    rest = raw.read_chunks_until(b"[DONE]")
+    assert json.loads(rest.split(b"data: ")[1]) == chunk("second") | {"model": "tester-large"}
+
+
+def test_done_is_sent_as_soon_as_the_provider_ends(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(chunked(event(chunk("hi")), event(chunk(finish="stop"))))
+    ask(raw, gateway)
+    raw.read_head()
+    raw.read_chunks_until(b"data: [DONE]\n\n")
+    ask(raw, gateway)
+    assert raw.read_chunk() == b""
+    assert raw.read_answer().complete
+
+
+# --- whatever the framing ------------------------------------------------------------------------------------
+
+SAMPLE = [
+    chunk(role="assistant", content=""),
+    chunk("naïve ✓ 日本 🎉"),
+    chunk("line\nbreak \u2028 data: x"),
+    chunk(finish="stop"),
+    chunk(usage=USAGE),
+]
+FRAMINGS: dict[str, bytes] = {
+    "LF": b"".join(event(json.dumps(made, ensure_ascii=False)) for made in SAMPLE) + DONE,
+    "CRLF": b"".join(
+        b"data: " + json.dumps(made, ensure_ascii=False).encode() + b"\r\n\r\n" for made in SAMPLE
+    )
+    + b"data: [DONE]\r\n\r\n",
+    "CR": b"".join(b"data: " + json.dumps(made).encode() + b"\r\r" for made in SAMPLE) + b"data: [DONE]\r\r",
+    "no space after data": b"".join(b"data:" + json.dumps(made).encode() + b"\n\n" for made in SAMPLE)
+    + b"data:[DONE]\n\n",
+    "comments and fields between": b": hi\n\n"
+    + b"".join(b"id: 1\nevent: chunk\n" + event(made) + b": keep-alive\n\n" for made in SAMPLE)
+    + DONE,
+    "three newlines": b"".join(event(made) + b"\n" for made in SAMPLE) + DONE,
+    "no last newline": (b"".join(event(made) for made in SAMPLE) + DONE).rstrip(b"\n"),
+    "no done": b"".join(event(made) for made in SAMPLE),
+    "a byte order mark": b"\xef\xbb\xbf" + b"".join(event(made) for made in SAMPLE) + DONE,
+    "an event of 200 KB": b"".join(event(made | {"padding": "x" * 200_000}) for made in SAMPLE) + DONE,
+}
+CUTS = {"one write": 1 << 20, "a byte at a time": 1, "seven bytes at a time": 7}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_a_stream_means_the_same_however_it_is_framed_and_cut(
+    chat: Chat, upstream: Upstream, name: str, cut: str
+) -> None:
+    sent, size = FRAMINGS[name], max(CUTS[cut], len(FRAMINGS[name]) // 5_000)
+    upstream.behave(chunked(*(sent[at : at + size] for at in range(0, len(sent), size))))
+    answer = chat(model="tester-large", stream=True)
+    lines = [line for line in answer.content.splitlines() if line.startswith(b"data:")]
+    payloads = [line.removeprefix(b"data:").strip() for line in lines]
+    assert payloads.pop() == b"[DONE]"
+    seen = [json.loads(payload) for payload in payloads]
+    for made in seen:
+        made.pop("padding", None)
+    assert seen == [made | {"model": "tester-large"} for made in SAMPLE]
+
+
+def test_a_character_cut_in_two_arrives_whole_at_every_cut(chat: Chat, upstream: Upstream) -> None:
+    text = json.dumps(chunk("é✓🎉"), ensure_ascii=False).encode()
+    start, end = text.index("é".encode()), text.index("🎉".encode()) + 4
+    for cut in range(start, end + 1):
+        made = b"data: " + text + b"\n\n"
+        upstream.behave(chunked(made[: cut + 6], made[cut + 6 :], event(chunk(finish="stop")), DONE))
+        answer = chat(stream=True)
+        assert json.loads(answer.content.split(b"\n")[0][6:])["choices"][0]["delta"]["content"] == "é✓🎉"
+
+
+# --- how a stream breaks -------------------------------------------------------------------------------------
+
+
+def _one_error_and_no_done(answer: Answer) -> dict[str, Any]:
+    """The stream's last event is the contract's error, the only one, and nothing says it was a success."""
+    assert b"[DONE]" not in answer.body
+    *_, last = [line for line in answer.body.split(b"\n") if line.startswith(b"data:")]
+    assert answer.body.count(b'"error"') == 1
+    assert answer.body.endswith(b"\n\n")
+    error: dict[str, Any] = json.loads(last.removeprefix(b"data:"))["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (error["type"], error["code"]) == ("api_error", "upstream_error")
+    return error
+
+
+HI = event(chunk("hi"))
+CUTS_OFF: dict[str, Script] = {
+    "inside an event": chunked(HI, HI[:30], CLOSE),
+    "inside an event, with a proper end": chunked(HI, HI[:30]),
+    "between events": chunked(HI, CLOSE),
+    "between events, with a reset": chunked(HI, RESET),
+    "inside an HTTP chunk": (*chunked(HI, finish=False), b"ff\r\ndata: {", CLOSE),
+    "by a bad chunk size": (*chunked(HI, finish=False), b"zz\r\n", UNTIL_CLIENT_LEAVES),
+    "before its length": (
+        response_head(200, [("Content-Type", "text/event-stream"), ("Content-Length", "9999")]),
+        HI,
+        CLOSE,
+    ),
+    "without an end of connection told": until_close(HI, HI[:30]),
+    "by an event that is no JSON": chunked(HI, b"data: {oops}\n\n", DONE),
+    "by an event that is no object": chunked(HI, b"data: 5\n\n", DONE),
+    "by an event that is no UTF-8": chunked(HI, b'data: {"a":"\xff"}\n\n', DONE),
+}
+
+
+@pytest.mark.parametrize("name", CUTS_OFF)
+def test_a_stream_that_breaks_ends_with_one_error_event_and_a_close(
+    raw: RawClient, gateway: Gateway, upstream: Upstream, name: str
+) -> None:
+    upstream.behave(CUTS_OFF[name])
+    ask(raw, gateway)
+    answer = raw.read_answer()
+    assert answer.status == 200
+    assert b'"hi"' in answer.body
+    _one_error_and_no_done(answer)
+    assert raw.is_closed_by_peer()
+    row = gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert row["error_code"] == "upstream_error"
+    assert row["usage_source"] == "estimated"
+    assert row["completion_tokens"] > 0
+
+
+def test_a_provider_that_reported_usage_before_it_broke_is_believed(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(chunked(HI, event(chunk("x", usage=USAGE)), CLOSE))
+    ask(raw, gateway)
+    answer = raw.read_answer()
+    _one_error_and_no_done(answer)
+    row = gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert (row["usage_source"], row["completion_tokens"]) == ("provider", 2)
+
+
+ENDLESS: dict[str, bytes] = {
+    "a line": b"data: " + b"x" * 65_536,
+    "a comment": b": " + b"x" * 65_536,
+    "an event of many lines": b"data: x\n" * 8_192,
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_endless_event_gets_an_error_and_no_growth(
+    raw: RawClient, gateway: Gateway, upstream: Upstream, name: str
+) -> None:
+    piece = ENDLESS[name]
+    more = piece if name == "an event of many lines" else b"x" * 65_536
+    upstream.behave(chunked(HI, piece, *(more for _ in range(1024)), UNTIL_CLIENT_LEAVES))
+    before = _resident_bytes(gateway)
+    ask(raw, gateway)
+    answer = raw.read_answer()
+    _one_error_and_no_done(answer)
+    assert len(answer.body) < 32 << 20
+    assert upstream.last.client_left.wait(BOUND_S)
+    assert _resident_bytes(gateway) - before < 48 << 20
+
+
+def _resident_bytes(gateway: Gateway) -> int:
+    with open(f"/proc/{gateway.pid}/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@pytest.fixture(scope="module")
+def impatient_gateway(start_gateway: StartGateway) -> Gateway:
+    return start_gateway(sections={"upstream": {"idle_timeout_s": 1, "first_byte_timeout_s": 1}})
+
+
+def test_silence_inside_a_stream_ends_it_with_an_error(
+    impatient_gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(chunked(HI, UNTIL_CLIENT_LEAVES))
+    with RawClient(impatient_gateway.url) as raw:
+        ask(raw, impatient_gateway)
+        answer = raw.read_answer()
+    _one_error_and_no_done(answer)
+    assert upstream.last.client_left.wait(BOUND_S)
+    row = impatient_gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert row["error_code"] == "upstream_error"
+
+
+def test_silence_after_the_head_alone_ends_the_call(impatient_gateway: Gateway, upstream: Upstream) -> None:
+    upstream.behave(
+        (
+            response_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]),
+            UNTIL_CLIENT_LEAVES,
+        )
+    )
+    with RawClient(impatient_gateway.url) as raw:
+        ask(raw, impatient_gateway)
+        answer = raw.read_answer()
+    assert b"upstream_error" in answer.body
+    assert b"[DONE]" not in answer.body
+    assert upstream.last.client_left.wait(BOUND_S)
+
+
+# --- clients that leave --------------------------------------------------------------------------------------
+
+
+def test_a_client_that_leaves_mid_stream_ends_the_upstream_call_and_is_booked(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(chunked(event(chunk("a whole sentence was relayed")), UNTIL_CLIENT_LEAVES))
+    with RawClient(gateway.url) as raw:
+        ask(raw, gateway)
+        call = raw.read_head().header("x-request-id") or ""
+        raw.read_chunks_until(b"sentence")
+    assert upstream.last.client_left.wait(BOUND_S)
+    row = gateway.wait_for_row(call)
+    assert (row["status"], row["usage_source"]) == (499, "estimated")
+    assert row["completion_tokens"] > 0
+    assert row["retail_nanousd"] > 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_client_that_leaves_before_the_answer_is_booked_with_nothing(
+    gateway: Gateway, upstream: Upstream, stream: bool
+) -> None:
+    upstream.behave((UNTIL_CLIENT_LEAVES,))
+    body = json.dumps({"messages": HELLO, "stream": stream, "user": f"left-{stream}"}).encode()
+    with RawClient(gateway.url) as raw:
+        raw.send(request_bytes("POST", PATH, gateway.headers.items(), body))
+        received = upstream.wait_for_requests()[0]
+    assert received.client_left.wait(BOUND_S)
+    row = gateway.wait_for_row(lambda row: row["end_user"] == f"left-{stream}")
+    assert (row["status"], row["usage_source"], row["retail_nanousd"]) == (499, "none", 0)
+
+
+def test_a_client_that_leaves_inside_its_request_sends_nothing_upstream(
+    gateway: Gateway, upstream: Upstream, chat: Chat
+) -> None:
+    before = len(gateway.ledger_rows())
+    with RawClient(gateway.url) as raw:
+        raw.send(request_bytes("POST", PATH, gateway.headers.items(), STREAMED)[:-5])
+    gateway.wait_for_row(chat().headers["x-request-id"])
+    assert len(upstream.requests) == 1
+    assert len(gateway.ledger_rows()) == before + 1
+
+
+def test_a_slow_reader_slows_the_provider_and_loses_nothing(gateway: Gateway, upstream: Upstream) -> None:
+    count, piece = 400, "x" * 20_000
+    upstream.behave(
+        chunked(*(event(chunk(f"{n}:{piece}")) for n in range(count)), event(chunk(finish="stop")), DONE)
+    )
+    with RawClient(gateway.url) as raw:
+        ask(raw, gateway)
+        raw.read_head()
+        raw.read_chunks_until(b"0:")
+        upstream.wait_for_requests()
+        rest = raw.read_chunks_until(b"[DONE]")
+    assert all(f'"{n}:x'.encode() in rest for n in range(2, count))
+
+
+async def test_many_streams_at_once_stay_apart(gateway: Gateway, upstream: Upstream) -> None:
+    import asyncio
+
+    upstream.behave(
+        lambda request: chunked(
+            *(event(chunk(f"{request.json()['user']},")) for _ in range(20)),
+            event(chunk(finish="stop")),
+            DONE,
+        )
+    )
+    limits = httpx.Limits(max_connections=50)
+    async with httpx.AsyncClient(
+        base_url=gateway.url, headers=gateway.headers, limits=limits, timeout=30, trust_env=False
+    ) as client:
+
+        async def one(number: int) -> str:
+            body = {"messages": HELLO, "stream": True, "user": f"u{number}"}
+            answer = await client.post(PATH, json=body)
+            lines = [line[6:] for line in answer.text.split("\n") if line.startswith("data: {")]
+            deltas = [choice["delta"] for line in lines for choice in json.loads(line)["choices"]]
+            return "".join(delta.get("content", "") for delta in deltas)
+
+        assert await asyncio.gather(*map(one, range(50))) == [f"u{number}," * 20 for number in range(50)]
