@@ -1,0 +1,359 @@
+"""``tollgate usage``: what an operator and a program see of a real ledger."""
+
+import asyncio
+import csv
+import io
+import json
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from rig.ledger import booked, locked_by_another, make_row, second_connection
+
+from addon.commands.usage import format_usd, parse_moment, usage
+from addon.store.sqlite import SqliteStore
+
+CALLS = [
+    make_row("first", created_at="2026-01-30T23:59:59.999+00:00", retail_nanousd=1_000_000_000),
+    make_row("failed", created_at="2026-01-31T00:00:00.000+00:00", status=502, error_code="upstream_error"),
+    make_row(
+        "other",
+        created_at="2026-02-01T08:00:00.000+00:00",
+        workspace="beta",
+        key_id="ci",
+        model_slug="tester-small",
+        prompt_tokens=None,
+        cached_tokens=None,
+        completion_tokens=None,
+        total_tokens=None,
+        usage_source="none",
+        wholesale_nanousd=0,
+        retail_nanousd=0,
+    ),
+    make_row("last", created_at="2026-02-01T09:00:00.000+00:00", key_id="web", cached_tokens=4),
+]
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    file = tmp_path / "proxy.conf"
+    file.write_text('[paths]\ndatabase = "var/ledger.db"\n')
+    return file
+
+
+@pytest.fixture
+def ledger(conf: Path) -> Path:
+    return book(conf, CALLS)
+
+
+def book(conf: Path, rows: list[dict[str, Any]]) -> Path:
+    path = conf.parent / "var" / "ledger.db"
+    with closing(SqliteStore(path)) as store:
+        for row in rows:
+            asyncio.run(store.settle(row))
+    return path
+
+
+def run(conf: Path, *options: str) -> Result:
+    return CliRunner().invoke(usage, ["--conf", str(conf), *options])
+
+
+def run_json(conf: Path, *options: str) -> Any:
+    result = run(conf, "--format", "json", *options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def run_csv(conf: Path, *options: str) -> list[dict[str, str]]:
+    result = run(conf, "--format", "csv", *options)
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def lines_of(result: Result) -> list[list[str]]:
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+# For people.
+
+
+def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf: Path, ledger: Path) -> None:
+    result = run(conf)
+    assert result.exit_code == 0
+    lines = lines_of(result)
+    titles = [line for line in result.stdout.splitlines() if line.startswith(("Recent", "By"))]
+    assert titles == ["Recent calls (UTC)", "By workspace", "By model", "By day"]
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "200"]
+    assert [*newest, "10", "5", "provider", "0.000002", "25"] in lines
+    assert ["acme", "3", "1", "30", "4", "15", "0.000005", "1.000003"] in lines
+    assert ["tester-small", "1", "0", "0", "0", "0", "0.000000", "0.000000"] in lines
+    assert ["2026-02-01", "2", "0", "10", "4", "5", "0.000002", "0.000002"] in lines
+
+
+def test_recent_calls_stand_newest_first(conf: Path, ledger: Path) -> None:
+    shown = [line[1] for line in lines_of(run(conf)) if len(line) > 2 and line[1].count(":") == 2]
+    assert shown == ["09:00:00", "08:00:00", "00:00:00", "23:59:59"]
+
+
+def test_text_from_outside_has_no_say_over_the_terminal(conf: Path) -> None:
+    book(conf, [make_row(error_code="\x1b[2Jcleared\u202e\nnext")])
+    result = run(conf)
+    assert "?[2Jcleared??next" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_a_name_that_looks_like_a_number_is_shown_as_it_is(conf: Path) -> None:
+    book(conf, [make_row(workspace="1e5", key_id="007")])
+    assert "1e5" in run(conf).stdout
+    assert "007" in run(conf, "--by", "key").stdout
+
+
+@pytest.mark.parametrize(
+    ("amount_nanousd", "text"),
+    [
+        (0, "0.000000"),
+        (499, "0.000000"),
+        (500, "0.000001"),
+        (1_234_567_890, "1.234568"),
+        (999_999_500, "1.000000"),
+        (2**63 - 1, "9223372036.854776"),
+    ],
+)
+def test_costs_are_shown_in_usd_with_six_decimals_rounded_half_up(amount_nanousd: int, text: str) -> None:
+    assert format_usd(amount_nanousd) == text
+
+
+@given(st.integers(0, 10**16))
+def test_a_shown_cost_is_off_by_half_a_microusd_at_most(amount_nanousd: int) -> None:
+    whole, decimals = format_usd(amount_nanousd).split(".")
+    assert len(decimals) == 6
+    assert -500 <= amount_nanousd - int(whole + decimals) * 1000 < 500
+
+
+# For programs.
+
+
+def test_json_holds_every_column_of_the_recent_calls_and_exact_totals(conf: Path, ledger: Path) -> None:
+    shown = run_json(conf)
+    assert shown["recent"] == booked(ledger)[::-1]
+    assert list(shown["totals"]) == ["workspace", "model", "day"]
+    assert shown["totals"]["workspace"] == [
+        {
+            "workspace": "acme",
+            "calls": 3,
+            "failed_calls": 1,
+            "prompt_tokens": 30,
+            "cached_tokens": 4,
+            "completion_tokens": 15,
+            "wholesale_nanousd": 4500,
+            "retail_nanousd": 1_000_003_120,
+        },
+        {
+            "workspace": "beta",
+            "calls": 1,
+            "failed_calls": 0,
+            "prompt_tokens": 0,
+            "cached_tokens": 0,
+            "completion_tokens": 0,
+            "wholesale_nanousd": 0,
+            "retail_nanousd": 0,
+        },
+    ]
+
+
+def test_sums_beyond_what_a_float_holds_are_exact(conf: Path) -> None:
+    book(conf, [make_row(str(number), retail_nanousd=9_007_199_254_740_993) for number in range(3)])
+    [total] = run_json(conf, "--by", "workspace")["totals"]["workspace"]
+    assert total["retail_nanousd"] == 27_021_597_764_222_979
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("workspace", [["acme", 3], ["beta", 1]]),
+        ("model", [["tester-large", 3], ["tester-small", 1]]),
+        ("day", [["2026-02-01", 2], ["2026-01-31", 1], ["2026-01-30", 1]]),
+        ("key", [["acme", "ci", 2], ["acme", "web", 1], ["beta", "ci", 1]]),
+    ],
+)
+def test_totals_by_one_thing_alone(by: str, names: list[list[Any]], conf: Path, ledger: Path) -> None:
+    shown = run_json(conf, "--by", by)
+    assert list(shown) == ["totals"]
+    assert list(shown["totals"]) == [by]
+    groups = [list(group.values()) for group in shown["totals"][by]]
+    assert [group[: len(names[0])] for group in groups] == names
+    as_csv = [list(row.values()) for row in run_csv(conf, "--by", by)]
+    assert as_csv == [[str(value) for value in group] for group in groups]
+    assert [line for line in run(conf, "--by", by).stdout.splitlines() if line.startswith("By")] == [
+        f"By {by}"
+    ]
+
+
+def test_csv_holds_every_column_of_the_recent_calls(conf: Path, ledger: Path) -> None:
+    expected = [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in CALLS[::-1]
+    ]
+    assert run_csv(conf) == expected
+
+
+# Which calls.
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ([], ["last", "other", "failed", "first"]),
+        (["--workspace", "beta"], ["other"]),
+        (["--model", "tester-large"], ["last", "failed", "first"]),
+        (["--workspace", "beta", "--model", "tester-large"], []),
+        (["--workspace", "' OR 1=1 --"], []),
+        (["--since", "2026-01-31"], ["last", "other", "failed"]),
+        (["--until", "2026-01-31"], ["first"]),
+        (["--since", "2026-01-31", "--until", "2026-02-01T09:00"], ["other", "failed"]),
+        (["--since", "2026-02-01T10:00:00+01:00"], ["last"]),
+        (["--since", "0d"], []),
+        (["--until", "0m"], ["last", "other", "failed", "first"]),
+        (["--limit", "2"], ["last", "other"]),
+    ],
+    ids=" ".join,
+)
+def test_only_the_calls_asked_for_are_shown(
+    options: list[str], ids: list[str], conf: Path, ledger: Path
+) -> None:
+    shown = run_json(conf, *options)
+    assert [call["id"] for call in shown["recent"]] == ids
+    if "--limit" not in options:
+        assert sum(group["calls"] for group in shown["totals"]["day"]) == len(ids)
+
+
+def test_without_a_limit_twenty_calls_are_shown_and_every_total(conf: Path) -> None:
+    book(conf, [make_row(f"call-{number}", workspace=f"w{number}") for number in range(25)])
+    shown = run_json(conf)
+    assert len(shown["recent"]) == 20
+    assert len(shown["totals"]["workspace"]) == 25
+    assert len(run_csv(conf, "--by", "workspace", "--limit", "3")) == 3
+
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31", "2026-01-31T00:00:00+00:00"),
+        ("2026-01-31T09:30", "2026-01-31T09:30:00+00:00"),
+        ("2026-01-31T09:30:00Z", "2026-01-31T09:30:00+00:00"),
+        ("2026-01-31T09:30+05:30", "2026-01-31T04:00:00+00:00"),
+        ("90m", "2026-03-01T10:30:00+00:00"),
+        ("12h", "2026-03-01T00:00:00+00:00"),
+        ("7d", "2026-02-22T12:00:00+00:00"),
+        ("2w", "2026-02-15T12:00:00+00:00"),
+    ],
+)
+def test_a_moment_is_a_date_a_time_or_a_length_of_time_ago(text: str, moment: str) -> None:
+    assert parse_moment(text, NOW).isoformat() == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "7", "d", "-7d", "7 d", "2026-02-30", "999999999d", "0001-01-01T00:00+01:00"]
+)
+def test_what_is_no_moment_is_a_usage_error_that_names_the_option(
+    text: str, conf: Path, ledger: Path
+) -> None:
+    result = run(conf, "--since", text)
+    assert result.exit_code == 2
+    assert "Invalid value for '--since'" in result.stderr
+    assert repr(text) in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--by", "provider"], ["--limit", "0"], ["--format", "xml"]])
+def test_an_option_that_means_nothing_is_a_usage_error(options: list[str], conf: Path) -> None:
+    assert run(conf, *options).exit_code == 2
+
+
+# A ledger that is missing, busy or broken.
+
+
+def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf: Path) -> None:
+    result = run(conf)
+    assert result.exit_code == 0
+    assert result.stdout == f"No call was booked yet in {conf.parent / 'var' / 'ledger.db'}.\n"
+    assert run_json(conf) == {"recent": [], "totals": {"workspace": [], "model": [], "day": []}}
+    assert run(conf, "--format", "csv").stdout == ",".join(make_row()) + "\n"
+    assert not (conf.parent / "var").exists()
+
+
+def test_an_empty_ledger_and_an_empty_selection_say_which_they_are(conf: Path) -> None:
+    path = book(conf, [])
+    assert run(conf).stdout == f"No call was booked yet in {path}.\n"
+    assert run(conf, "--workspace", "nobody").stdout == "No booked call matches.\n"
+
+
+def test_a_ledger_that_is_being_written_can_be_read(conf: Path, ledger: Path) -> None:
+    with locked_by_another(ledger):
+        assert len(run_json(conf)["recent"]) == len(CALLS)
+
+
+def test_reading_changes_nothing(conf: Path, ledger: Path) -> None:
+    with second_connection(ledger) as other:
+        before = other.execute("PRAGMA data_version").fetchone()[0]
+        run(conf)
+        assert other.execute("PRAGMA data_version").fetchone()[0] == before
+
+
+def test_a_file_that_is_no_ledger_is_an_error_that_names_it(conf: Path) -> None:
+    path = conf.parent / "var" / "ledger.db"
+    path.parent.mkdir()
+    path.write_text("not a database " * 100)
+    result = run(conf)
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {path}: can't be read: file is not a database\n"
+
+
+def test_a_ledger_under_a_name_that_a_url_would_cut_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "what? 100%23 #1"
+    folder.mkdir()
+    conf = folder / "proxy.conf"
+    conf.write_text('[paths]\ndatabase = "var/ledger.db"\n')
+    book(conf, CALLS)
+    assert len(run_json(conf)["recent"]) == len(CALLS)
+
+
+def test_a_conf_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
+    result = run(tmp_path / "nowhere.conf")
+    assert result.exit_code == 1
+    assert "nowhere.conf: no such file" in result.stderr
+
+
+def test_the_command_line_has_it(conf: Path, ledger: Path) -> None:
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "addon.cli",
+            "usage",
+            "--conf",
+            conf.name,
+            "--format",
+            "json",
+            "--by",
+            "model",
+        ],
+        cwd=conf.parent,
+        env={"PYTHONPATH": str(Path(__file__).parent.parent), "PATH": ""},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert [group["model_slug"] for group in json.loads(ended.stdout)["totals"]["model"]] == [
+        "tester-large",
+        "tester-small",
+    ]
