@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from addon.errors import NO_NAMES, ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
-from addon.message import finish_reason, shows_nothing, text_chars
+from addon.message import choice_text_chars, finish_reason, shows_nothing
 from addon.splice import Edit, apply_edits, first_member, members, model_edits
 from addon.usage import parse_usage
 from policies.facts import Usage
@@ -18,7 +18,10 @@ _NOTE = json.dumps(BILLING_NOTE).encode()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes to the client for one whole answer; ``body`` is empty where there is a ``failure``."""
+    """What goes to the client for one whole answer; ``body`` is empty where there is a ``failure``.
+
+    ``text_chars`` counts answer, reasoning and tool arguments, for estimates.
+    """
 
     body: bytes
     usage: Usage | None = None
@@ -48,7 +51,7 @@ def rewrite_answer(
     edits = model_edits(body, payload, json.dumps(model_slug).encode(), insert=True)
     if usage is not None and usage.completion_tokens:
         edits += _billing_notes(body, choices)
-    chars = sum(text_chars(message) for choice in choices if (message := _message(choice)) is not None)
+    chars = sum(map(choice_text_chars, choices))
     return Answer(apply_edits(body, edits), usage, finish_reason(choices), text_chars=chars)
 
 
@@ -81,7 +84,7 @@ def _note_edits(body: bytes, message: int) -> Iterator[Edit]:
     if not present:
         yield first_member(body, message, "reasoning_content", _NOTE)
     for member in present:
-        yield Edit(member.start, member.end, _NOTE)
+        yield member.start, member.end, _NOTE
 
 
 def _start(body: bytes, container: int, key: str) -> int:

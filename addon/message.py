@@ -3,7 +3,10 @@
 import json
 from collections.abc import Iterable, Mapping
 
+_ANSWER = ("content", "refusal", "text")
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _TEXT_MEMBERS = ("text", "thinking", "summary")
+_MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
 _THINGS = ("tool_calls", "function_call", "audio", "images")
 
 
@@ -12,12 +15,29 @@ def text_chars(message: Mapping[str, object]) -> int:
 
     Reasoning that stands there under two names counts once.
     """
-    chars = _chars(message.get("content")) + _chars(message.get("refusal"))
-    for name in ("reasoning_content", "reasoning", "reasoning_details"):
-        if reasoning := _chars(message.get(name)):
-            chars += reasoning
-            break
-    return chars + sum(map(_argument_chars, _calls(message)))
+    chars = reasoning = 0
+    for name, value in message.items():
+        if not value:
+            continue
+        if name in _ANSWER:
+            chars += _chars(value)
+        elif name in _REASONING:
+            reasoning = max(reasoning, _chars(value))
+        elif name == "tool_calls" and isinstance(value, list):
+            chars += sum(map(_call_chars, value))
+        elif name == "function_call":
+            chars += _argument_chars(value)
+    return chars + reasoning
+
+
+def choice_text_chars(choice: object) -> int:
+    """Return the same for one element of ``choices``: its delta or message, or a text completion's text."""
+    if not isinstance(choice, dict):
+        return 0
+    for name in ("delta", "message"):
+        if isinstance(shown := choice.get(name), dict):
+            return text_chars(shown)
+    return text_chars({"text": choice.get("text")})
 
 
 def shows_nothing(message: Mapping[str, object]) -> bool:
@@ -33,20 +53,22 @@ def finish_reason(choices: Iterable[object]) -> str | None:
     """Return the last finish_reason of ``choices`` that says something, as text; an empty one doesn't."""
     found = None
     for choice in choices:
-        reason = choice.get("finish_reason") if isinstance(choice, Mapping) else None
+        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
         if reason is not None and reason != "":
             found = str(reason)
     return found
 
 
-def _chars(content: object) -> int:
+def _chars(content: object, depth: int = 0) -> int:
     """Text stands as a string, or in a list of parts that may nest (Mistral's ``thinking``)."""
     if isinstance(content, str):
         return len(content)
+    if depth == _MAX_DEPTH:
+        return 0
     if isinstance(content, list):
-        return sum(map(_chars, content))
+        return sum(_chars(part, depth + 1) for part in content)
     if isinstance(content, dict):
-        return sum(_chars(content.get(name)) for name in _TEXT_MEMBERS)
+        return sum(_chars(content.get(name), depth + 1) for name in _TEXT_MEMBERS)
     return 0
 
 
@@ -56,14 +78,15 @@ def _has_other_parts(content: object) -> bool:
     return any(isinstance(p, dict) and p and not any(name in p for name in _TEXT_MEMBERS) for p in parts)
 
 
-def _calls(message: Mapping[str, object]) -> list[object]:
-    calls = message.get("tool_calls")
-    entries = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    return [*(call.get("function") or call.get("custom") for call in entries), message.get("function_call")]
+def _call_chars(call: object) -> int:
+    return _argument_chars(call.get("function") or call.get("custom")) if isinstance(call, dict) else 0
 
 
 def _argument_chars(call: object) -> int:
     if not isinstance(call, dict):
         return 0
     arguments = call.get("arguments") or call.get("input") or ""
-    return len(arguments if isinstance(arguments, str) else json.dumps(arguments))
+    try:
+        return len(arguments if isinstance(arguments, str) else json.dumps(arguments))
+    except RecursionError:
+        return 0  # No tool has arguments that deep, so they are worth no estimate.

@@ -10,18 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
-# A real key's opening quote never follows a backslash, so this finds no `"model"` that is part of a string.
-_MODEL_STRING = re.compile(rb'(?<!\\)"model"[ \t\r\n]*:[ \t\r\n]*("[^"\\]*+(?:\\.[^"\\]*+)*+")?', re.DOTALL)
+_MODEL = b'"model"'
+_STRING_MEMBER = re.compile(rb'"model"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL)
 _EMPTY_OBJECT = re.compile(rb"\{\s*\}")
 _ESCAPED_LETTER = b"\\u006"  # every letter of "model" would be escaped as \u006x
 
 
-class Edit(NamedTuple):
-    """Put ``text`` in place of the bytes from ``start`` up to ``end``."""
-
-    start: int
-    end: int
-    text: bytes
+type Edit = tuple[int, int, bytes]
+"""Put these bytes in place of those from the first offset up to the second."""
 
 
 class Member(NamedTuple):
@@ -51,16 +47,18 @@ def model_edits(text: bytes, parsed: Mapping[str, object], model: bytes, *, inse
     """
     if "model" not in parsed:
         return [first_member(text, text.index(b"{"), "model", model)] if insert else []
-    found = list(_MODEL_STRING.finditer(text))
-    if len(found) == 1 and found[0][1] is not None and _ESCAPED_LETTER not in text:
-        return [Edit(found[0].start(1), found[0].end(1), model)]
-    return [Edit(m.start, m.end, model) for m in members(text, text.index(b"{")) if m.key == "model"]
+    at = text.find(_MODEL)
+    # Where the word stands only once, and can't be hidden by escapes, that is the member known to be there.
+    only_once = text.find(_MODEL, at + 1) < 0 and _ESCAPED_LETTER not in text
+    if only_once and (found := _STRING_MEMBER.match(text, at)):
+        return [(found.start(1), found.end(1), model)]
+    return [(m.start, m.end, model) for m in members(text, text.index(b"{")) if m.key == "model"]
 
 
 def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
     """Return the edit that puts ``key: value`` before the members of the object that begins at ``start``."""
     comma = b"" if _EMPTY_OBJECT.match(text, start) else b","
-    return Edit(start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma)
+    return start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma
 
 
 def members(text: bytes, start: int) -> Iterator[Member]:

@@ -17,8 +17,8 @@ from addon.errors import (
     stream_interrupted,
     upstream_garbage,
 )
-from addon.message import finish_reason, text_chars
-from addon.splice import Edit, apply_edits, model_edits
+from addon.message import choice_text_chars, finish_reason
+from addon.splice import apply_edits, model_edits
 from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 
@@ -68,6 +68,7 @@ class StreamRelay:
         self._max_event_bytes = max_event_bytes
         self._pending = bytearray()
         self._scanned = 0
+        self._has_cr = False
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
     def feed(self, piece: bytes) -> bytes:
@@ -75,11 +76,12 @@ class StreamRelay:
         if self._is_over:
             return b""
         self._pending += piece
+        self._has_cr = self._has_cr or b"\r" in piece
         relayed: list[bytes] = []
         start = 0
-        while not self._is_over and (found := _EVENT_END.search(self._pending, max(start, self._scanned))):
-            relayed.append(self._relay(bytes(self._pending[start : found.end()])))
-            start = found.end()
+        while not self._is_over and (end := self._event_end(max(start, self._scanned))):
+            relayed.append(self._relay(bytes(self._pending[start:end])))
+            start = end
         del self._pending[:start]
         self._scanned = max(0, len(self._pending) - _EVENT_END_MAX_BYTES)
         if self._is_over:
@@ -106,12 +108,20 @@ class StreamRelay:
     def _is_over(self) -> bool:
         return self.done or self.failure is not None
 
+    def _event_end(self, start: int) -> int:
+        """Return where the event ends whose end is looked for from ``start`` on, or 0 while it isn't in."""
+        if not self._has_cr:  # Nearly every stream, and this is several times as fast.
+            at = self._pending.find(b"\n\n", start)
+            return at + 2 if at >= 0 else 0
+        found = _EVENT_END.search(self._pending, start)
+        return found.end() if found else 0
+
     def _relay(self, event: bytes, *, at_end: bool = False) -> bytes:
         """Return what the client gets for one event; at the end of the stream an unreadable one was cut."""
         if len(event) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
-        lines = list(_DATA_LINE.finditer(event))
-        payload = b"\n".join(line[1] for line in lines)
+        lines = _data_lines(event)
+        payload = b"\n".join([event[start:end] for start, end in lines])
         if b"event:" in event and _ERROR_EVENT.search(event):
             value = _parse(payload)
             return self._fail(self._upstream_failure(None if value is _NOT_JSON else value))
@@ -125,18 +135,19 @@ class StreamRelay:
         chunk = _parse(payload)
         broken = _CUT if at_end else _UNREADABLE
         if chunk is _NOT_JSON:
-            return self._relay_each(event, lines, at_end=at_end) if len(lines) > 1 else self._fail(broken)
+            return self._relay_each(event, at_end=at_end) if len(lines) > 1 else self._fail(broken)
         if is_error_payload(chunk):
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
             return self._fail(broken)
         self._learn(chunk)
         edits = model_edits(payload, chunk, self._model, insert="choices" in chunk)
-        return self._release(apply_edits(event, [_placed(edit, lines) for edit in edits]))
+        placed = [(_place(start, lines), _place(end, lines), text) for start, end, text in edits]
+        return self._release(apply_edits(event, placed))
 
-    def _relay_each(self, event: bytes, lines: Sequence[re.Match[bytes]], *, at_end: bool) -> bytes:
+    def _relay_each(self, event: bytes, *, at_end: bool) -> bytes:
         """Some servers leave out the blank line between two events: then each data line is its own event."""
-        starts = [0, *(line.start() for line in lines[1:]), len(event)]
+        starts = [0, *[line.start() for line in _DATA_LINE.finditer(event)][1:], len(event)]
         relayed = b""
         for start, end in pairwise(starts):
             if not self._is_over:
@@ -144,16 +155,13 @@ class StreamRelay:
         return relayed
 
     def _learn(self, chunk: Mapping[str, object]) -> None:
-        self.usage = merge_usage(self.usage, parse_usage(chunk))
+        if usage := parse_usage(chunk):
+            self.usage = merge_usage(self.usage, usage)
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             return
         self.finish_reason = finish_reason(choices) or self.finish_reason
-        for choice in choices:
-            if isinstance(choice, dict):
-                delta = choice.get("delta")
-                shown = delta if isinstance(delta, dict) else {"content": choice.get("text")}
-                self.relayed_text_chars += text_chars(shown)
+        self.relayed_text_chars += sum(map(choice_text_chars, choices))
 
     def _hold(self, event: bytes) -> bytes:
         """An event without data, such as a comment, proves nothing: it waits for the first one that does."""
@@ -207,14 +215,18 @@ def _closed(text: bytes) -> bytes:
     return next(text + ends for ends in (b"", b"\n", b"\n\n") if _CLOSED.search(text + ends))
 
 
-def _placed(edit: Edit, lines: Sequence[re.Match[bytes]]) -> Edit:
-    """Move an edit of the joined data to where those bytes stand in the event."""
-    return Edit(_place(edit.start, lines), _place(edit.end, lines), edit.text)
+def _data_lines(event: bytes) -> list[tuple[int, int]]:
+    """Return where the values of the ``data`` lines of an event start and end."""
+    end = len(event) - 2
+    if event.startswith(b"data: ") and event.find(b"\n") == end and b"\r" not in event:
+        return [(6, end)]  # Nearly every event looks so, and this is many times as fast.
+    return [line.span(1) for line in _DATA_LINE.finditer(event)]
 
 
-def _place(position: int, lines: Sequence[re.Match[bytes]]) -> int:
-    for line in lines:
-        if position <= len(line[1]):
-            return line.start(1) + position
-        position -= len(line[1]) + 1
+def _place(position: int, lines: Sequence[tuple[int, int]]) -> int:
+    """Return where a byte of the joined data stands in the event."""
+    for start, end in lines:
+        if start + position <= end:
+            return start + position
+        position -= end - start + 1
     raise ValueError("a position beyond the event's data")

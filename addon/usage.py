@@ -1,6 +1,6 @@
 """Token counts are read as the provider wrote them: none is computed, what is absent stays unknown. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from policies.facts import Usage
 
@@ -23,23 +23,17 @@ def parse_usage(payload: Mapping[str, object]) -> Usage | None:
     Counts are non-negative integers; a value of another kind counts as absent.
     Source: contract, "usage object".
     """
-    for report in _reports(payload):
-        usage = Usage(
-            prompt_tokens=_count(report, (("prompt_tokens",),)),
-            completion_tokens=_count(report, (("completion_tokens",),)),
-            total_tokens=_count(report, (("total_tokens",),)),
-            cached_tokens=_count(report, _CACHED),
-            reasoning_tokens=_count(report, _REASONING),
-        )
-        if usage != _NOTHING:
+    vendor = payload.get("x_groq")  # where Groq reports in streams
+    for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
+        if isinstance(report, dict) and (usage := _read(report)) != _NOTHING:
             return usage
     return None
 
 
-def merge_usage(earlier: Usage | None, later: Usage | None) -> Usage | None:
+def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
     """Return what two reports of one stream say together: the later count holds, silence takes none back."""
-    if earlier is None or later is None:
-        return later or earlier
+    if earlier is None:
+        return later
     return Usage(
         prompt_tokens=_later(earlier.prompt_tokens, later.prompt_tokens),
         completion_tokens=_later(earlier.completion_tokens, later.completion_tokens),
@@ -52,19 +46,21 @@ def merge_usage(earlier: Usage | None, later: Usage | None) -> Usage | None:
 _NOTHING = Usage()
 
 
-def _reports(payload: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The usage objects of a payload: its own, then the one that Groq puts under ``x_groq`` in streams."""
-    vendor = payload.get("x_groq")
-    for holder in (payload, vendor):
-        if isinstance(holder, Mapping) and isinstance(report := holder.get("usage"), Mapping):
-            yield report
+def _read(report: Mapping[str, object]) -> Usage:
+    return Usage(
+        prompt_tokens=_count(report, (("prompt_tokens",),)),
+        completion_tokens=_count(report, (("completion_tokens",),)),
+        total_tokens=_count(report, (("total_tokens",),)),
+        cached_tokens=_count(report, _CACHED),
+        reasoning_tokens=_count(report, _REASONING),
+    )
 
 
 def _count(report: Mapping[str, object], paths: tuple[tuple[str, ...], ...]) -> int | None:
     for path in paths:
         value: object = report
         for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
+            value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None

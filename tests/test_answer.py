@@ -41,7 +41,10 @@ def test_only_the_model_changes(before: bytes, after: bytes) -> None:
 
 def test_the_facts_of_an_answer_are_read() -> None:
     result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SLUG)
-    assert (result.usage, result.finish_reason) == (Usage(1, 10), "length")
+    assert (result.usage, result.finish_reason, result.text_chars) == (Usage(1, 10), "length", 2)
+    assert (
+        rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}, 5]}', SLUG).text_chars == 4
+    )
     assert rewrite_answer(b'{"choices":[{"finish_reason":7}]}', SLUG).finish_reason == "7"
     assert rewrite_answer(b'{"choices":[{"finish_reason":""}]}', SLUG).finish_reason is None
     assert rewrite_answer(b'{"choices":[]}', SLUG).usage is None

@@ -314,6 +314,16 @@ def test_relayed_text_is_counted_whatever_it_stands_in(choice: object, chars: in
     assert relay(b"data: %b\n\n" % chunks, DONE).text_chars == chars
 
 
+@pytest.mark.parametrize("depth", [500, 5_000, 100_000])
+@pytest.mark.parametrize("member", ["content", "reasoning_details", "tool_calls", "function_call"])
+def test_no_depth_of_nesting_exhausts_the_stack(member: str, depth: int) -> None:
+    for deep in ("[" * depth + "]" * depth, '{"arguments":' * depth + "1" + "}" * depth):
+        delta = f'{{"{member}":[{deep}]}}' if member == "tool_calls" else f'{{"{member}":{deep}}}'
+        event = b'data: {"choices":[{"delta":%b}]}\n\n' % delta.encode()
+        result = relay(event, DONE, max_event_bytes=10_000_000)
+        assert result.done or result.failure is not None
+
+
 def test_text_that_never_left_is_not_counted() -> None:
     assert relay(b"data: %b\n\ndata: %b\n\n" % (A, chunk("x", more=',"error":"no"'))).text_chars == 3
 

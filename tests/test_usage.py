@@ -60,5 +60,3 @@ def test_a_later_report_holds_and_its_silence_takes_nothing_back() -> None:
     last = Usage(completion_tokens=0, total_tokens=10)
     assert merge_usage(first, last) == Usage(10, 0, 10, 4)
     assert merge_usage(None, last) == last
-    assert merge_usage(first, None) == first
-    assert merge_usage(None, None) is None
