@@ -1,0 +1,82 @@
+"""The admin port: what an operator's machines ask about this process, on an address of its own.
+
+A page is one line in ``Admin.pages``; it gets nothing of the request but its path, and never sees a client's call.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from addon.errors import ErrorAnswer, from_refusal
+from addon.mask import mask_credentials
+from policies.refusal import Refusal
+
+if TYPE_CHECKING:
+    from tornado.httputil import HTTPServerRequest
+
+    from addon.local_http import LocalServer
+
+METHODS = ("GET", "HEAD")
+MAX_BODY_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether this process should be sent calls. ``checks`` says of each check "ok", or why it is not."""
+
+    ready: bool
+    checks: Mapping[str, str]
+
+
+type Page = Callable[[], Awaitable[tuple[int, bytes]]]
+
+
+class Admin:
+    """Answers ``GET /healthz`` while the process lives, and ``GET /readyz`` with what ``readiness`` says."""
+
+    def __init__(self, readiness: Callable[[], Awaitable[Readiness]]) -> None:
+        self._readiness = readiness
+        self._server: LocalServer | None = None
+        self.pages: dict[str, Page] = {"/healthz": self._health, "/readyz": self._ready}
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
+        # Imported here, so that a command which serves nothing does not wait for tornado.
+        from addon.local_http import LocalServer
+
+        server = LocalServer(self._answer, MAX_BODY_BYTES)
+        bound = await server.start(host, port)
+        self._server = server
+        return bound
+
+    async def stop(self) -> None:
+        """Close the port and every connection to it."""
+        if self._server:
+            await self._server.stop()
+
+    async def _health(self) -> tuple[int, bytes]:
+        return 200, b'{"status":"ok"}'
+
+    async def _ready(self) -> tuple[int, bytes]:
+        found = await self._readiness()
+        checks = {name: mask_credentials(said) for name, said in found.checks.items()}
+        return 200 if found.ready else 503, json.dumps({"ready": found.ready, "checks": checks}).encode()
+
+    async def _answer(self, request: "HTTPServerRequest") -> None:
+        from addon.local_http import send_json
+
+        page = self.pages.get(request.path)
+        if page is None:
+            error = from_refusal(
+                Refusal("not_found", f"There is no page {mask_credentials(request.path)!r} here.")
+            )
+            return await send_json(request, error.status, error.body())
+        if request.method not in METHODS:
+            return await send_json(request, *_not_allowed(), {"Allow": ", ".join(METHODS)})
+        return await send_json(request, *await page())
+
+
+def _not_allowed() -> tuple[int, bytes]:
+    error: ErrorAnswer = from_refusal(Refusal("method_not_allowed", "This page is only read: use GET."))
+    return error.status, error.body()

@@ -1,0 +1,107 @@
+"""A small HTTP server beside the proxy: one port, one handler, no access log, nothing left running after ``stop``.
+
+The admin port and the sandbox stand on it. It is tornado's server without its web framework.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+from tornado.http1connection import HTTP1Connection
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+
+log = logging.getLogger("tollgate.local_http")
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+IDLE_TIMEOUT_S = 75
+BODY_TIMEOUT_S = 30
+
+type Handler = Callable[[HTTPServerRequest], Awaitable[None]]
+
+
+class LocalServer:
+    """Serves ``handler``. A client that leaves cancels its handler; a handler that fails closes its connection."""
+
+    def __init__(self, handler: Handler, max_body_bytes: int) -> None:
+        self._handler = handler
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server = HTTPServer(
+            self._accept,
+            max_body_size=max_body_bytes,
+            max_buffer_size=max_body_bytes + 65_536,
+            idle_connection_timeout=IDLE_TIMEOUT_S,
+            body_timeout=BODY_TIMEOUT_S,
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
+        try:
+            sockets = bind_sockets(port, host)
+        except OSError as error:
+            raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
+        self._server.add_sockets(sockets)
+        return int(sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port, end every handler and close every connection."""
+        self._server.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.close_all_connections()
+
+    @property
+    def running(self) -> int:
+        """How many requests are being handled."""
+        return len(self._tasks)
+
+    def _accept(self, request: HTTPServerRequest) -> None:
+        task = asyncio.ensure_future(self._handle(request))
+        self._tasks.add(task)
+        connection_of(request).set_close_callback(lambda: _cancel(task))
+        task.add_done_callback(lambda done: self._ended(done, request))
+
+    async def _handle(self, request: HTTPServerRequest) -> None:
+        try:
+            await self._handler(request)
+        except StreamClosedError:
+            log.debug("a client left")
+
+    def _ended(self, task: asyncio.Task[None], request: HTTPServerRequest) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a request failed: %s %s", request.method, request.path, exc_info=error)
+            connection_of(request).close()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def connection_of(request: HTTPServerRequest) -> HTTP1Connection:
+    """Return the connection that ``request`` came on."""
+    assert isinstance(request.connection, HTTP1Connection)  # noqa: S101  (tornado serves nothing else)
+    return request.connection
+
+
+async def send_head(
+    request: HTTPServerRequest, status: int, content_type: str, headers: Mapping[str, str] = NO_HEADERS
+) -> None:
+    """Send status and headers. Without a Content-Length among them the body is chunked."""
+    head = HTTPHeaders({"Content-Type": content_type, **headers})
+    await connection_of(request).write_headers(ResponseStartLine("HTTP/1.1", status, ""), head)
+
+
+async def send_json(
+    request: HTTPServerRequest, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
+) -> None:
+    """Send a whole answer; to a HEAD, its head alone."""
+    sized = {"Content-Length": str(len(body)), "Cache-Control": "no-store", **headers}
+    await send_head(request, status, "application/json", sized)
+    if request.method != "HEAD":
+        await connection_of(request).write(body)
+    connection_of(request).finish()

@@ -1,0 +1,121 @@
+"""Structured logs: one JSON object a line, one line a call, and no credential, body or header in any of them.
+
+Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from addon.exchange import Exchange
+from addon.mask import mask_credentials
+
+OURS = "tollgate"
+QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
+
+_calls = logging.getLogger(f"{OURS}.call")
+_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as ``{"time", "level", "logger", "message", ...}``; a traceback is the string ``exception``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+        }
+        if _is_ours(record.name):
+            extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
+            line |= {name: value for name, value in extra.items() if name not in line}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(_masked({name: _plain(value) for name, value in line.items()}))
+
+
+class _Handler(logging.StreamHandler[IO[str]]):
+    """Writes the lines. Its type marks the handler that a later ``configure_logging`` replaces."""
+
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        # Levels on loggers are not enough: whoever starts mitmproxy may open the root logger for everything.
+        return record.levelno >= (logging.INFO if _is_ours(record.name) else logging.WARNING)
+
+
+def configure_logging(stream: IO[str] | None = None) -> None:
+    """Send all logs to ``stream`` (stderr), one JSON object a line. A second call replaces the first."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+        root.removeHandler(handler)
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root.addHandler(handler)
+    logging.getLogger(OURS).setLevel(logging.INFO)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def log_call(exchange: Exchange, now_s: float) -> None:
+    """Write the one line of a call that was sent upstream; ``now_s`` is a reading of ``started_s``'s clock."""
+    _calls.info("call", extra={"event": "call", **_fields(exchange, now_s)})
+
+
+def log_refusal(exchange: Exchange, now_s: float) -> None:
+    """Write the one line of a call that never went upstream: refused, or its client left first."""
+    _calls.info("refusal", extra={"event": "refusal", **_fields(exchange, now_s)})
+
+
+def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
+    """What may be said of a call. A body, a header or a key has no place here."""
+    attempt = exchange.attempt if exchange.route else None
+    return {
+        "id": exchange.id,
+        "workspace": exchange.workspace.id if exchange.workspace else None,
+        "key_id": exchange.key.id if exchange.key else None,
+        "slug": attempt.model.slug if attempt else None,
+        "provider": attempt.model.provider.name if attempt else None,
+        "mode": attempt.mode if attempt else None,
+        "status": exchange.status,
+        "error_code": exchange.error_code,
+        "stream": exchange.stream,
+        "finish_reason": exchange.finish_reason,
+        "prompt_tokens": exchange.usage.prompt_tokens,
+        "completion_tokens": exchange.usage.completion_tokens,
+        "first_byte_ms": _ms(exchange.started_s, exchange.first_byte_s),
+        "duration_ms": _ms(exchange.started_s, now_s),
+    }
+
+
+def _ms(start_s: float, end_s: float | None) -> float | None:
+    return None if end_s is None else round((end_s - start_s) * 1000, 3)
+
+
+def _is_ours(name: str) -> bool:
+    return name == OURS or name.startswith(f"{OURS}.")
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        # The stdlib would print the arguments on stderr, past the mask.
+        return f"{record.msg} (a log message whose arguments do not fit)"
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def _masked(line: dict[str, object]) -> dict[str, object]:
+    # Nearly every line is clean, and one look at all its text together is cheaper than one at each field.
+    together = "\n".join([value for value in line.values() if isinstance(value, str)])
+    if mask_credentials(together) == together:
+        return line
+    return {
+        name: mask_credentials(value) if isinstance(value, str) else value for name, value in line.items()
+    }
