@@ -1,7 +1,9 @@
 """Several processes on one ledger, and one that is killed: every acknowledged row is there exactly once."""
 
 import asyncio
+import fcntl
 import os
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 from rig.ledger import booked, booked_ids, make_row, second_connection
 
+from addon.store import sqlite as store_sqlite
+from addon.store.migrations import migrate
 from addon.store.sqlite import SqliteStore
 
 
@@ -80,6 +84,24 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(path: Path) -> Non
         opener.stdin.flush()
     assert [opener.communicate(timeout=30)[0] for opener in openers] == ["done\n"] * 4
     assert len(booked(path)) == 4
+
+
+def test_while_one_opens_a_ledger_no_other_can_begin_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def migrate_and_try_the_lock(connection: sqlite3.Connection) -> None:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(folder)
+        tried.append(path)
+        migrate(connection)
+
+    tried: list[Path] = []
+    monkeypatch.setattr(store_sqlite, "migrate", migrate_and_try_the_lock)
+    for _ in range(2):
+        SqliteStore(path).close()
+    assert len(tried) == 2
 
 
 def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:

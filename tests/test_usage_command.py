@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.ledger import booked, locked_by_another, make_row, second_connection
+from rig.ledger import booked, locked_by_another, make_row
 
 from addon.commands.usage import usage
+from addon.store.report import open_report
 from addon.store.sqlite import SqliteStore
 
 CALLS = [
@@ -256,11 +258,10 @@ def test_a_ledger_that_is_being_written_can_be_read(conf: Path, ledger: Path) ->
         assert len(run_json(conf)["recent"]) == len(CALLS)
 
 
-def test_reading_changes_nothing(conf: Path, ledger: Path) -> None:
-    with second_connection(ledger) as other:
-        before = other.execute("PRAGMA data_version").fetchone()[0]
-        run(conf)
-        assert other.execute("PRAGMA data_version").fetchone()[0] == before
+def test_a_report_cannot_write_to_the_ledger(ledger: Path) -> None:
+    with open_report(ledger) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM usage")
+    assert booked(ledger) == CALLS
 
 
 def test_a_file_that_is_no_ledger_is_an_error_that_names_it(conf: Path) -> None:
