@@ -4,6 +4,7 @@ from typing import Any
 
 from addon.call import Call
 from addon.exchange import UsageSource
+from addon.message import text_chars
 from policies.estimate import estimate_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
@@ -35,7 +36,7 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         return relay.usage, "provider"
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"
-    prompt_tokens = estimate_tokens(call.request.prompt_chars)
+    prompt_tokens = estimate_tokens(sum(map(text_chars, call.request.fields["messages"])))
     completion_tokens = estimate_tokens(relay.relayed_text_chars)
     usage = Usage(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens)
     return usage, "estimated"

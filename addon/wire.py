@@ -4,12 +4,14 @@ mitmproxy bounds neither the size of a head nor the time it takes, answers broke
 reading while a pipelined request waits, and has no place for trailers. Each is cured here and nowhere else.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
 from mitmproxy.net.http import http1
+from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
@@ -23,6 +25,8 @@ MAX_HEAD_BYTES = 65_536
 HEAD_TIMEOUT_S = 10.0
 IDLE_CONNECTION_TIMEOUT_S = 75.0
 LINGER_S = 2.0
+
+_UNFIT_LINE = re.compile(rb"^[ \t]|[\x00-\x08\x0a-\x1f\x7f]")
 
 Commands = layer.CommandGenerator[None]
 
@@ -122,6 +126,8 @@ class ClientSide(_ForgivesTrailers, Http1Server):
                 yield command
         if broken and self.response is None:
             yield from self.refuse(Refusal("bad_request", "The request body is not well-formed."))
+        elif broken:
+            yield from self.close_gently()
 
     def wait(self, event: events.Event) -> Commands:
         if isinstance(event, events.DataReceived) and len(self.buf) > 2 * MAX_HEAD_BYTES:
@@ -197,9 +203,12 @@ def _head_too_large() -> Refusal:
 
 def _read_request_head(lines: list[bytes]) -> tuple[http.Request, int | None]:
     """Parse a head strictly. Raises ValueError for what only a smuggler, or no HTTP/1 client at all, would send."""
-    if any(b"\r" in line or b"\0" in line for line in lines):
-        raise ValueError("bare control character")
+    if any(_UNFIT_LINE.search(line) for line in lines):
+        raise ValueError("a control character, or a folded line")
+    if lines[0].count(b" ") != 2:
+        raise ValueError("a request line is three words with one space between them")
     request = http1.read_request_head(lines)
+    validate_headers(request)
     if request.http_version not in ("HTTP/1.0", "HTTP/1.1"):
         raise ValueError("unsupported version")
     hosts = request.headers.get_all("host")

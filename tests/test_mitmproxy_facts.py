@@ -1,0 +1,246 @@
+"""What mitmproxy does that a gateway must not, each kept from coming back; numbered as in docs/decisions."""
+
+import json
+import ssl
+from typing import Any
+
+import pytest
+import trustme
+from conftest import HELLO, StartGateway
+from rig.gateway import Gateway
+from rig.raw import H2Client, RawClient, request_bytes
+from rig.scripts import DONE, Gate, chunk, chunked, event
+from rig.upstream import Upstream
+
+CHAT = "/v1/chat/completions"
+
+
+def _body(**changes: Any) -> bytes:
+    return json.dumps({"messages": HELLO} | changes).encode()
+
+
+def _chat(gateway: Gateway, **changes: Any) -> bytes:
+    return request_bytes("POST", CHAT, gateway.headers.items(), _body(**changes))
+
+
+# A whole program: the ordinary command line with one function replaced by one that raises.
+SABOTAGE = """
+import importlib
+def broken(*_, **__):
+    raise RuntimeError("sabotaged")
+setattr(importlib.import_module({module!r}){owner}, {name!r}, broken)
+from addon.cli import main
+main()
+"""
+
+
+def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) -> Gateway:
+    return start_gateway(program=("-c", SABOTAGE.format(module=module, owner=owner, name=name)))
+
+
+@pytest.mark.parametrize("hook", ["requestheaders", "request", "_guard", "_begin"])
+def test_1_a_hook_that_raises_sends_nothing_upstream(
+    start_gateway: StartGateway, upstream: Upstream, hook: str
+) -> None:
+    gateway = _sabotaged(start_gateway, "addon.gateway", ".Gateway", hook)
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway))
+        answer = client.read_answer()
+    assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("hook", ["responseheaders", "attempt_failed", "response"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_1_a_hook_that_raises_later_neither_hangs_nor_leaks(
+    start_gateway: StartGateway, upstream: Upstream, hook: str, stream: bool
+) -> None:
+    gateway = _sabotaged(start_gateway, "addon.gateway", ".Gateway", hook)
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=stream))
+        answer = client.read_answer()
+    assert b"vendor" not in answer.body
+    assert len(upstream.requests) == 1
+    if hook == "responseheaders":
+        assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
+    start_gateway: StartGateway, upstream: Upstream, stream: bool
+) -> None:
+    module, owner = ("addon.sse", ".StreamRelay") if stream else ("addon.relay", ".WholeRelay")
+    gateway = _sabotaged(start_gateway, module, owner, "feed")
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=stream))
+        answer = client.read_answer()
+        assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
+        client.send(request_bytes("GET", "/v1/models", []))
+        assert client.read_answer().status == 200, "the client's connection is of no more use"
+    assert [row["error_code"] for row in gateway.ledger_rows()] == ["internal_error"]
+
+
+def test_2_a_piece_without_a_whole_event_does_not_end_the_stream(gateway: Gateway, upstream: Upstream) -> None:
+    first, second = event(chunk("one")), event(chunk("two", finish_reason="stop"))
+    upstream.behave(chunked(first, second[:20], second[20:], DONE))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=True))
+        answer = client.read_answer()
+    assert answer.complete
+    assert b"two" in answer.body
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_3_a_client_that_leaves_mid_stream_has_its_row(gateway: Gateway, upstream: Upstream) -> None:
+    gate = Gate()
+    upstream.behave(chunked(event(chunk("one")), gate, finish=False))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=True))
+        head = client.read_head()
+        client.read_chunks_until(b"one")
+    row = gateway.wait_for_row(head.header("x-request-id") or "")
+    gate.open()
+    assert (row["status"], row["error_code"]) == (499, "client_disconnected")
+    assert upstream.last.client_left.wait(20)
+
+
+def test_4_no_connection_is_made_before_the_request_is_read(gateway: Gateway, upstream: Upstream) -> None:
+    before = upstream.connections
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway)[:60])
+        with RawClient(gateway.url) as other:
+            other.send(request_bytes("GET", "/v1/models", []))
+            other.read_answer()
+        assert upstream.connections == before
+
+
+def test_6_an_uncompressed_answer_is_asked_for(gateway: Gateway, upstream: Upstream) -> None:
+    with RawClient(gateway.url) as client:
+        client.send(
+            request_bytes(
+                "POST", CHAT, [*gateway.headers.items(), ("Accept-Encoding", "gzip, br")], _body(stream=True)
+            )
+        )
+        client.read_answer()
+    assert upstream.last.header("accept-encoding") == "identity"
+
+
+@pytest.fixture(scope="module")
+def secure_gateway(
+    start_gateway: StartGateway, authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+) -> Gateway:
+    """A gateway that speaks TLS to its clients."""
+    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    return start_gateway(sections={"listen": {"tls_certificate": str(pem)}})
+
+
+@pytest.fixture
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def test_7_an_http2_client_may_have_many_calls_in_flight(
+    secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
+) -> None:
+    """No call gets an answer before all of them are at the provider: five connections would never be enough."""
+    count, gate = 40, Gate()
+    arrived = 0
+
+    def hold_until_all_are_in(_request: Any) -> Any:
+        nonlocal arrived
+        arrived += 1
+        if arrived == count:
+            gate.open()
+        return (gate, *chunked(event(chunk("hi", finish_reason="stop")), DONE))
+
+    upstream.behave(hold_until_all_are_in)
+    with H2Client(secure_gateway.url, trusting) as client:
+        headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
+        answers = client.post_all(CHAT, headers, [_body(stream=True)] * count)
+    assert [answer.status for answer in answers] == [200] * count
+    assert all(answer.body.endswith(b"data: [DONE]\n\n") for answer in answers)
+    assert len({answer.header("x-request-id") for answer in answers}) == count
+
+
+def test_7_an_http2_client_that_calls_again_and_again_reuses_connections(
+    secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
+) -> None:
+    before = upstream.connections
+    headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
+    with H2Client(secure_gateway.url, trusting) as client:
+        for _ in range(10):
+            assert client.post_all(CHAT, headers, [_body()])[0].status == 200
+    assert upstream.connections == before + 1
+
+
+def test_8_an_endless_head_is_refused(gateway: Gateway) -> None:
+    with RawClient(gateway.url) as client:
+        client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Endless: " + b"a" * 70_000)
+        raw = client.read_to_close()
+    assert raw.startswith(b"HTTP/1.1 431 ")
+    assert b'"request_header_fields_too_large"' in raw
+
+
+def test_8_a_head_of_many_lines_is_refused(gateway: Gateway) -> None:
+    lines = b"".join(b"X-%d: a\r\n" % number for number in range(10_000))
+    with RawClient(gateway.url) as client:
+        client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
+        raw = client.read_to_close()
+    assert raw.startswith(b"HTTP/1.1 431 ")
+
+
+def _with_short_waits(start_gateway: StartGateway) -> Gateway:
+    code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
+    return start_gateway(program=("-c", code + "from addon.cli import main; main()"))
+
+
+def test_8_a_slow_head_is_answered_and_closed_a_silent_client_closed(start_gateway: StartGateway) -> None:
+    gateway = _with_short_waits(start_gateway)
+    with RawClient(gateway.url) as slow, RawClient(gateway.url) as silent:
+        slow.send(b"GET /v1/models HTTP/1.1\r\nHost:")
+        raw = slow.read_to_close()
+        assert silent.is_closed_by_peer()
+    assert raw.startswith(b"HTTP/1.1 408 ")
+    assert b'"request_timeout"' in raw
+
+
+def test_8_client_connections_are_bounded_in_number(start_gateway: StartGateway) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (94, 94))\n"
+    gateway = start_gateway(program=("-c", code + "from addon.cli import main; main()"))
+    clients = [RawClient(gateway.url) for _ in range(10)]  # (94 - 64) / 3
+    try:
+        for client in clients:
+            client.send(request_bytes("GET", "/v1/models", []))
+            assert client.read_answer().status == 200
+        with RawClient(gateway.url) as one_too_many:
+            assert one_too_many.is_closed_by_peer()
+        clients.pop().close()
+        gateway.wait_until(lambda: _serves(gateway))
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _serves(gateway: Gateway) -> bool:
+    try:
+        with RawClient(gateway.url) as client:
+            client.send(request_bytes("GET", "/v1/models", []))
+            return client.read_answer().status == 200
+    except (EOFError, ConnectionError):
+        return False
+
+
+def test_9_the_master_has_no_addons_but_a_gateways_own(start_gateway: StartGateway) -> None:
+    code = (
+        "import atexit, sys\n"
+        "from mitmproxy import ctx\n"
+        "atexit.register(lambda: print('addons:', *sorted(ctx.master.addons.lookup), file=sys.stderr))\n"
+        "from addon.cli import main\n"
+        "main()"
+    )
+    gateway = start_gateway(program=("-c", code))
+    assert gateway.stop() == 0
+    assert "addons: gateway proxyserver tlsconfig" in gateway.stderr_lines
