@@ -117,6 +117,15 @@ def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
     ) % (NOTE, NOTE)
 
 
+def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> None:
+    body = (
+        b'{"model":"up","usage":{"completion_tokens":3},"choices":[{"message":{"content":"old"}}],'
+        b'"choices":[{"message":{"content":"older"},"message":{"content":""}}]}'
+    )
+    message = json.loads(rewrite_answer(body, SLUG).body)["choices"][0]["message"]
+    assert message == {"reasoning_content": BILLING_NOTE, "content": ""}
+
+
 def test_the_note_never_touches_the_digits_of_usage() -> None:
     result = rewrite_answer(answer('{"content":""}'), SLUG)
     assert json.loads(result.body, parse_float=Decimal)["usage"]["cost"].as_tuple() == (0, (1, 5, 0), -5)

@@ -329,7 +329,7 @@ def test_text_that_never_left_is_not_counted() -> None:
 
 
 def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
-    for stream in (b"data: %b\n\n" % ERROR, ERROR):
+    for stream in (b"data: %b\n\n" % ERROR, ERROR, b"\xef\xbb\xbf" + ERROR):
         machine = StreamRelay(SLUG, {"up": SLUG})
         assert machine.feed(stream) + machine.finish() == b""
         assert machine.failure is not None
