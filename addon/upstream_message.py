@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
-_MESSAGE_KEYS = ("message", "msg", "detail", "fault", "faultstring", "error_description", "errors", "details")
+_MESSAGE_KEYS = ("message", "msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
 
 
 class Found(NamedTuple):
