@@ -6,13 +6,20 @@ Source: design.md §2.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from addon.settings import NEEDS_RESTART, Settings, load_settings
-from addon.settings_io import SettingsError, Sources
+from addon.settings_io import SettingsError, Sources, Stamp
 
 _log = logging.getLogger("tollgate.reload")
+
+
+def is_due(loaded: Mapping[Path, Stamp], before: Mapping[Path, Stamp], now: Mapping[Path, Stamp]) -> bool:
+    """Return whether the files differ from what was loaded, and stood still since the look before this one.
+
+    An editor may empty a file before it writes it anew; a workspace without its keys would load, and lock out.
+    """
+    return now != loaded and now == before
 
 
 class Watcher:
@@ -38,7 +45,7 @@ class Watcher:
         self._apply = apply
         self._env = env
         self._interval_s = interval_s
-        self._sources: Sources | None = None
+        self._sources = Sources()
         self._waiting: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
 
@@ -51,25 +58,31 @@ class Watcher:
         """Stop watching and wait until the task has ended."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            # It may have died before; that was logged, and must not disturb the end of the process.
+            await asyncio.wait([self._task])
 
     async def _watch(self) -> None:
+        # The first look always loads: a file may have changed since the process read it.
+        await self._reload()
+        before: Mapping[Path, Stamp] = self._sources.stamps
         while True:
-            # The first look always loads: a file may have changed since the process read it.
-            if self._sources is None or await asyncio.to_thread(self._sources.changed):
-                await self._reload()
             await asyncio.sleep(self._interval_s)
+            now = await asyncio.to_thread(self._sources.look)
+            if is_due(self._sources.stamps, before, now):
+                await self._reload()
+            before = now
 
     async def _reload(self) -> None:
         self._sources = Sources()
-        try:
-            settings = await asyncio.to_thread(self._load, self._sources)
-        except SettingsError as error:
-            self._note_error(str(error))
+        error, settings = await asyncio.to_thread(self._load, self._sources)
+        if await asyncio.to_thread(self._sources.look) != self._sources.stamps:
+            # Somebody wrote while we read, so this may be half an edit; the next looks see the whole.
+            return
+        if settings is None:
+            self._note_error(error)
             return
         if self.error is not None:
-            _log.info("settings the files load again")
+            _log.info("the settings load again")
             self.error = None
         self._warn_of_restart(settings)
         if settings != self._latest:
@@ -77,12 +90,16 @@ class Watcher:
             _log.info("settings reloaded, fingerprint %s", settings.fingerprint)
             self._apply(settings)
 
-    def _load(self, sources: Sources) -> Settings:
-        return load_settings(self._conf_file, self._env, running=self._started_with.conf, sources=sources)
+    def _load(self, sources: Sources) -> tuple[str, Settings | None]:
+        running = self._started_with.conf
+        try:
+            return "", load_settings(self._conf_file, self._env, running=running, sources=sources)
+        except SettingsError as error:
+            return str(error), None
 
     def _note_error(self, error: str) -> None:
         if error != self.error:
-            _log.error("settings kept the last good ones: %s", error)
+            _log.error("the settings do not load, the last good ones stay: %s", error)
         self.error = error
 
     def _warn_of_restart(self, settings: Settings) -> None:
@@ -92,11 +109,11 @@ class Watcher:
             if getattr(settings.written, name) != getattr(self._started_with.written, name)
         )
         if waiting and waiting != self._waiting:
-            _log.warning("settings changes of %s take effect after a restart", ", ".join(waiting))
+            _log.warning("changes of %s in proxy.conf take effect after a restart", ", ".join(waiting))
         self._waiting = waiting
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
             # A watcher that died must not look like files that never change.
-            self.error = "settings are no longer reloaded; restart the gateway"
-            _log.critical("settings %s", self.error, exc_info=fault)
+            self.error = "the settings are no longer reloaded; restart the gateway"
+            _log.critical("%s", self.error, exc_info=fault)

@@ -23,6 +23,13 @@ from pydantic import TypeAdapter, ValidationError
 type Stamp = tuple[int, int, int] | tuple[str, ...] | None
 
 _NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
+_TOML_WORDS = {
+    "missing": "is required",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be an array",
+    "frozen_set_type": "must be an array of strings",
+}
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -44,7 +51,7 @@ class Sources:
 
     def __init__(self, overlay: Mapping[Path, str] = _NO_OVERLAY) -> None:
         self._overlay = {_absolute(file): text.encode() for file, text in overlay.items()}
-        self._stamps: dict[Path, Stamp] = {}
+        self.stamps: dict[Path, Stamp] = {}
         self._digest = hashlib.sha256()
 
     @property
@@ -52,14 +59,14 @@ class Sources:
         """16 hex digits that change with any content read so far, secrets excepted."""
         return self._digest.hexdigest()[:16]
 
-    def changed(self) -> bool:
-        """Whether any file or folder differs from what was read; also one that was missing and has come."""
-        return any(_stamp(path) != stamp for path, stamp in self._stamps.items())
+    def look(self) -> Mapping[Path, Stamp]:
+        """Return the stamps that all that was read has now; None for what is missing."""
+        return {path: _stamp(path) for path in self.stamps}
 
     def list_toml(self, folder: Path) -> list[Path]:
         """Return the ``*.toml`` files of a folder by name, hidden ones left out. Raises ``SettingsError``."""
         folder = _absolute(folder)
-        self._stamps[folder] = _stamp(folder)
+        self.stamps[folder] = _stamp(folder)
         if not folder.is_dir():
             raise SettingsError(folder, "", "no such folder")
         laid_over = {file for file in self._overlay if file.parent == folder}
@@ -68,7 +75,7 @@ class Sources:
     def read(self, file: Path) -> bytes:
         """Return the content of a file. Raises ``SettingsError``."""
         file = _absolute(file)
-        self._stamps[file] = _stamp(file)
+        self.stamps[file] = _stamp(file)
         content = self._overlay.get(file)
         if content is None:
             try:
@@ -81,7 +88,7 @@ class Sources:
     def read_secret(self, file: Path) -> bytes:
         """Return the content of a secret's file, kept out of the fingerprint. Raises ``OSError``."""
         file = _absolute(file)
-        self._stamps[file] = _stamp(file)
+        self.stamps[file] = _stamp(file)
         return file.read_bytes()
 
     def read_toml(self, file: Path) -> dict[str, Any]:
@@ -110,13 +117,9 @@ def validate[T](schema: type[T] | TypeAdapter[T], file: Path, table: dict[str, A
 
 
 def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    if kind == "missing":
-        return "is required"
     if kind == "value_error":
         return str(context["error"])
-    return message.replace("Input should be", "must be").replace(
-        "must be a valid dictionary or instance of", "must be a table:"
-    )
+    return _TOML_WORDS.get(kind) or message.replace("Input should be", "must be")
 
 
 def dotted(*path: str | int) -> str:
