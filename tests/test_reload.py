@@ -179,11 +179,13 @@ def test_a_changed_file_is_due_when_it_has_stood_still_for_one_look(
 
 async def test_what_was_read_while_somebody_wrote_is_not_handed_over(tmp_path: Path) -> None:
     running = Running(tmp_path)
+
     # Seen by the load that began before it, with the providers of before and the workspaces of after.
-    running.env.at_next_load = lambda: (
-        running.edit("catalog_data/providers.toml", "127.0.0.1:9999", "127.0.0.1:1111"),
-        running.edit("policies/workspaces/acme.toml", '"Acme"', '"Emca"'),
-    )
+    def write() -> None:
+        running.edit("catalog_data/providers.toml", "127.0.0.1:9999", "127.0.0.1:1111")
+        running.edit("policies/workspaces/acme.toml", '"Acme"', '"Emca"')
+
+    running.env.at_next_load = write
     running.watcher.start()
     settings = await running.next()
     await running.watcher.stop()

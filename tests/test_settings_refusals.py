@@ -6,7 +6,8 @@ import pytest
 import trustme
 from settings_files_on_disk import HASH_A, HASH_B, edit, write_files
 
-from addon.settings import SettingsError, load_settings
+from addon.settings import load_settings
+from addon.settings_io import SettingsError
 
 CONF = "proxy.conf"
 PROVIDERS = "catalog_data/providers.toml"
