@@ -129,9 +129,6 @@ def upstream_garbage(reason: str) -> ErrorAnswer:
     return _upstream_error(502, f"The provider's answer could not be understood: {reason}")
 
 
-garbage = upstream_garbage
-
-
 def stream_interrupted() -> ErrorAnswer:
     """The provider ended a stream before the answer was complete."""
     return _upstream_error(502, "The provider's stream ended before the answer was complete.")
@@ -181,7 +178,7 @@ def _stated_status(payload: object) -> int | None:
     inner = outer.get("error") if isinstance(outer, dict) else None
     nodes = [node for node in (inner, outer) if isinstance(node, dict)]
     stated = [node.get(key) for node in nodes for key in ("code", "status", "status_code")]
-    return next((value for value in stated if type(value) is int and _is_standard_error(value)), None)
+    return next((value for value in stated if isinstance(value, int) and _is_standard_error(value)), None)
 
 
 def _shown(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:

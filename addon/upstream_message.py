@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
-_MESSAGE_KEYS = ("message", "msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
+_OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
 
 
 class Found(NamedTuple):
@@ -100,10 +100,11 @@ def _candidates(node: dict[str, Any]) -> list[Any]:
     metadata = node.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     error = node.get("error")
-    rest = [node.get(key) for key in _MESSAGE_KEYS]
-    if isinstance(error, dict | list):
-        return [raw, error, *rest]
-    return [raw, node.get("message"), error, *rest[1:]]
+    wrapped = error if isinstance(error, dict | list) else None
+    phrase = (
+        error if isinstance(error, str) else None
+    )  # often just "Bad Request", beside a message that says more
+    return [raw, wrapped, node.get("message"), phrase, *(node.get(key) for key in _OTHER_KEYS)]
 
 
 def _read_any(values: list[Any], depth: int) -> Found | None:

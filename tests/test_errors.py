@@ -1,6 +1,7 @@
 """addon/errors.py: the contract's two error tables, and the sentence found in whatever a provider sent."""
 
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -236,6 +237,7 @@ def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: st
     [
         (b"upstream connect error", "upstream connect error"),
         (b"\xef\xbb\xbf" + b'{"error":"Too long."}', "Too long."),
+        (b"\xef\xbb\xbf" + b'{"message":"Too long."}', "Too long."),
         (b'\n\n  {"error":"Too long."}\n', "Too long."),
         (b'data: {"error": {"message": "Too long."}}\n\n', "Too long."),
         (b'{"error":"First."}\n{"error":"Second."}', "First."),
@@ -273,6 +275,8 @@ SPEECHLESS: list[bytes] = [
     b"{'error': {'message': 'Python, not JSON'}}",
     b"undefined",
     b"\xff\xfe\xfd\x00",
+    b"Service ferm\xe9",
+    b'{"error":"Service ferm\xe9"}',
     b"<html><body><h1>Oops</h1></body></html>",
     b"<html><title></title></html>",
     b"<html><title>cut",
@@ -289,6 +293,14 @@ def test_where_there_is_no_sentence_a_general_one_names_the_status(body: bytes) 
     answer = from_upstream(503, body)
     assert answer.message == "The provider reported an error (status 503) without a readable explanation."
     assert_contract_shape(answer)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: {"error": inner}, lambda inner: [inner]])
+def test_a_payload_too_deep_for_recursion_has_no_sentence(wrap: Callable[[Any], Any]) -> None:
+    payload: Any = "at the bottom"
+    for _ in range(100_000):
+        payload = wrap(payload)
+    assert from_upstream_payload(payload).message.endswith("without a readable explanation.")
 
 
 @pytest.mark.parametrize(
@@ -334,8 +346,8 @@ def test_a_credential_is_not_repeated(message: str) -> None:
 
 
 def test_the_keys_of_the_call_are_masked_even_when_they_look_like_words() -> None:
-    secrets = ["", "plain", "plain-word-secret"]
-    answer = from_upstream(401, b'{"error":"plain-word-secret and plain are wrong"}', secrets=secrets)
+    secrets = ["", "plain", "plain/word/secret"]
+    answer = from_upstream(401, b'{"error":"plain/word/secret and plain are wrong"}', secrets=secrets)
     assert answer.message == "*** and *** are wrong"
 
 
