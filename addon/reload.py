@@ -85,10 +85,12 @@ class Watcher:
             _log.info("the settings load again")
             self.error = None
         self._warn_of_restart(settings)
-        if settings != self._latest:
-            self._latest = settings
-            _log.info("settings reloaded, fingerprint %s", settings.fingerprint)
-            self._apply(settings)
+        if settings == self._latest:
+            _log.debug("the settings were read again, nothing is new")
+            return
+        self._latest = settings
+        _log.info("settings reloaded, fingerprint %s", settings.fingerprint)
+        self._apply(settings)
 
     def _load(self, sources: Sources) -> tuple[str, Settings | None]:
         running = self._started_with.conf
@@ -98,8 +100,9 @@ class Watcher:
             return str(error), None
 
     def _note_error(self, error: str) -> None:
-        if error != self.error:
-            _log.error("the settings do not load, the last good ones stay: %s", error)
+        # The same fault again is for whoever looks closely only: one edit, one line.
+        level = logging.ERROR if error != self.error else logging.DEBUG
+        _log.log(level, "the settings do not load, the last good ones stay: %s", error)
         self.error = error
 
     def _warn_of_restart(self, settings: Settings) -> None:
