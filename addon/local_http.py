@@ -5,14 +5,15 @@ The admin port and the sandbox stand on it. It is tornado's server without its w
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
+from http.client import responses
 from types import MappingProxyType
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.iostream import StreamClosedError
-from tornado.netutil import bind_sockets
 
 log = logging.getLogger("tollgate.local_http")
 
@@ -40,11 +41,13 @@ class LocalServer:
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
         try:
-            sockets = bind_sockets(port, host)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.create_server((host, port), family=family)
         except OSError as error:
             raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
-        self._server.add_sockets(sockets)
-        return int(sockets[0].getsockname()[1])
+        listening.setblocking(False)
+        self._server.add_socket(listening)
+        return int(listening.getsockname()[1])
 
     async def stop(self) -> None:
         """Close the port, end every handler and close every connection."""
@@ -54,14 +57,11 @@ class LocalServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.close_all_connections()
 
-    @property
-    def running(self) -> int:
-        """How many requests are being handled."""
-        return len(self._tasks)
-
     def _accept(self, request: HTTPServerRequest) -> None:
         task = asyncio.ensure_future(self._handle(request))
         self._tasks.add(task)
+        # A chunk goes out as it is written, not when the one before it was acknowledged.
+        connection_of(request).stream.set_nodelay(True)
         connection_of(request).set_close_callback(lambda: _cancel(task))
         task.add_done_callback(lambda done: self._ended(done, request))
 
@@ -93,7 +93,9 @@ async def send_head(
 ) -> None:
     """Send status and headers. Without a Content-Length among them the body is chunked."""
     head = HTTPHeaders({"Content-Type": content_type, **headers})
-    await connection_of(request).write_headers(ResponseStartLine("HTTP/1.1", status, ""), head)
+    await connection_of(request).write_headers(
+        ResponseStartLine("HTTP/1.1", status, responses.get(status, "Unknown")), head
+    )
 
 
 async def send_json(

@@ -39,7 +39,7 @@ _PATTERNS = tuple(
         # Bearer and a token, but not "a Bearer token"
         (
             "bearer ",
-            rf"(?i)(?P<keep>\bbearer )(?:{_SHOWS_A_DIGIT}|(?=[\w\-+/~.]{{16}}))"
+            rf"(?i)(?P<keep>\bbearer )(?:(?=[A-Za-z_\-+/~.]*+[\d{_STARS}])|(?=[\w\-+/~.]{{16}}))"
             rf"[\w\-+/~.{_STARS}]*+(?<=[\w{_STARS}])=*",
         ),
         # a key by its issuer's opening
