@@ -55,7 +55,7 @@ LOGPROBS = {"content": [{"token": "hi", "logprob": -0.31725305, "bytes": [104, 1
 CHOICES: dict[str, list[dict[str, Any]]] = {
     "stop": [_choice({"content": "hi"}, "stop", logprobs=None)],
     "length": [_choice({"content": "hi"}, "length")],
-    "content_filter": [_choice({"content": ""}, "content_filter", content_filter_results={"hate": {}})],
+    "content_filter": [_choice({"content": "h"}, "content_filter", content_filter_results={"hate": {}})],
     "a finish_reason of its own": [_choice({"content": "hi"}, "eos_token")],
     "no finish_reason": [_choice({"content": "hi"}, None)],
     "tool calls": [_choice({"content": None, "tool_calls": CALLS}, "tool_calls")],

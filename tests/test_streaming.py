@@ -3,6 +3,7 @@
 Nothing here waits for time to pass: a gate holds the provider back until the client has what was already sent.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,8 @@ from rig.scripts import (
 from rig.upstream import BOUND_S, Upstream
 
 PATH = "/v1/chat/completions"
+HI = event(chunk("hi"))
+BOM = b"\xef\xbb\xbf"
 STREAMED = json.dumps({"messages": HELLO, "model": "tester-large", "stream": True}).encode()
 
 
@@ -64,16 +67,18 @@ def test_each_event_reaches_the_client_before_the_next_is_sent(
     assert raw.read_chunk() == b""
 
 
-def test_a_comment_reaches_the_client_before_the_first_event(
+def test_comments_before_the_first_event_come_with_it_and_later_ones_at_once(
     raw: RawClient, gateway: Gateway, upstream: Upstream
 ) -> None:
-    gate = Gate()
-    upstream.behave(chunked(b": PROCESSING\n\n", gate, event(chunk("hi")), event(chunk(finish="stop")), DONE))
+    first, second = Gate(), Gate()
+    upstream.behave(chunked(b": ONE\n\n", HI, first, b": TWO\n\n", second, event(chunk(finish="stop")), DONE))
     ask(raw, gateway)
     assert raw.read_head().status == 200
-    assert raw.read_chunks_until(b"PROCESSING")
-    gate.open()
-    assert b"hi" in raw.read_chunks_until(b"[DONE]")
+    assert raw.read_chunks_until(b'"hi"').startswith(b": ONE\n\n")
+    first.open()
+    assert raw.read_chunks_until(b"TWO")
+    second.open()
+    assert raw.read_chunks_until(b"[DONE]")
 
 
 def test_an_event_cut_into_two_reads_is_relayed_when_it_is_whole(
@@ -127,7 +132,7 @@ FRAMINGS: dict[str, bytes] = {
     "three newlines": b"".join(event(made) + b"\n" for made in SAMPLE) + DONE,
     "no last newline": (b"".join(event(made) for made in SAMPLE) + DONE).rstrip(b"\n"),
     "no done": b"".join(event(made) for made in SAMPLE),
-    "a byte order mark": b"\xef\xbb\xbf" + b"".join(event(made) for made in SAMPLE) + DONE,
+    "a byte order mark": BOM + b"".join(event(made) for made in SAMPLE) + DONE,
     "an event of 200 KB": b"".join(event(made | {"padding": "x" * 200_000}) for made in SAMPLE) + DONE,
 }
 CUTS = {"one write": 1 << 20, "a byte at a time": 1, "seven bytes at a time": 7}
@@ -141,7 +146,7 @@ def test_a_stream_means_the_same_however_it_is_framed_and_cut(
     sent, size = FRAMINGS[name], max(CUTS[cut], len(FRAMINGS[name]) // 5_000)
     upstream.behave(chunked(*(sent[at : at + size] for at in range(0, len(sent), size))))
     answer = chat(model="tester-large", stream=True)
-    lines = [line for line in answer.content.splitlines() if line.startswith(b"data:")]
+    lines = [line for line in answer.content.removeprefix(BOM).splitlines() if line.startswith(b"data:")]
     payloads = [line.removeprefix(b"data:").strip() for line in lines]
     assert payloads.pop() == b"[DONE]"
     seen = [json.loads(payload) for payload in payloads]
@@ -175,7 +180,6 @@ def _one_error_and_no_done(answer: Answer) -> dict[str, Any]:
     return error
 
 
-HI = event(chunk("hi"))
 CUTS_OFF: dict[str, Script] = {
     "inside an event": chunked(HI, HI[:30], CLOSE),
     "inside an event, with a proper end": chunked(HI, HI[:30]),
@@ -249,6 +253,16 @@ def test_an_endless_event_gets_an_error_and_no_growth(
 def _resident_bytes(gateway: Gateway) -> int:
     with open(f"/proc/{gateway.pid}/statm") as file:
         return int(file.read().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("more", [[], [b"x" * 65_536] * 32], ids=["silent", "still talking"])
+def test_an_upstream_whose_stream_broke_is_left(
+    raw: RawClient, gateway: Gateway, upstream: Upstream, more: list[bytes]
+) -> None:
+    upstream.behave(chunked(HI, b"data: {oops}\n\n", *more, UNTIL_CLIENT_LEAVES))
+    ask(raw, gateway)
+    _one_error_and_no_done(raw.read_answer())
+    assert upstream.last.client_left.wait(BOUND_S)
 
 
 @pytest.fixture(scope="module")
@@ -342,8 +356,6 @@ def test_a_slow_reader_slows_the_provider_and_loses_nothing(gateway: Gateway, up
 
 
 async def test_many_streams_at_once_stay_apart(gateway: Gateway, upstream: Upstream) -> None:
-    import asyncio
-
     upstream.behave(
         lambda request: chunked(
             *(event(chunk(f"{request.json()['user']},")) for _ in range(20)),

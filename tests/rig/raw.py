@@ -25,6 +25,11 @@ class Answer:
     body: bytes = b""
     complete: bool = True
 
+    @property
+    def status_code(self) -> int:
+        """The status, by the name that HTTP clients give it."""
+        return self.status
+
     def json(self) -> Any:
         return json.loads(self.body)
 
