@@ -1,6 +1,6 @@
 """The load generator: raw keep-alive connections that check every answer, in a process of its own.
 
-``python -m benchmarks.load`` reads one JSON job a line from standard input, and prints one JSON ``Sample`` a line.
+``python -m benchmarks.load`` reads one JSON job a line from standard input, and prints one JSON ``Answers`` a line.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _JOB_LIMIT_S = 60.0
 
 
 @dataclass(slots=True)
-class Sample:
+class Answers:
     """What one job measured. ``latencies_ms`` run from the call's last byte out to the answer's last byte in."""
 
     elapsed_s: float = 0.0
@@ -87,12 +87,12 @@ def _without_chunks(coded: bytes) -> bytes:
         position = line_end + 2 + size + 2
 
 
-async def run_job(target: Target, scenario: Scenario) -> Sample:
+async def run_job(target: Target, scenario: Scenario) -> Answers:
     """Make all calls of ``scenario``; calls that fail, or that the time limit left out, count as errors."""
-    sample = Sample()
+    job = Answers()
     request = request_bytes(scenario.kind, target.key)
     remaining = iter(range(scenario.calls))
-    answers: list[bytes] = []
+    received: list[bytes] = []
 
     async def work() -> None:
         connection: Connection | None = None
@@ -110,29 +110,29 @@ async def run_job(target: Target, scenario: Scenario) -> Sample:
                     connection.transport.abort()
                 connection = None
                 continue
-            sample.latencies_ms.append((time.perf_counter() - started) * 1000)
-            answers.append(answer)
+            job.latencies_ms.append((time.perf_counter() - started) * 1000)
+            received.append(answer)
         if connection is not None:
             connection.transport.close()
 
     started = time.perf_counter()
     workers = [asyncio.ensure_future(work()) for _ in range(scenario.connections)]
     _, late = await asyncio.wait(workers, timeout=_JOB_LIMIT_S)
-    sample.elapsed_s = time.perf_counter() - started
+    job.elapsed_s = time.perf_counter() - started
     for worker in late:
         worker.cancel()
     await asyncio.gather(*workers, return_exceptions=True)
     # Checked after the clock stopped, so that checking costs no target anything.
-    sample.errors = scenario.calls - sum(is_right(scenario.kind, answer) for answer in answers)
-    return sample
+    job.errors = scenario.calls - sum(is_right(scenario.kind, answer) for answer in received)
+    return job
 
 
 def main() -> None:
     """Serve jobs until standard input ends."""
     for line in sys.stdin:
         job = json.loads(line)
-        sample = asyncio.run(run_job(Target(**job["target"]), Scenario(**job["scenario"])))
-        print(json.dumps(asdict(sample)), flush=True)
+        answers = asyncio.run(run_job(Target(**job["target"]), Scenario(**job["scenario"])))
+        print(json.dumps(asdict(answers)), flush=True)
 
 
 if __name__ == "__main__":

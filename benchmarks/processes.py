@@ -10,16 +10,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.load import Sample
+from benchmarks.load import Answers
+from benchmarks.procfs import cpu_s
 from benchmarks.traffic import SLUG, UPSTREAM_MODEL_ID, Scenario, Target
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
 READY = "tollgate listening on "
 MITMDUMP = "from mitmproxy.tools.main import mitmdump; mitmdump()"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One job: what the load generator saw, and the processor time that the target took."""
+
+    answers: Answers
+    cpu_s: float
 
 
 class LoadGenerator:
@@ -30,6 +39,7 @@ class LoadGenerator:
 
     def run(self, target: Target, scenario: Scenario) -> Sample:
         """Run one job to its end. Raises ``RuntimeError`` when the process is gone."""
+        before_s = cpu_s(target.pid)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -38,7 +48,7 @@ class LoadGenerator:
         line = stdout.readline()
         if not line:
             raise RuntimeError("the load generator ended")
-        return Sample(**json.loads(line))
+        return Sample(Answers(**json.loads(line)), cpu_s(target.pid) - before_s)
 
 
 @contextlib.contextmanager
@@ -53,31 +63,36 @@ def upstream() -> Iterator[Target]:
     """Yield the canned provider, listening."""
     with _running([sys.executable, "-m", "benchmarks.upstream"], pipes=True) as process:
         assert process.stdout is not None
-        yield Target("upstream alone", int(process.stdout.readline()), "none")
+        yield Target("upstream alone", process.pid, int(process.stdout.readline()))
 
 
 @contextlib.contextmanager
-def stock_mitmdump(upstream_port: int, folder: Path) -> Iterator[Target]:
-    """Yield mitmdump as it comes, in reverse mode before the upstream."""
+def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False) -> Iterator[Target]:
+    """Yield mitmdump as it comes, in reverse mode before the upstream.
+
+    It keeps a streamed answer back until its end; with ``streaming`` it passes each piece on, as a gateway must.
+    """
     port = _free_port()
     command = [sys.executable, "-c", MITMDUMP, "-q", "--mode", f"reverse:http://127.0.0.1:{upstream_port}"]
     command += ["--listen-host", "127.0.0.1", "--listen-port", str(port)]
     command += ["--set", "connection_strategy=lazy", "--set", f"confdir={folder / 'mitmproxy'}"]
-    with _running(command, log=folder / "mitmdump.log") as process:
+    if streaming:
+        command += ["--set", "stream_large_bodies=1"]
+    with _running(command, log=folder / f"mitmdump-{port}.log") as process:
         _await_port(process, port)
-        yield Target("stock mitmdump", port, "none")
+        yield Target("stock, streaming" if streaming else "stock mitmdump", process.pid, port)
 
 
 @contextlib.contextmanager
-def gateway(upstream_port: int, folder: Path) -> Iterator[tuple[Target, int]]:
-    """Yield the gateway before the upstream, everything on, and its process id."""
+def gateway(upstream_port: int, folder: Path) -> Iterator[Target]:
+    """Yield the gateway before the upstream, everything on."""
     key = "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
     conf = _write_configuration(folder, upstream_port, hashlib.sha256(key.encode()).hexdigest())
     log = folder / "gateway.log"
     command = [sys.executable, "-m", "addon.cli", "serve", "--conf", str(conf), "--port", "0"]
     environment = {"BENCH_PROVIDER_KEY": "fake-provider-key"}
     with _running(command, log=log, environment=environment) as process:
-        yield Target("tollgate", _await_readiness(process, log), key), process.pid
+        yield Target("tollgate", process.pid, _await_readiness(process, log), key)
 
 
 def _write_configuration(folder: Path, upstream_port: int, key_hash: str) -> Path:

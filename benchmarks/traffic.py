@@ -18,11 +18,12 @@ _USAGE = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that answers chat-completion calls: its name in the table, and where it listens."""
+    """Something that answers chat-completion calls: its name in the table, its process, and where it listens."""
 
     name: str
+    pid: int
     port: int
-    key: str
+    key: str = "none"
 
 
 @dataclass(frozen=True, slots=True)

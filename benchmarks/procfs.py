@@ -1,0 +1,35 @@
+"""What a process and all that it started take of the machine, as Linux tells it under /proc; NaN elsewhere."""
+
+import math
+import os
+import re
+from pathlib import Path
+
+
+def resident_mb(pid: int) -> float:
+    """Return the resident memory in MB (10⁶ bytes)."""
+
+    def own(folder: Path) -> float:
+        found = re.search(r"^VmRSS:\s*([0-9]+) kB$", (folder / "status").read_text(), re.MULTILINE)
+        return int(found[1]) * 1024 / 1e6 if found else math.nan
+
+    return sum(own(folder) for folder in _family(pid)) or math.nan
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time used so far, of the program and of the system for it, in seconds."""
+
+    def own(folder: Path) -> float:
+        # The name before the ")" may hold spaces; user and system time are fields 14 and 15.
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    return sum(own(folder) for folder in _family(pid)) or math.nan
+
+
+def _family(pid: int) -> list[Path]:
+    folder = Path(f"/proc/{pid}")
+    listed = folder / "task" / str(pid) / "children"
+    if not listed.exists():
+        return []
+    return [folder, *(path for child in listed.read_text().split() for path in _family(int(child)))]
