@@ -103,11 +103,12 @@ def _shared_gateway(start_gateway: StartGateway) -> Gateway:
 
 
 @pytest.fixture
-def upstream(upstreams: dict[str, Any]) -> Upstream:
-    """The provider TESTER, with nothing received yet and answering ordinarily."""
+def upstream(upstreams: dict[str, Any]) -> Iterator[Upstream]:
+    """The provider TESTER, with nothing received yet and answering ordinarily; it must understand all it receives."""
     tester: Upstream = upstreams["TESTER"]
     tester.reset()
-    return tester
+    yield tester
+    assert tester.failures == []
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from rig.scripts import (
     completion,
     ordinary,
     response_head,
+    stream_of,
     until_close,
     whole,
 )
@@ -378,6 +379,7 @@ GARBAGE: dict[str, Script] = {
     "choices that are none": whole(completion(choices="hello")),
     "too deep": whole(b"[" * 50_000 + b"]" * 50_000),
     "204": (response_head(204),),
+    "a stream that nobody asked for": stream_of("hel", "lo"),
     "an error object": whole({"error": {"message": "overloaded", "type": "x"}}),
     "an error as text": whole({"code": "Some error", "error": "overloaded"}),
     "an error in an array": whole([{"error": {"message": "overloaded"}}]),
@@ -511,6 +513,15 @@ def test_a_key_that_the_provider_repeats_does_not_reach_the_client(
     assert answer.status_code >= 400
     assert PROVIDER_KEY not in answer.text
     assert PROVIDER_KEY not in str(answer.headers)
+
+
+@pytest.mark.parametrize("said", ["vendor/large-2026", "models/vendor/large-2026"])
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_error_names_the_model_by_its_slug(chat: Chat, upstream: Upstream, status: int, said: str) -> None:
+    upstream.behave(whole({"error": {"message": f"The model `{said}` does not exist."}}, status))
+    error = chat(model="tester-large").json()["error"]
+    assert "tester-large" in error["message"]
+    assert "vendor/large-2026" not in error["message"]
 
 
 # --- bounds and timeouts -------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 from conftest import Chat
-from rig.gateway import Gateway
-from rig.scripts import DONE, USAGE, Script, chunk, chunked, event, until_close, whole
+from rig.gateway import PROVIDER_KEY, Gateway
+from rig.scripts import DONE, USAGE, Script, chunk, chunked, completion, event, until_close, whole
 from rig.upstream import Upstream
 
 SLUG = "tester-large"
@@ -173,11 +173,24 @@ def test_an_error_in_a_stream_is_normalized_and_ends_it_without_done(
     assert gateway.wait_for_row(answer.headers["x-request-id"])["error_code"] == "upstream_error"
 
 
+@pytest.mark.parametrize("after", [0, 1], ids=["at once", "after a chunk"])
+def test_an_error_in_a_stream_bears_no_key_and_no_upstream_model_id(
+    chat: Chat, upstream: Upstream, after: int
+) -> None:
+    said = {"error": {"message": f"{PROVIDER_KEY} may not use vendor/large-2026"}}
+    upstream.behave(chunked(*[event(chunk("hi"))] * after, event(said)))
+    answer = chat(model=SLUG, stream=True)
+    assert SLUG in _error_of(answer)["message"]
+    assert PROVIDER_KEY not in answer.text
+    assert "vendor/large" not in answer.text
+
+
 NOT_STREAMS: dict[str, Script] = {
     "an error as JSON": whole({"code": "x", "error": "overloaded"}),
     "HTML": whole(b"<html>overloaded</html>", content_type="text/html"),
     "nothing at all": whole(b"", content_type="text/event-stream"),
     "an empty JSON object": whole({}),
+    "a whole completion": whole(completion()),
 }
 
 

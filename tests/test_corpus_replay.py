@@ -44,6 +44,7 @@ REFUSED = {
 }
 """What the gateway says to recorded requests that the contract does not allow; a plain one is sent instead."""
 
+PLAIN: Any = HELLO
 PARALLEL_CALLS = 12
 PIECE_BYTES = 997
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -300,7 +301,7 @@ class Replay:
 
     async def _create(self, question: dict[str, Any]) -> Any:
         return await self._sdk.chat.completions.create(
-            model=question["model"], messages=HELLO, stream=question["stream"], extra_body=question
+            model=question["model"], messages=PLAIN, stream=question["stream"], extra_body=question
         )
 
 

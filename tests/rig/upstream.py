@@ -10,7 +10,6 @@ import ssl
 import struct
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,6 +31,7 @@ class Upstream:
         self._changed = threading.Condition()
         self._behaviour: Behaviour = ordinary
         self.requests: list[Received] = []
+        self.failures: list[Exception] = []
         self.connections = 0
         self.port = 0
 
@@ -63,6 +63,7 @@ class Upstream:
         """Forget what was received and answer ordinarily again; idle connections stay open."""
         with self._changed:
             self.requests.clear()
+            self.failures.clear()
         self._behaviour = ordinary
 
     @property
@@ -156,12 +157,17 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     async def _serve(self) -> None:
-        with suppress(ConnectionError):
-            nth = 0
+        nth = 0
+        try:
             while not self._gone.is_set():
                 nth += 1
                 request = await self._next_request(nth)
                 await self._play(self._upstream.script_for(request))
+        except ConnectionError:
+            pass  # It is over, by the script or by the client.
+        except Exception as error:  # noqa: BLE001  (whatever it is, the test that caused it must fail)
+            self._upstream.failures.append(error)
+            self._transport.abort()
 
     async def _play(self, script: Script) -> None:
         for step in script:
