@@ -101,7 +101,7 @@ install() {
         return
     fi
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$root/$1.lock" >&2 ||
+    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r "$root/$1.lock" >&2 ||
         die "the packages of $1.lock could not be installed (see above);" \
             "another Python can be named in TOLLGATE_PYTHON."
 }
