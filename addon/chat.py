@@ -7,7 +7,7 @@ Source: contract, "Chat request body" and "Message object"; docs/decisions/null-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -103,13 +103,14 @@ class _TooManyFailuresError(Exception):
     """Unlike a ``ValueError``, this leaves pydantic at once."""
 
 
-def _counted(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo[_Tally]) -> Any:
+def _counted(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
     """Check one element of an array, and keep count of what is wrong in all of them."""
+    tally = cast(_Tally, info.context)
     try:
         return check(value)
     except ValidationError as error:
-        info.context.failures += error.error_count()
-        if info.context.failures > MAX_FOUND_FAILURES:
+        tally.failures += error.error_count()
+        if tally.failures > MAX_FOUND_FAILURES:
             raise _TooManyFailuresError from None
         raise
 

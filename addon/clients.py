@@ -6,7 +6,7 @@ import resource
 from contextlib import suppress
 
 from mitmproxy import ctx
-from mitmproxy.connection import Client
+from mitmproxy.connection import Client, Connection
 from mitmproxy.proxy.server import ConnectionHandler
 
 from addon.wire import HEAD_TIMEOUT_S
@@ -47,9 +47,7 @@ class Clients:
         self.all_gone.clear()
         handler = _handler_of(client)
         if handler:
-            handler.max_conns = collections.defaultdict(
-                lambda: asyncio.Semaphore(MAX_UPSTREAM_CONNECTIONS_PER_CLIENT)
-            )
+            _harden(handler)
         loop = asyncio.get_running_loop()
         self.silent[client.id] = loop.call_later(HEAD_TIMEOUT_S, close_client, client)
 
@@ -82,6 +80,26 @@ def close_client(client: Client) -> None:
     transport = handler.transports.get(client) if handler else None
     if transport and transport.handler:
         transport.handler.cancel("closed by the gateway")
+
+
+def _harden(handler: ConnectionHandler) -> None:
+    """Cure two things of mitmproxy's handler of one client connection, for ``serve`` and ``mitmdump`` alike."""
+    handler.max_conns = collections.defaultdict(
+        lambda: asyncio.Semaphore(MAX_UPSTREAM_CONNECTIONS_PER_CLIENT)
+    )
+    stock = handler.handle_connection
+
+    async def handle_connection(connection: Connection) -> None:
+        try:
+            await stock(connection)
+        finally:
+            # A connection that is given up while its peer is still sending may be cancelled where mitmproxy does not
+            # expect it, at a lock; its socket would stay open, unread, for as long as the process lives.
+            left = handler.transports.pop(connection, None)
+            if left and left.writer:
+                left.writer.close()
+
+    handler.handle_connection = handle_connection  # type: ignore[method-assign]
 
 
 def _handler_of(client: Client) -> ConnectionHandler | None:

@@ -18,7 +18,8 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.connection import Client
 from mitmproxy.exceptions import OptionsError
-from mitmproxy.proxy.layer import NextLayer
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layer import Layer, NextLayer
 from mitmproxy.proxy.layers import ClientTLSLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
@@ -118,17 +119,20 @@ class Gateway:
 
     def client_connected(self, client: Client) -> None:
         self.clients.connected(client)
+        if self.settings and not self.settings.conf.listen.tls_certificate:
+            self.clients.spoke(client)
 
     def client_disconnected(self, client: Client) -> None:
         self.clients.disconnected(client)
 
     def next_layer(self, data: NextLayer) -> None:
-        certificate = self.settings and self.settings.conf.listen.tls_certificate
-        if certificate and not data.context.client.tls:
-            data.layer = ClientTLSLayer(data.context)
-        else:
-            self.clients.spoke(data.context.client)
-            data.layer = HopLayer(data.context)
+        data.layer = self.top_layer(data.context)
+
+    def top_layer(self, context: Context) -> Layer:
+        """Return what a connection speaks first: TLS where there is a certificate, and the gateway's HTTP in it."""
+        if self.settings and self.settings.conf.listen.tls_certificate and not context.client.tls:
+            return ClientTLSLayer(context)
+        return HopLayer(context)
 
     def tls_start_client(self, data: TlsData) -> None:
         if self.settings and self.settings.conf.listen.tls_certificate:
@@ -136,6 +140,9 @@ class Gateway:
 
     def tls_start_server(self, data: TlsData) -> None:
         data.conn.alpn_offers = tls.UPSTREAM_PROTOCOLS
+
+    def tls_established_client(self, data: TlsData) -> None:
+        self.clients.spoke(data.context.client)
 
     def tls_established_server(self, data: TlsData) -> None:
         self.connecting.end(data.conn)

@@ -38,7 +38,8 @@ class Lifecycle:
         await self._apply(settings)
         admin = settings.conf.admin
         port = await self.admin.start(admin.host, admin.port)
-        log.info("admin listening", extra={"event": "admin listening", "url": f"http://{admin.host}:{port}"})
+        host = f"[{admin.host}]" if ":" in admin.host else admin.host
+        log.info("admin listening", extra={"event": "admin listening", "url": f"http://{host}:{port}"})
         self.watcher.start()
         self.started = True
 
@@ -63,8 +64,8 @@ class Lifecycle:
             self.sandbox_url = await self.sandbox.start()
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
-        for setting in settings.not_enforced:
-            log.warning("read, but not enforced by this version: %s", setting)
+        if settings.not_enforced:
+            log.warning("read, but not enforced by this version: %s", "; ".join(settings.not_enforced))
         self.adopt(settings)
 
     async def readiness(self) -> Readiness:

@@ -3,14 +3,19 @@
 Only what is built here goes upstream: no header and no unknown field of the client's request is among it.
 """
 
-from mitmproxy import http
+import time
+from functools import lru_cache
 
-from addon.call import Call, Relay
+from mitmproxy import http
+from mitmproxy.net.http.url import hostport, parse
+
+from addon.call import Call
 from addon.chat import ChatRequest, check_content_type, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
-from addon.relay import Broken, Guarded, Inflated
+from addon.relay import Broken, Guarded, Inflated, Relay
+from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
 from policies.facts import Family
 from policies.routing import choose_route
@@ -36,10 +41,7 @@ def prepare_attempt(call: Call) -> http.Request:
     attempt = exchange.route.attempts[exchange.attempts]
     cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens)
     sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
-    upstream = DIALECTS[attempt.model.provider.dialect].request(attempt, sanitized.body)
-    headers = http.Headers([(name.encode(), value.encode()) for name, value in upstream.headers])
-    request = http.Request.make("POST", upstream.url, upstream.content, headers)
-    request.headers.insert(0, "host", _authority(request))
+    request = _http_request(DIALECTS[attempt.model.provider.dialect].request(attempt, sanitized.body))
     call.relay = None
     call.exchange = exchange.advance(Stage.DISPATCHED, attempts=exchange.attempts + 1)
     return request
@@ -69,7 +71,29 @@ def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:
     return {**chat.fields, **extras}
 
 
-def _authority(request: http.Request) -> str:
-    host = f"[{request.host}]" if ":" in request.host else request.host
-    default_port = 443 if request.scheme == "https" else 80
-    return host if request.port == default_port else f"{host}:{request.port}"
+def _http_request(upstream: UpstreamRequest) -> http.Request:
+    scheme, host, port, path, authority = _parse_url(upstream.url)
+    headers = [(b"host", authority), *((name.encode(), value.encode()) for name, value in upstream.headers)]
+    headers.append((b"content-length", b"%d" % len(upstream.content)))
+    return http.Request(
+        host,
+        port,
+        b"POST",
+        scheme,
+        b"",
+        path,
+        b"HTTP/1.1",
+        http.Headers(headers),
+        upstream.content,
+        None,
+        time.time(),
+        None,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _parse_url(url: str) -> tuple[bytes, str, int, bytes, bytes]:
+    """Scheme, host, port, path and ``Host`` of an upstream URL."""
+    scheme, host, port, path = parse(url)
+    authority = hostport(scheme.decode(), host.decode("idna"), port)
+    return scheme, host.decode("idna"), port, path, authority.encode()

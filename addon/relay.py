@@ -1,20 +1,38 @@
-"""The readers of upstream answers that are not streams, and what stands around every reader. Pure.
+"""Readers of upstream answers: bytes in as they come, out what may go to the client. Pure.
 
-A reader takes the bytes as they come and gives back those that may go to the client (``call.Relay``).
+``sse.StreamRelay`` reads streams; here is what reads all else, and what stands around every reader.
 """
 
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from addon.answer import rewrite_answer
-from addon.call import Relay
 from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
 from policies.facts import Usage
 
 log = logging.getLogger("tollgate.relay")
 
 Names = Mapping[str, str]
+
+
+class Relay(Protocol):
+    """Turns the bytes of one upstream answer into the bytes for the client, and reads its facts on the way.
+
+    It never raises: what goes wrong is in ``failure``, and from then on it returns nothing.
+    """
+
+    usage: Usage | None
+    finish_reason: str | None
+    relayed_text_chars: int
+    failure: ErrorAnswer | None
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take bytes as they came from the network; return those that may go to the client now."""
+
+    def finish(self) -> bytes:
+        """The upstream ended its message; return what is left for the client."""
 
 
 class WholeRelay:

@@ -19,6 +19,7 @@ def outcome(call: Call, status: int, error_code: str | None = None) -> dict[str,
     return {
         "status": status,
         "error_code": error_code,
+        "first_byte_s": call.first_byte_s,
         "finish_reason": call.relay.finish_reason if call.relay else None,
         "usage": usage,
         "usage_source": source,

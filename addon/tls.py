@@ -16,6 +16,7 @@ class UpstreamTls(TlsConfig):
     """mitmproxy's TLS addon without its certificate store: a gateway forges no certificates."""
 
     name = "tlsconfig"
+    request = None  # type: ignore[assignment]  # No revocation list is served either.
 
     def configure(self, updated: set[str]) -> None:
         """Make nothing: the store would be written into the user's home."""

@@ -15,7 +15,13 @@ from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
-from mitmproxy.proxy.layers.http._events import ErrorCode, RequestHeaders, ResponseProtocolError
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestHeaders,
+    ResponseData,
+    ResponseHeaders,
+    ResponseProtocolError,
+)
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server, make_body_reader
 
 from addon.errors import ErrorAnswer, from_refusal
@@ -63,7 +69,32 @@ class _ForgivesTrailers:
             yield from self.mark_done(request=is_request, response=not is_request)  # type: ignore[attr-defined]
 
 
-class ClientSide(_ForgivesTrailers, Http1Server):
+class _OneWrite:
+    """A head leaves together with the first piece of its body: a system call less, and a packet less, a message."""
+
+    held_head = b""
+
+    def send(self, event: HttpEvent) -> Commands:
+        held, self.held_head = self.held_head, b""
+        is_head = isinstance(event, RequestHeaders) or (
+            isinstance(event, ResponseHeaders) and event.response.status_code >= 200
+        )
+        for command in super().send(event):  # type: ignore[misc]
+            if is_head and isinstance(command, commands.SendData):
+                self.held_head = command.data
+                continue
+            if held:
+                if isinstance(command, commands.SendData):
+                    command.data = held + command.data
+                else:
+                    yield commands.SendData(self.conn, held)  # type: ignore[attr-defined]
+                held = b""
+            yield command
+        if held:
+            yield commands.SendData(self.conn, held)  # type: ignore[attr-defined]
+
+
+class ClientSide(_ForgivesTrailers, _OneWrite, Http1Server):
     """The end that a client talks to."""
 
     def __init__(self, context: Context, deadlines: Deadlines) -> None:
@@ -172,7 +203,7 @@ class ClientSide(_ForgivesTrailers, Http1Server):
             yield commands.CloseConnection(self.conn)
 
 
-class UpstreamSide(_ForgivesTrailers, Http1Client):
+class UpstreamSide(_ForgivesTrailers, _OneWrite, Http1Client):
     """The end that talks to a provider."""
 
     def read_headers(self, event: events.ConnectionEvent) -> Commands:
@@ -190,6 +221,24 @@ class UpstreamSide(_ForgivesTrailers, Http1Client):
                 self.state = self.done
                 return
         yield from super().read_headers(event)
+
+    def read_body(self, event: events.Event) -> Commands:
+        """Pass on what one read of the network brought as one piece, in however many chunks it came."""
+        pieces: list[bytes] = []
+        for command in super().read_body(event):
+            if isinstance(command, ReceiveHttp) and isinstance(command.event, ResponseData):
+                pieces.append(command.event.data)
+                continue
+            if pieces:
+                yield self._received(pieces)
+                pieces.clear()
+            yield command
+        if pieces:
+            yield self._received(pieces)
+
+    def _received(self, pieces: list[bytes]) -> ReceiveHttp:
+        assert self.stream_id is not None  # noqa: S101  (there is a body only of a request's answer)
+        return ReceiveHttp(ResponseData(self.stream_id, b"".join(pieces)))
 
     def _skip_interim_responses(self) -> None:
         """Drop 100 Continue, 103 Early Hints and the like, which mitmproxy would take for the answer."""

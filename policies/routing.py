@@ -37,4 +37,7 @@ def _choose_slug(
         return workspace.default_model, "default_model"
     if requested_model is None:
         raise Refusal("bad_request", "Name a model: this workspace has no default model.", "model")
-    raise Refusal("bad_request", f"Unknown model '{requested_model[:100]}'.", "model")
+    # The name is not repeated: now and then somebody puts a key there.
+    raise Refusal(
+        "bad_request", "No model of that name is in the catalog: GET /v1/models lists them.", "model"
+    )

@@ -67,7 +67,9 @@ def test_the_host_header_leads_nowhere(gateway: Gateway, host: str) -> None:
     assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_a_call_is_served_under_any_host_and_goes_to_its_provider(gateway: Gateway, upstream: Upstream) -> None:
+def test_a_call_is_served_under_any_host_and_goes_to_its_provider(
+    gateway: Gateway, upstream: Upstream
+) -> None:
     with _send(gateway, request_bytes("POST", CHAT, _headers(gateway), BODY, host="mitm.it")) as client:
         answer = client.read_answer()
     assert answer.status == 200
@@ -142,7 +144,14 @@ def test_a_smuggled_request_is_refused_and_the_connection_closed(
 
 @pytest.mark.parametrize(
     "line",
-    ["GET /v1/models HTTP/2.0", "PRI * HTTP/2.0", "GET /v1/models", "GET  /v1/models  HTTP/1.1", "\x16\x03\x01", "GET /v1/models HTTP/9.9"],
+    [
+        "GET /v1/models HTTP/2.0",
+        "PRI * HTTP/2.0",
+        "GET /v1/models",
+        "GET  /v1/models  HTTP/1.1",
+        "\x16\x03\x01",
+        "GET /v1/models HTTP/9.9",
+    ],
 )
 def test_what_is_no_http1_is_refused_in_json(gateway: Gateway, line: str) -> None:
     with _send(gateway, f"{line}\r\nHost: x\r\n\r\n".encode("latin-1")) as client:
@@ -161,7 +170,9 @@ def test_http_1_0_is_answered_and_closed(gateway: Gateway, upstream: Upstream) -
         assert client.is_closed_by_peer()
 
 
-def test_an_http_1_0_client_gets_a_stream_that_ends_with_the_connection(gateway: Gateway, upstream: Upstream) -> None:
+def test_an_http_1_0_client_gets_a_stream_that_ends_with_the_connection(
+    gateway: Gateway, upstream: Upstream
+) -> None:
     body = json.dumps({"stream": True, "messages": [{"role": "user", "content": "hello"}]}).encode()
     raw = _with(gateway, f"Content-Length: {len(body)}", body=body).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
     with _send(gateway, raw) as client:

@@ -5,8 +5,8 @@
 
 from typing import Protocol
 
-from addon.call import Relay
 from addon.dialects import openai
+from addon.relay import Relay
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 

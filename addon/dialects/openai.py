@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from addon.call import Relay
-from addon.relay import ErrorRelay, WholeRelay
+from addon.relay import ErrorRelay, Relay, WholeRelay
 from addon.sse import StreamRelay
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt

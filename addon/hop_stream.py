@@ -1,0 +1,395 @@
+"""One call: reads the request, sends the approved attempt upstream, relays its answer.
+
+``HopStream`` opens nothing unless the call's exchange is ``DISPATCHED``: failing closed is how it is built, not
+something that each hook must remember. Every attempt has a stream id of its own toward the upstream, so that the late
+end of an abandoned attempt can't be taken for the failure of the next one.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mitmproxy import http
+from mitmproxy.connection import Connection, Server
+from mitmproxy.flow import Error
+from mitmproxy.net.http.validate import validate_headers
+from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import DropStream, GetHttpConnection, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestData,
+    RequestEndOfMessage,
+    RequestHeaders,
+    RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseHeaders,
+    ResponseProtocolError,
+)
+from mitmproxy.proxy.layers.http._hooks import (
+    HttpErrorHook,
+    HttpRequestHeadersHook,
+    HttpRequestHook,
+    HttpResponseHeadersHook,
+    HttpResponseHook,
+)
+
+from addon.call import Call, call_of
+from addon.errors import (
+    INTERNAL,
+    ErrorAnswer,
+    stream_interrupted,
+    timed_out,
+    unreachable,
+    upstream_garbage,
+)
+from addon.exchange import Stage
+from addon.wire import Overdue, json_response
+from policies.refusal import Refusal
+
+if TYPE_CHECKING:
+    from addon.hop import HopLayer
+
+BODY_PIECE_TIMEOUT_S = 30.0
+DISCARD_TIMEOUT_S = 10.0
+
+Commands = layer.CommandGenerator[None]
+
+
+@dataclass
+class AttemptFailedHook(commands.StartHook):
+    """
+    An attempt ended without a usable answer: no connection, a timeout, a broken or an error answer.
+
+    The call's ``failure`` says how the client would be told. The addon may prepare the next attempt on
+    ``flow.request`` and dispatch the exchange again, as long as nothing went to the client; otherwise the client gets
+    ``flow.response``, or, in a stream that has begun, one error event.
+    """
+
+    name = "attempt_failed"
+    flow: http.HTTPFlow
+
+
+@dataclass
+class GetUpstream(GetHttpConnection):
+    """Ask for a connection to ``address``; ``fresh`` refuses one that was used before."""
+
+    fresh: bool = False
+    reused: bool = False
+
+    __hash__ = GetHttpConnection.__hash__
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One request on its way upstream. ``answered`` from the response head on."""
+
+    id: int
+    connection: Connection | None = None
+    reused: bool = False
+    answered: bool = False
+    sent_s: float = 0.0
+
+
+class HopStream(HttpStream):
+    """One call: reads the request, sends the approved attempt, relays its answer."""
+
+    def __init__(self, context: Context, stream_id: int, hops: "HopLayer") -> None:
+        super().__init__(context, stream_id)
+        self.hops = hops
+        self.body = bytearray()
+        self.discarded_bytes = 0
+        self.attempt: Attempt | None = None
+        self.committed = False  # from the first byte of an answer that the client was sent
+        self.retried_stale = False
+
+    def _handle_event(self, event: events.Event) -> Commands:
+        match event:
+            case events.Start():
+                self.client_state = self.read_head
+            case RequestProtocolError():
+                yield from self.client_left()
+            case Overdue():
+                yield from self.overdue()
+            case RequestHeaders() | RequestData() | RequestEndOfMessage():
+                yield from self.client_state(event)
+            case ResponseProtocolError() if self.attempt and event.stream_id == self.attempt.id:
+                yield from self.upstream_broke(event.message)
+            case ResponseHeaders() | ResponseData() | ResponseEndOfMessage() if (
+                self.attempt and event.stream_id == self.attempt.id
+            ):
+                yield from self.server_state(event)
+            case _:
+                pass  # Trailers, and what an abandoned attempt still says.
+
+    @property
+    def call(self) -> Call | None:
+        return call_of(self.flow)
+
+    # The client's side: read_head → read_body → (answered) → done; discard_body after an early answer.
+
+    def read_head(self, event: RequestHeaders) -> Commands:
+        self.flow = http.HTTPFlow(self.context.client, self.context.server)
+        self.flow.request = self.client_request = event.request
+        self.flow.live = True
+        self.client_state = self.read_body
+        yield HttpRequestHeadersHook(self.flow)
+        if self.call is None:
+            self.flow.response = json_response(INTERNAL, close=True)
+        if self.flow.response:
+            yield from self.answer_early(self.flow.response)
+            return
+        if event.request.headers.get("expect", "").lower() == "100-continue":
+            head = http.Response.make(100)
+            head.headers.clear()
+            yield SendHttp(ResponseHeaders(self.stream_id, head), self.context.client)
+        self.hops.set_deadline(self, BODY_PIECE_TIMEOUT_S)
+
+    def read_body(self, event: RequestData | RequestEndOfMessage) -> Commands:
+        call = self.call
+        assert call is not None  # noqa: S101  (read_head answers where there is none)
+        if isinstance(event, RequestData):
+            self.body += event.data
+            limit = call.settings.conf.limits.max_request_bytes
+            if len(self.body) > limit:
+                yield from self.refuse_body(Refusal("request_too_large", f"The body exceeds {limit} bytes."))
+            else:
+                self.hops.set_deadline(self, BODY_PIECE_TIMEOUT_S)
+            return
+        self.hops.set_deadline(self, None)
+        self.client_state = self.done
+        self.flow.request.data.content = bytes(self.body)
+        self.body.clear()
+        yield HttpRequestHook(self.flow)
+        if self.flow.response:
+            yield from self.answer(self.flow.response)
+        elif not self.client_is_leaving():
+            yield from self.start_attempt()
+
+    def refuse_body(self, refusal: Refusal) -> Commands:
+        """The body never became whole, or never will: the gateway hears of it as of any other refused request."""
+        self.body.clear()
+        assert self.call is not None  # noqa: S101
+        self.call.refusal = refusal
+        yield HttpRequestHook(self.flow)
+        yield from self.answer_early(self.flow.response or json_response(INTERNAL, close=True))
+
+    def answer_early(self, response: http.Response) -> Commands:
+        """Answer before the body is in. What still comes of it is read and thrown away for a while, because closing
+        on a client that is still sending would take the answer away from it."""
+        self.client_state = self.discard_body
+        self.hops.set_deadline(self, DISCARD_TIMEOUT_S)
+        yield from self.answer(response)
+        if "expect" in self.client_request.headers:
+            yield from self.cut_client()  # It may, or may not, send the body that it asked about.
+
+    def discard_body(self, event: RequestData | RequestEndOfMessage) -> Commands:
+        if isinstance(event, RequestData):
+            self.discarded_bytes += len(event.data)
+            call = self.call
+            if call is None or self.discarded_bytes > call.settings.conf.limits.max_request_bytes:
+                yield from self.cut_client()
+        else:
+            self.hops.set_deadline(self, None)
+            self.client_state = self.done
+            yield DropStream(self.stream_id)
+
+    def done(self, _event: events.Event) -> Commands:
+        yield from ()
+
+    def client_left(self) -> Commands:
+        """The client closed its connection, reset its stream, or broke its own framing."""
+        self.client_state = self.done
+        yield from self.give_up_attempt()
+        self.flow.error = self.flow.error or Error("client left")
+        yield HttpErrorHook(self.flow)
+        self.flow.live = False
+        yield DropStream(self.stream_id)
+
+    def client_is_leaving(self) -> bool:
+        """Whether the client left while a hook or a connect was awaited; that event is next in the queue."""
+        return any(isinstance(event, RequestProtocolError) for event in self._paused_event_queue)
+
+    # The upstream's side: start_attempt → await_head → relay_body.
+
+    def start_attempt(self, *, fresh: bool = False) -> Commands:
+        call = self.call
+        if call is None or call.exchange.stage is not Stage.DISPATCHED:
+            yield from self.answer(json_response(INTERNAL))
+            return
+        request = self.flow.request
+        self.attempt = attempt = self.hops.new_attempt(self)
+        ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
+        connection, error = yield ask
+        if error:
+            yield from self.attempt_over(unreachable())
+            return
+        attempt.connection, attempt.reused, attempt.sent_s = connection, ask.reused, time.monotonic()
+        if self.client_is_leaving():
+            return
+        self.flow.server_conn = connection
+        self.server_state = self.await_head
+        self.hops.set_deadline(self, call.settings.conf.upstream.first_byte_timeout_s)
+        yield SendHttp(RequestHeaders(attempt.id, request, end_stream=False), connection)
+        yield SendHttp(RequestData(attempt.id, request.raw_content or b""), connection)
+        yield SendHttp(RequestEndOfMessage(attempt.id), connection)
+
+    def await_head(self, event: ResponseHeaders) -> Commands:
+        call = self.call
+        assert call is not None and self.attempt is not None  # noqa: S101  (an attempt is of a call)
+        self.attempt.answered = True
+        try:
+            validate_headers(event.response)
+        except ValueError:
+            yield from self.attempt_over(upstream_garbage("its headers are malformed."))
+            return
+        self.flow.response = event.response
+        self.server_state = self.relay_body
+        yield HttpResponseHeadersHook(self.flow)
+        if call.relay is None:
+            yield from self.attempt_over(INTERNAL)
+
+    def relay_body(self, event: ResponseData | ResponseEndOfMessage) -> Commands:
+        call = self.call
+        assert call is not None and call.relay is not None  # noqa: S101  (await_head ended the attempt otherwise)
+        if isinstance(event, ResponseEndOfMessage):
+            yield from self.end_of_relay(call)
+            return
+        piece = call.relay.feed(event.data)
+        if piece:
+            if not self.committed:
+                yield from self.commit()
+            yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
+        if call.relay.failure:
+            yield from self.attempt_over(call.relay.failure)
+        else:
+            self.hops.set_deadline(self, self.patience_s(call))
+
+    def end_of_relay(self, call: Call) -> Commands:
+        assert call.relay is not None and self.flow.response is not None  # noqa: S101
+        rest = call.relay.finish()
+        self.release_attempt()
+        if call.relay.failure:
+            if rest and self.committed:
+                yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
+            yield from self.attempt_over(call.relay.failure)
+            return
+        if not self.committed:
+            call.first_byte_s = time.monotonic()
+        yield HttpResponseHook(self.flow)
+        if not self.committed:
+            self.flow.response.content = rest  # The whole answer: mitmproxy sets its content-length.
+            yield from self.answer(self.flow.response)
+            return
+        if rest:
+            yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
+        yield from self.end_answer()
+
+    def patience_s(self, call: Call) -> float:
+        """Seconds until the next piece must be in; until the first event is, at least what is left of the first
+        byte's time."""
+        assert self.attempt is not None  # noqa: S101
+        timeouts = call.settings.conf.upstream
+        if self.committed:
+            return timeouts.idle_timeout_s
+        left_s = self.attempt.sent_s + timeouts.first_byte_timeout_s - time.monotonic()
+        return max(left_s, timeouts.idle_timeout_s)
+
+    def upstream_broke(self, message: str) -> Commands:
+        attempt = self.attempt
+        assert attempt is not None  # noqa: S101
+        # mitmproxy's words for a connection that ended before any byte of an answer.
+        if attempt.reused and not self.retried_stale and message == "server closed connection":
+            # A kept connection that the provider closed just then: not its failure, and no hop.
+            self.retried_stale = True
+            yield from self.give_up_attempt()
+            yield from self.start_attempt(fresh=True)
+        elif self.committed:
+            yield from self.attempt_over(stream_interrupted())
+        elif attempt.answered:
+            yield from self.attempt_over(upstream_garbage("it broke off."))
+        else:
+            yield from self.attempt_over(unreachable())
+
+    def attempt_over(self, failure: ErrorAnswer) -> Commands:
+        """The attempt failed: a next one, an error answer, or, in a stream that has begun, an error event."""
+        yield from self.give_up_attempt()
+        call = self.call
+        if call is None or self.client_is_leaving():
+            return
+        attempts, call.failure = call.exchange.attempts, failure
+        self.flow.response = json_response(failure)
+        yield AttemptFailedHook(self.flow)
+        if self.committed:
+            yield SendHttp(ResponseData(self.stream_id, failure.sse_event()), self.context.client)
+            yield from self.end_answer()
+            if self.context.client.alpn != b"h2":
+                yield commands.CloseConnection(self.context.client)
+        elif call.exchange.stage is Stage.DISPATCHED and call.exchange.attempts > attempts:
+            yield from self.start_attempt()
+        else:
+            yield from self.answer(self.flow.response)
+
+    def give_up_attempt(self) -> Commands:
+        """Leave the attempt; its connection is closed, because an answer may still be on its way on it."""
+        attempt = self.attempt
+        self.release_attempt(reusable=False)
+        if attempt and attempt.connection in self.hops.connections:
+            given_up = RequestProtocolError(attempt.id, "attempt given up", ErrorCode.CANCEL)
+            yield SendHttp(given_up, attempt.connection)
+
+    def release_attempt(self, *, reusable: bool = True) -> None:
+        """Forget the attempt; its connection may serve the next call when its answer came whole."""
+        attempt, self.attempt = self.attempt, None
+        self.hops.set_deadline(self, None)
+        if attempt:
+            self.hops.streams.pop(attempt.id, None)
+            if reusable and isinstance(attempt.connection, Server):
+                self.hops.idle.add(attempt.connection)
+
+    # Answers.
+
+    def commit(self) -> Commands:
+        """Send the head of a streamed answer: from here on there is no other attempt."""
+        call = self.call
+        assert call is not None and self.flow.response is not None  # noqa: S101
+        self.committed = True
+        call.first_byte_s = time.monotonic()
+        if self.client_request.http_version == "HTTP/1.1":
+            self.flow.response.headers["transfer-encoding"] = "chunked"
+        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
+
+    def answer(self, response: http.Response) -> Commands:
+        """Send a whole response."""
+        content = b"" if self.client_request.method == "HEAD" else response.raw_content
+        yield SendHttp(ResponseHeaders(self.stream_id, response, not content), self.context.client)
+        if content:
+            yield SendHttp(ResponseData(self.stream_id, content), self.context.client)
+        yield from self.end_answer()
+
+    def end_answer(self) -> Commands:
+        self.flow.live = False
+        if self.client_state == self.done:
+            yield DropStream(self.stream_id)
+        # After the drop: the end of this message may start the next one on the connection.
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+
+    def cut_client(self) -> Commands:
+        """Close an HTTP/1 connection, reset an HTTP/2 stream."""
+        self.hops.set_deadline(self, None)
+        self.client_state = self.done
+        yield DropStream(self.stream_id)
+        yield SendHttp(ResponseProtocolError(self.stream_id, "cut off", ErrorCode.KILL), self.context.client)
+
+    def overdue(self) -> Commands:
+        if self in self.hops.deadlines:
+            return  # It was set anew while this event waited.
+        if self.attempt:
+            yield from self.attempt_over(timed_out())
+        elif self.client_state == self.read_body:
+            yield from self.refuse_body(
+                Refusal("request_timeout", "The request body did not arrive in time.")
+            )
+        elif self.client_state == self.discard_body:
+            yield from self.cut_client()
