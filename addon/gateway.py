@@ -18,8 +18,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.connection import Client
 from mitmproxy.exceptions import OptionsError
-from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layer import Layer, NextLayer
+from mitmproxy.proxy.layer import NextLayer
 from mitmproxy.proxy.layers import ClientTLSLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
@@ -126,13 +125,10 @@ class Gateway:
         self.clients.disconnected(client)
 
     def next_layer(self, data: NextLayer) -> None:
-        data.layer = self.top_layer(data.context)
-
-    def top_layer(self, context: Context) -> Layer:
-        """Return what a connection speaks first: TLS where there is a certificate, and the gateway's HTTP in it."""
-        if self.settings and self.settings.conf.listen.tls_certificate and not context.client.tls:
-            return ClientTLSLayer(context)
-        return HopLayer(context)
+        if self.settings and self.settings.conf.listen.tls_certificate and not data.context.client.tls:
+            data.layer = ClientTLSLayer(data.context)
+        else:
+            data.layer = HopLayer(data.context)
 
     def tls_start_client(self, data: TlsData) -> None:
         if self.settings and self.settings.conf.listen.tls_certificate:

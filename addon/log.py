@@ -58,7 +58,6 @@ def configure_logging(stream: IO[str] | None = None) -> None:
     # What no line of ours shows need not be found out for each (logging HOWTO, "Optimization").
     for detail in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, detail, False)
-    logging._srcfile = None
     logging.getLogger(OURS).setLevel(logging.INFO)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -40,7 +40,7 @@ _PATTERNS = tuple(
         (
             "bearer ",
             rf"(?i)(?P<keep>\bbearer )(?:(?=[A-Za-z_\-+/~.]*+[\d{_STARS}])|(?=[\w\-+/~.]{{16}}))"
-            rf"[\w\-+/~.{_STARS}]*+(?<=[\w{_STARS}])=*",
+            rf"(?:[\w\-+/~{_STARS}]|\.++(?=[\w{_STARS}]))++=*",
         ),
         # a key by its issuer's opening
         ("sk-|sk_|tg_|xai-|aiza|aq.", rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_ISSUED}){_REST}{{3,}}+"),

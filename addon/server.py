@@ -15,11 +15,13 @@ from mitmproxy.options import Options
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
+from mitmproxy.proxy.layers.modes import ReverseProxy
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.utils import asyncio_utils
 
 from addon.gateway import Gateway
+from addon.hop import HopLayer
 from addon.settings import Settings
 from addon.tls import UpstreamTls
 
@@ -68,9 +70,7 @@ class Listener(Proxyserver):
     async def handle_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client connection to its end."""
         handler = Handler(ctx.master, reader, writer, ctx.options, _MODE)  # type: ignore[no-untyped-call]
-        context = handler.layer.context
-        context.layers.clear()
-        handler.layer = self.top_layer(context)
+        handler.layer = self.top_layer(handler.layer.context)
         with self.register_connection(handler.client.id, handler):
             await handler.handle_client()
 
@@ -104,7 +104,8 @@ async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], N
     sock = bind(listen.host, listen.port)
     master = Master(Options())
     gateway = Gateway()
-    listener = Listener(gateway.top_layer)
+    # Where there is no TLS to begin with, the gateway's layer is the first, and nothing has to be asked.
+    listener = Listener(ReverseProxy if listen.tls_certificate else HopLayer)
     master.addons.add(UpstreamTls(), listener, gateway)
     master.options.update(tollgate_conf=str(conf_file))
     stop = asyncio.Event()
