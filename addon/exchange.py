@@ -5,7 +5,7 @@ was never approved can't be dispatched, and one that is settled can't be settled
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
@@ -54,7 +54,7 @@ class IllegalMoveError(RuntimeError):
     """A programming error: the call can't go from where it stands to where it was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Exchange:
     """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock."""
 
@@ -82,11 +82,20 @@ class Exchange:
         """Return the same call one stage on. Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list."""
         if stage not in MOVES[self.stage]:
             raise IllegalMoveError(f"call {self.id}: {self.stage.value} → {stage.value}")
-        return replace(self, stage=stage, **changes)
+        return self._with({"stage": stage, **changes})
 
     def note(self, **changes: Any) -> Self:
         """Return the same call at the same stage, knowing more."""
-        return replace(self, **changes)
+        return self._with(changes)
+
+    def _with(self, changes: Mapping[str, Any]) -> Self:
+        """As ``dataclasses.replace``, in a tenth of its time: a call moves on some nine times."""
+        if not changes.keys() <= _FIELDS:
+            raise TypeError(f"an exchange has no {sorted(changes.keys() - _FIELDS)}")
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.__dict__.update(changes)
+        return made
 
     @property
     def attempt(self) -> Attempt:
@@ -132,6 +141,9 @@ class Exchange:
             "duration_ms": _ms(self.started_s, now_s),
             "end_user": self.end_user,
         }
+
+
+_FIELDS = frozenset(field.name for field in fields(Exchange))
 
 
 def _ms(start_s: float, end_s: float | None) -> int | None:

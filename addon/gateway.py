@@ -36,7 +36,7 @@ from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
 from addon.log import log_call, log_refusal
 from addon.options import mitmproxy_options
-from addon.prepare import prepare_attempt, reader_of, route_call
+from addon.prepare import client_head, prepare_attempt, reader_of, route_call
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from addon.settlement import outcome
@@ -183,11 +183,7 @@ class Gateway:
             call = _expect(flow)
             if flow.response is not None and call.exchange.stage is Stage.DISPATCHED:
                 call.relay = reader_of(call, flow.response)
-                content_type = "text/event-stream" if call.exchange.stream else "application/json"
-                flow.response = self._respond(
-                    call, http.Response.make(200, b"", {"content-type": content_type})
-                )
-                del flow.response.headers["content-length"]
+                flow.response = self._respond(call, client_head(stream=call.exchange.stream))
 
     async def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):

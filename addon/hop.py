@@ -6,6 +6,7 @@ upstream, and answers a failed connect with an HTML page. This layer and ``hop_s
 
 import itertools
 import time
+from copy import copy
 
 from mitmproxy.connection import Connection, Server
 from mitmproxy.proxy import commands, events, layer, tunnel
@@ -49,8 +50,14 @@ class HopLayer(HttpLayer):
         yield from self.set_alarm()
 
     def make_stream(self, stream_id: int) -> Commands:
-        stream = self.streams[stream_id] = HopStream(self.context.fork(), stream_id, self)
+        stream = self.streams[stream_id] = HopStream(self._context_of_a_stream(), stream_id, self)
         yield from self.event_to_child(stream, events.Start())
+
+    def _context_of_a_stream(self) -> Context:
+        """As ``Context.fork``, without a new server connection: a stream takes one of its layer's."""
+        context = copy(self.context)
+        context.layers = self.context.layers.copy()
+        return context
 
     # Deadlines: one alarm of mitmproxy's serves all, because it can't be taken back once it is set.
 

@@ -279,7 +279,8 @@ class HopStream(HttpStream):
             call.first_byte_s = time.monotonic()
         yield HttpResponseHook(self.flow)
         if not self.committed:
-            self.flow.response.content = rest  # The whole answer: mitmproxy sets its content-length.
+            self.flow.response.raw_content = rest
+            self.flow.response.headers["content-length"] = str(len(rest))
             yield from self.answer(self.flow.response)
             return
         if rest:

@@ -65,12 +65,18 @@ def configure_logging(stream: IO[str] | None = None) -> None:
 
 def log_call(exchange: Exchange, now_s: float) -> None:
     """Write the one line of a call that was sent upstream; ``now_s`` is a reading of ``started_s``'s clock."""
-    _calls.info("call", extra={"event": "call", **_fields(exchange, now_s)})
+    _log_line("call", exchange, now_s)
 
 
 def log_refusal(exchange: Exchange, now_s: float) -> None:
     """Write the one line of a call that never went upstream: refused, or its client left first."""
-    _calls.info("refusal", extra={"event": "refusal", **_fields(exchange, now_s)})
+    _log_line("refusal", exchange, now_s)
+
+
+def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
+    record = logging.LogRecord(_calls.name, logging.INFO, "", 0, event, None, None)
+    record.__dict__.update(_fields(exchange, now_s), event=event)
+    _calls.handle(record)
 
 
 def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     return Guarded(relay)
 
 
+def client_head(*, stream: bool) -> http.Response:
+    """Return the head of a successful answer. A new one: the upstream's own tells mitmproxy how its message ends."""
+    content_type = b"text/event-stream" if stream else b"application/json"
+    headers = http.Headers([(b"content-type", content_type)])
+    return http.Response(b"HTTP/1.1", 200, b"OK", headers, None, None, time.time(), None)
+
+
 def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:
     extras = {name: value for name, value in chat.extras.items() if name in family.extra}
     return {**chat.fields, **extras}

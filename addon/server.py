@@ -4,7 +4,8 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mitmproxy import ctx, http
@@ -12,7 +13,7 @@ from mitmproxy.addonmanager import safecall
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.master import Master
 from mitmproxy.options import Options
-from mitmproxy.proxy import commands
+from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers.modes import ReverseProxy
@@ -35,10 +36,38 @@ _MODE = ProxyMode.parse("reverse:http://tollgate.invalid:1")
 
 
 class Handler(ProxyConnectionHandler):
-    """One client connection, whose events go straight to the few addons there are.
+    """One client connection, whose hooks run at once.
 
-    mitmproxy's own way asks every addon about every event twice; on a short call that is a tenth of the work.
+    mitmproxy makes a task for each hook, asks every addon twice, and takes a turn of the event loop to go on. Ours
+    seldom wait for anything: a hook that is done when it returns is completed on the spot. This halves a short call.
     """
+
+    def serve_layer(self, top_layer: Layer) -> None:
+        """Make ``top_layer`` the first layer of this connection."""
+        self.top_layer = top_layer
+        self.layer = self  # type: ignore[assignment]
+
+    def handle_event(self, event: events.Event) -> Iterator[commands.Command]:
+        """Stand in for the layer: let it handle ``event``, and run the hooks that it asks for."""
+        waiting = deque([event])
+        while waiting:
+            for command in self.top_layer.handle_event(waiting.popleft()):
+                if not isinstance(command, commands.StartHook):
+                    yield command
+                elif self._is_done_now(command) and command.blocking:
+                    waiting.append(events.HookCompleted(command))
+
+    def _is_done_now(self, hook: commands.StartHook) -> bool:
+        task = asyncio.get_running_loop().create_task(self.handle_hook(hook))
+        if not task.done():
+            later = self._complete(hook, task)
+            asyncio_utils.create_task(later, name=f"hook {hook.name}", keep_ref=True)
+        return task.done()
+
+    async def _complete(self, hook: commands.StartHook, task: asyncio.Task[None]) -> None:
+        await task
+        if hook.blocking:
+            await self.server_event(events.HookCompleted(hook))
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
         with self.timeout_watchdog.disarm():
@@ -70,7 +99,7 @@ class Listener(Proxyserver):
     async def handle_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client connection to its end."""
         handler = Handler(ctx.master, reader, writer, ctx.options, _MODE)  # type: ignore[no-untyped-call]
-        handler.layer = self.top_layer(handler.layer.context)
+        handler.serve_layer(self.top_layer(handler.layer.context))
         with self.register_connection(handler.client.id, handler):
             await handler.handle_client()
 
