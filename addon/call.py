@@ -1,4 +1,7 @@
-"""``Call``: what one flow carries between the hooks: the exchange, the settings it began with, and its reader. Pure."""
+"""``Call``: what one flow carries between the hooks: the exchange, the settings it began with, and its reader.
+
+State alone, no I/O; it knows mitmproxy's flow, to be found on it again.
+"""
 
 from dataclasses import dataclass
 

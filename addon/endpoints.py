@@ -1,4 +1,7 @@
-"""What is served on the public port, and to whom a request head must look like a request for it. Pure."""
+"""What is served on the public port, and to whom a request head must look like a request for it.
+
+Decided from mitmproxy's request alone: no I/O.
+"""
 
 from collections.abc import Mapping
 from enum import Enum

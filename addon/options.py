@@ -1,4 +1,7 @@
-"""mitmproxy's options, set so that it serves as a gateway. Pure."""
+"""mitmproxy's options, set so that it serves as a gateway.
+
+Decided from the settings, what mitmproxy was given, and ``SSL_CERT_FILE``.
+"""
 
 import os
 from typing import Any

@@ -1,6 +1,7 @@
-"""From a request body to an upstream request, and from an upstream's head to the reader of its answer. Pure.
+"""From a request body to an upstream request, and from an upstream's head to the reader of its answer.
 
-Only what is built here goes upstream: no header and no unknown field of the client's request is among it.
+Only what is built here goes upstream: no header and no unknown field of the client's request is among it. No I/O;
+it works on mitmproxy's messages, and stamps those that it makes with the time.
 """
 
 import time

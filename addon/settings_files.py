@@ -71,7 +71,7 @@ class Listen(Table):
 
 
 class Admin(Table):
-    """``[admin]``: health, readiness and metrics."""
+    """``[admin]``: health and readiness."""
 
     host: Text = "127.0.0.1"
     port: Port = 8081

@@ -1,4 +1,7 @@
-"""What a call cost: the provider's counts where there are any, else an estimate of what was relayed. Pure."""
+"""What a call cost: the provider's counts where there are any, else an estimate of what was relayed.
+
+Decided from the call alone: no I/O, no clock.
+"""
 
 from typing import Any
 

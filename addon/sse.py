@@ -1,7 +1,7 @@
 """A stream is relayed event by event, under the catalog slug, with no other byte changed.
 
-``StreamRelay`` is a pure machine: pieces of an OpenAI-shaped event stream in, bytes for the client out, and
-the same result for every way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events".
+``StreamRelay`` is a machine: pieces of an OpenAI-shaped event stream in, bytes for the client out, and the same
+result for every way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events". Pure.
 """
 
 import json
