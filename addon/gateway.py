@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -40,7 +41,7 @@ from addon.prepare import client_head, prepare_attempt, reader_of, route_call
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from addon.settlement import outcome
-from addon.store import StoreUnavailable
+from addon.store import IllegalRowError, StoreUnavailable
 from addon.wire import json_response
 from policies.refusal import Refusal
 
@@ -63,6 +64,7 @@ class Gateway:
         self.clients = Clients(max_clients())
         self.connecting = ConnectTimers()
         self.in_flight: set[str] = set()
+        self.bookings: set[asyncio.Task[None]] = set()
         self.idle = asyncio.Event()
         self.idle.set()
 
@@ -83,8 +85,11 @@ class Gateway:
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
 
     async def running(self) -> None:
+        """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
         try:
             await self.start()
+            if not await ctx.master.addons.get("proxyserver").setup_servers():
+                ctx.master.shutdown()
         except (OSError, StoreUnavailable) as error:
             log.critical("the gateway can't start: %s", error)
             ctx.master.shutdown()
@@ -185,22 +190,22 @@ class Gateway:
                 call.relay = reader_of(call, flow.response)
                 flow.response = self._respond(call, client_head(stream=call.exchange.stream))
 
-    async def response(self, flow: http.HTTPFlow) -> None:
+    def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
-            await self._settle(_expect(flow), 200)
+            self._settle(_expect(flow), 200)
 
-    async def attempt_failed(self, flow: http.HTTPFlow) -> None:
+    def attempt_failed(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             failure = call.failure or INTERNAL
             flow.response = self._respond(call, json_response(failure))
-            await self._settle(call, failure.status, failure.code)
+            self._settle(call, failure.status, failure.code)
 
-    async def error(self, flow: http.HTTPFlow) -> None:
+    def error(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             if call.exchange.stage is Stage.DISPATCHED:
-                await self._settle(call, CLIENT_CLOSED_REQUEST, "client_disconnected")
+                self._settle(call, CLIENT_CLOSED_REQUEST, "client_disconnected")
             elif flow.response is None and Stage.ABANDONED in MOVES[call.exchange.stage]:
                 self._abandon(call)
 
@@ -230,7 +235,7 @@ class Gateway:
         self.in_flight.add(call.exchange.id)
         self.idle.clear()
 
-    async def _settle(self, call: Call, status: int, error_code: str | None = None) -> None:
+    def _settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """Book a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it."""
         if call.exchange.stage is not Stage.DISPATCHED:
             return
@@ -240,12 +245,20 @@ class Gateway:
         call.exchange = call.exchange.advance(Stage.SETTLED)
         self._leave(call)
         log_call(call.exchange, now_s)
+        booking = asyncio.get_running_loop().create_task(self._book(row))
+        if not booking.done():
+            self.bookings.add(booking)
+            booking.add_done_callback(self.bookings.discard)
+
+    async def _book(self, row: dict[str, Any]) -> None:
+        """Write a row. The answer is the client's whether that can be done now or not."""
         assert self.lifecycle is not None  # noqa: S101  (no call comes before it)
         try:
             await self.lifecycle.store.settle(row)
         except StoreUnavailable as error:
-            # The row waits in the store's backlog; the answer is the client's all the same.
-            log.error("the ledger can't be written: %s", error)
+            log.error("the ledger can't be written, the row waits: %s", error)
+        except IllegalRowError:
+            log.exception("a row that the ledger can't hold")
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)

@@ -3,6 +3,7 @@
 Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING.
 """
 
+import asyncio
 import json
 import logging
 import sys
@@ -13,6 +14,8 @@ from addon.exchange import Exchange
 from addon.mask import mask_credentials
 
 OURS = "tollgate"
+FLUSH_S = 0.05
+"""How long an ordinary line may wait for others."""
 QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
 
 _calls = logging.getLogger(f"{OURS}.call")
@@ -40,7 +43,33 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[IO[str]]):
-    """Writes the lines. Its type marks the handler that a later ``configure_logging`` replaces."""
+    """Writes the lines. Its type marks the handler that a later ``configure_logging`` replaces.
+
+    While an event loop runs, ordinary lines share a system call with those of the next moment; a warning never waits.
+    """
+
+    flush_due: asyncio.TimerHandle | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if record.levelno >= logging.WARNING:
+            self.flush_now()
+
+    def flush(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush_now()
+            return
+        if self.flush_due is None:
+            self.flush_due = loop.call_later(FLUSH_S, self.flush_now)
+
+    def flush_now(self) -> None:
+        """Hand over what was written."""
+        if self.flush_due is not None:
+            self.flush_due.cancel()
+            self.flush_due = None
+        super().flush()
 
     def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
         # Levels on loggers are not enough: whoever starts mitmproxy may open the root logger for everything.
@@ -52,7 +81,7 @@ def configure_logging(stream: IO[str] | None = None) -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(handler)
-    handler = _Handler(stream or sys.stderr)
+    handler = _Handler(stream or _buffered_stderr())
     handler.setFormatter(JsonFormatter())
     root.addHandler(handler)
     # What no line of ours shows need not be found out for each (logging HOWTO, "Optimization").
@@ -61,6 +90,14 @@ def configure_logging(stream: IO[str] | None = None) -> None:
     logging.getLogger(OURS).setLevel(logging.INFO)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _buffered_stderr() -> IO[str]:
+    """Python's own stderr writes each line by itself."""
+    try:
+        return open(sys.stderr.fileno(), "w", buffering=65_536, encoding="utf-8", closefd=False)
+    except OSError:  # Somebody put a stream without a file in its place.
+        return sys.stderr
 
 
 def log_call(exchange: Exchange, now_s: float) -> None:

@@ -1,7 +1,8 @@
 """``SqliteStore``: the ledger in one SQLite file. A row whose ``settle`` returned survives the process's death.
 
-It works in the thread of the event loop: one prepared INSERT costs less than a change of threads. A row that can't be
-written now is kept in memory and written with a later settle, check or close. Source: design.md §4, docs/ledger.md.
+It works in the thread of the event loop: a prepared INSERT costs less than a change of threads, and the rows of some
+milliseconds share one commit, which costs more than all of them. A row that can't be written now is kept in memory and
+written with a later settle, check or close. Source: design.md §4, docs/ledger.md.
 """
 
 import asyncio
@@ -22,6 +23,9 @@ log = logging.getLogger("tollgate.store")
 
 KEPT_ROWS = 10_000
 """How many rows are kept in memory while the database can't be written, some 20 MB of them."""
+
+GROUP_COMMIT_S = 0.01
+"""How long the first row of a group waits for others to share its commit."""
 
 _BATCH_ROWS = 500  # Kept rows a transaction, some 10 ms: the event loop must not stand still for all of them.
 _PATIENT_MS = 2000  # While opening and closing, when no call waits.
@@ -44,6 +48,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._kept: dict[str, Row] = {}
+        self._group: list[tuple[Row, asyncio.Future[None]]] = []
         try:
             with _alone(path.parent):
                 _create(path)
@@ -55,16 +60,13 @@ class SqliteStore:
         self._wait(_BRIEF_MS)
 
     async def settle(self, row: Row) -> None:
-        """Book ``row``; see ``Store.settle``."""
-        try:
-            self._book(row)
-        except _NEVER_WRITABLE as error:
-            raise IllegalRowError(f"usage row {row.get('id')}: {error}") from error
-        except sqlite3.Error as error:
-            self._keep(row, error)
-            raise StoreUnavailable(f"{self._path}: {_why(error)}") from error
-        if self._kept:
-            self._write_some_kept()
+        """Book ``row`` with the next group; see ``Store.settle``."""
+        loop = asyncio.get_running_loop()
+        written = loop.create_future()
+        self._group.append((row, written))
+        if len(self._group) == 1:
+            loop.call_later(GROUP_COMMIT_S, self._commit_group)
+        await written
 
     async def check(self) -> None:
         """Write what was kept, then prove that the database takes more; see ``Store.check``."""
@@ -82,8 +84,9 @@ class SqliteStore:
             raise StoreUnavailable(f"{self._path}: {_why(error)}") from error
 
     def close(self) -> None:
-        """Write what was kept and close; see ``Store.close``."""
+        """Write what waits or was kept, and close; see ``Store.close``."""
         with closing(self._connection):
+            self._commit_group()
             try:
                 if self._kept:
                     self._wait(_PATIENT_MS)
@@ -93,6 +96,33 @@ class SqliteStore:
                 for row in self._kept.values():
                     _log_lost(row, _why(error))
                 self._kept.clear()
+
+    def _commit_group(self) -> None:
+        """Write the group in one transaction, and tell each row's ``settle`` what became of it."""
+        group, self._group = self._group, []
+        if not group:
+            return
+        illegal: dict[str, Exception] = {}
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                for row, _ in group:
+                    try:
+                        self._book(row)
+                    except _NEVER_WRITABLE as error:
+                        illegal[row["id"]] = IllegalRowError(f"usage row {row['id']}: {error}")
+        except sqlite3.Error as error:
+            for row, written in group:
+                self._keep(row, error)
+                _fail(written, StoreUnavailable(f"{self._path}: {_why(error)}"))
+            return
+        for row, written in group:
+            if fault := illegal.get(row["id"]):
+                _fail(written, fault)
+            elif not written.done():
+                written.set_result(None)
+        if self._kept:
+            self._write_some_kept()
 
     def _book(self, row: Row) -> None:
         try:
@@ -144,6 +174,11 @@ class SqliteStore:
     def _wait(self, duration_ms: int) -> None:
         """Set how long a statement waits for another process's lock."""
         self._connection.execute(f"PRAGMA busy_timeout = {duration_ms}")
+
+
+def _fail(written: asyncio.Future[None], error: Exception) -> None:
+    if not written.done():
+        written.set_exception(error)
 
 
 def storable(row: Row) -> dict[str, Any]:
