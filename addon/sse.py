@@ -19,6 +19,7 @@ from addon.errors import (
 )
 from addon.message import choice_text_chars, finish_reason
 from addon.splice import apply_edits, model_edits
+from addon.sse_template import Template
 from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 
@@ -69,6 +70,7 @@ class StreamRelay:
         self._pending = bytearray()
         self._scanned = 0
         self._has_cr = False
+        self._template: Template | None = None
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
     def feed(self, piece: bytes) -> bytes:
@@ -120,6 +122,9 @@ class StreamRelay:
         """Return what the client gets for one event; at the end of the stream an unreadable one was cut."""
         if len(event) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
+        if self._template and (filled := self._template.fill(event)):
+            self.relayed_text_chars += filled[1]
+            return self._release(filled[0])
         lines = _data_lines(event)
         payload = b"\n".join([event[start:end] for start, end in lines])
         if b"event:" in event and _ERROR_EVENT.search(event):
@@ -140,9 +145,10 @@ class StreamRelay:
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
             return self._fail(broken)
-        self._learn(chunk)
+        chars, says_more = self._learn(chunk)
         edits = model_edits(payload, chunk, self._model, insert="choices" in chunk)
         placed = [(_place(start, lines), _place(end, lines), text) for start, end, text in edits]
+        self._template = None if says_more else Template.of(event, placed, chars)
         return self._release(apply_edits(event, placed))
 
     def _relay_each(self, event: bytes, *, at_end: bool) -> bytes:
@@ -154,14 +160,17 @@ class StreamRelay:
                 relayed += self._relay(_closed(event[start:end]), at_end=at_end)
         return relayed
 
-    def _learn(self, chunk: Mapping[str, object]) -> None:
+    def _learn(self, chunk: Mapping[str, object]) -> tuple[int, bool]:
+        """Take in what a chunk says. Return the length of its text, and whether it says anything else."""
         if usage := parse_usage(chunk):
             self.usage = merge_usage(self.usage, usage)
         choices = chunk.get("choices")
         if not isinstance(choices, list):
-            return
-        self.finish_reason = finish_reason(choices) or self.finish_reason
-        self.relayed_text_chars += sum(map(choice_text_chars, choices))
+            return 0, True
+        reason, chars = finish_reason(choices), sum(map(choice_text_chars, choices))
+        self.finish_reason = reason or self.finish_reason
+        self.relayed_text_chars += chars
+        return chars, bool(usage or reason)
 
     def _hold(self, event: bytes) -> bytes:
         """An event without data, such as a comment, proves nothing: it waits for the first one that does."""
