@@ -9,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PURE = ("exchange", "chat", "errors", "usage", "sse", "answer", "splice", "message", "dialects")
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server")
 SEQUENCES = ("addon.gateway", "addon.lifecycle", *ENTRY_POINTS)
 """The modules that bring the others together: each call's sequence, the start and stop of the parts, the commands."""
@@ -53,6 +52,14 @@ def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             continue
         yield node
         yield from runtime_nodes(node)
+
+
+def says_pure(module: str) -> bool:
+    """Return whether the module's docstring promises it; the promise is what is tested."""
+    return "Pure." in (ast.get_docstring(ast.parse(FILES[module].read_text(encoding="utf-8"))) or "")
+
+
+PURE = [name for name in FILES if says_pure(name)]
 
 
 def imports_of(module: str) -> set[str]:
@@ -101,7 +108,16 @@ def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(modu
     assert not uses(module, OUTSIDE_WORLD)
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if is_in(name, tuple(f"addon.{p}" for p in PURE))])
+def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
+    parts = (
+        *("exchange", "chat", "json_object", "errors", "upstream_message", "mask", "usage", "sse", "answer"),
+        *("splice", "message", "relay", "upstream", "catalog", "dialects", "dialects.openai"),
+        *(f"sandbox_{part}" for part in ("request", "script", "schema", "directives", "answer")),
+    )
+    assert {f"addon.{part}" for part in parts} <= set(PURE)
+
+
+@pytest.mark.parametrize("module", PURE)
 def test_a_pure_module_reaches_no_outside_world(module: str):
     assert not {one: uses(one, OUTSIDE_WORLD) for one in reachable(module) if uses(one, OUTSIDE_WORLD)}
 

@@ -4,11 +4,13 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 from addon.commands.usage import RECENT_ROWS, usage
+from addon.exchange import UsageSource
 from addon.store import sqlite as store_sqlite
 from addon.store.migrations import LARGEST, migrate
 
@@ -46,6 +48,23 @@ def test_the_numbers_are_those_of_the_program() -> None:
     assert f"without it, {RECENT_ROWS} recent calls" in PAGE
     assert len(str(LARGEST)) - 1 == 16
     assert "at most 10¹⁶" in PAGE
+    assert f"committed some {store_sqlite.GROUP_COMMIT_S * 1000:g} ms after its call ended" in PAGE
+
+
+def test_what_stands_for_a_client_that_left_is_documented() -> None:
+    source = (Path(__file__).parent.parent / "addon" / "gateway.py").read_text()
+    status = re.search(r"^CLIENT_CLOSED_REQUEST = (\d+)$", source, re.MULTILINE)
+    codes = set(re.findall(r'CLIENT_CLOSED_REQUEST, (?:error_code=)?"(\w+)"', source))
+    assert status is not None
+    assert len(codes) == 1
+    assert f"{status[1]} when the client left before the end" in PAGE
+    assert f"`{codes.pop()}` beside {status[1]}" in PAGE
+
+
+def test_every_source_of_counts_is_documented() -> None:
+    table = PAGE.split("## Where the counts come from")[1]
+    sources = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sources[:4] == ["usage_source", *get_args(UsageSource)]
 
 
 @pytest.mark.parametrize("event", ["ledger unavailable", "ledger recovered", "ledger row lost"])

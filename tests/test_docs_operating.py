@@ -1,0 +1,92 @@
+"""docs/operating.md names every command with its options, and every bound with its number."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from addon import clients, hop_stream, sse, upstream_message, wire
+from addon.cli import main
+from addon.relay import ErrorRelay
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table below ``## title``, its two head lines left out."""
+    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, under its whole name."""
+    for word, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+COMMANDS = dict(commands(main, "tollgate"))
+DOCUMENTED = {re.match(r"`([a-z ]+)", row[0])[1].strip(): row for row in rows("Commands")}  # type: ignore[index]
+
+
+def test_every_command_is_documented() -> None:
+    assert set(DOCUMENTED) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_documented_with_all_of_its_arguments_and_options(name: str) -> None:
+    usage, options, does = DOCUMENTED[name]
+    parameters = COMMANDS[name].params
+    arguments = [
+        one.make_metavar(click.Context(COMMANDS[name]))
+        for one in parameters
+        if isinstance(one, click.Argument)
+    ]
+    assert usage == f"`{' '.join([name, *arguments])}`"
+    assert set(re.findall(r"`(--[a-z]+)[^`]*`", options)) == {
+        one.opts[0] for one in parameters if isinstance(one, click.Option)
+    }
+    for one in parameters:
+        if isinstance(one, click.Option):
+            assert f"`{one.opts[0]}`" in options if one.is_flag else f"`{one.opts[0]} " in options
+    assert len(does) > 10
+
+
+BOUNDS = {
+    "request line and headers": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
+    "time for them, from the first byte; for the first byte of a connection": f"{wire.HEAD_TIMEOUT_S:g} s",
+    "connection without a call, after one": f"{wire.IDLE_CONNECTION_TIMEOUT_S:g} s",
+    "request body": "`[limits] max_request_bytes`",
+    "pause inside a request body": f"{hop_stream.BODY_PIECE_TIMEOUT_S:g} s",
+    "rest of a body that was answered before its end": f"{hop_stream.DISCARD_TIMEOUT_S:g} s, as many bytes again",
+    "client connections": "a third of the open-file limit less 64",
+    "upstream connections to one address, for one client connection": str(
+        clients.MAX_UPSTREAM_CONNECTIONS_PER_CLIENT
+    ),
+    "connecting to a provider, TLS included": "`[upstream] connect_timeout_s`",
+    "first byte of its answer": "`[upstream] first_byte_timeout_s`",
+    "pause inside its answer": "`[upstream] idle_timeout_s`",
+    "head of its answer": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
+    "its whole answer": "`[upstream] max_response_bytes`",
+    "one event of its stream": f"{sse.MAX_EVENT_BYTES >> 20} MiB",
+    "its error answer": f"{upstream_message.MAX_READ_BYTES >> 20} MiB",
+}
+
+
+def test_every_bound_is_documented_with_its_number() -> None:
+    assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
+
+
+def test_an_error_answer_is_kept_as_far_as_it_is_read() -> None:
+    assert ErrorRelay.MAX_BYTES == upstream_message.MAX_READ_BYTES
+
+
+def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
+    assert f"some\n{round(clients.max_clients(), -2):,} client connections" in PAGE
