@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from addon import clients, hop_stream, sse, upstream_message, wire
+from addon import clients, hop_stream, log, sse, upstream_message, wire
 from addon.cli import main
 from addon.relay import ErrorRelay
 
@@ -90,3 +90,7 @@ def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
 ) -> None:
     monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
     assert f"some\n{round(clients.max_clients(), -2):,} client connections" in PAGE
+
+
+def test_how_long_a_log_line_may_wait_is_the_documented_time() -> None:
+    assert f"ordinary line within {log.FLUSH_S * 1000:g} ms" in PAGE
