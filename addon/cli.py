@@ -8,7 +8,6 @@ import click
 from addon.commands.catalog import catalog
 from addon.commands.keys import keys
 from addon.commands.usage import usage
-from addon.settings_io import SettingsError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,13 +25,19 @@ def main() -> None:
 @click.option("--workers", type=click.IntRange(1), help="Instead of [listen] workers.")
 def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None) -> None:
     """Run the gateway until SIGTERM or SIGINT."""
-    from addon.commands.serve import run
+    from addon.commands.serve import FAULTS, run
 
     try:
         run(conf_file.absolute(), host=host, port=port, workers=workers)
-    except (SettingsError, OSError) as error:
-        click.echo(f"tollgate: {error}", err=True)
+    except FAULTS as error:
+        click.echo(f"tollgate: {_reason(error)}", err=True)
         sys.exit(1)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 main.add_command(keys)

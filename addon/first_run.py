@@ -9,7 +9,7 @@ _DEMO = """\
 # Made by the first run. docs/configuration.md explains every key; `tollgate keys create` adds API keys.
 name = "Demo"
 plan = "standard"
-default_model = "sandbox-chat"
+default_model = "{model}"
 
 [[keys]]
 id = "demo"
@@ -18,15 +18,14 @@ active = true
 """
 
 
-def ensure_workspace(folder: Path) -> str | None:
-    """Write ``demo.toml`` (mode 0600) into a workspaces folder that has no ``*.toml``, or is missing itself.
+def ensure_workspace(folder: Path, default_model: str) -> str | None:
+    """Write ``demo.toml`` (mode 0600) into a workspaces folder that has no ``*.toml``.
 
     Return its plain key, which nothing stores; None where a workspace stands already. Raises ``OSError``.
     """
-    folder.mkdir(exist_ok=True)
     with locked(folder):
         if Sources().list_toml(folder):
             return None
         key = new_key()
-        write_atomically(folder / "demo.toml", _DEMO.format(hash=hash_key(key)))
+        write_atomically(folder / "demo.toml", _DEMO.format(model=default_model, hash=hash_key(key)))
     return key

@@ -1,10 +1,28 @@
 """What mitmproxy loads: ``mitmdump -s addon/main.py --set tollgate_conf=proxy.conf``."""
 
+import logging
 import sys
 from pathlib import Path
+
+from mitmproxy.addons.termlog import TermLogHandler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from addon.gateway import Gateway
+from addon.log import OURS, JsonFormatter
 
+
+def _keep_logs_apart() -> None:
+    """Write our lines as ``serve`` does, and mitmproxy's as it does: its display shows no fields and masks nothing."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    ours = logging.getLogger(OURS)
+    ours.setLevel(logging.INFO)
+    ours.handlers = [handler]
+    for shown in logging.getLogger().handlers:
+        if isinstance(shown, TermLogHandler):
+            shown.addFilter(lambda record: not record.name.startswith(f"{OURS}."))
+
+
+_keep_logs_apart()
 addons = [Gateway()]

@@ -10,9 +10,12 @@ from mitmproxy.options import Options
 
 from addon.settings import Settings
 
+MODE = "reverse:http://tollgate.invalid:1"
+"""mitmproxy wants a target; this one does not exist. Where a call goes is said for each call, or it goes nowhere."""
+
 
 def mitmproxy_options(settings: Settings, options: Options) -> dict[str, Any]:
-    """Return the options to set. A listen address that was given to mitmproxy itself is left alone."""
+    """Return the options to set. A listen address or a mode that was given to mitmproxy itself is left alone."""
     upstream = settings.conf.upstream
     # mitmproxy closes a connection on which nothing moves for this long: later than any timeout of ours.
     patience_s = int(max(upstream.first_byte_timeout_s, upstream.idle_timeout_s, 600)) + 60
@@ -28,7 +31,8 @@ def mitmproxy_options(settings: Settings, options: Options) -> dict[str, Any]:
         "rawtcp": False,
         "websocket": False,
     }
-    if options.listen_port is None:
+    if options.listen_port is None and not options.has_changed("mode"):
+        chosen["mode"] = [MODE]
         chosen["listen_port"] = settings.conf.listen.port
         chosen["listen_host"] = options.listen_host or settings.conf.listen.host
     if os.environ.get("SSL_CERT_FILE") and not options.ssl_verify_upstream_trusted_ca:

@@ -23,6 +23,7 @@ from mitmproxy.utils import asyncio_utils
 
 from addon.gateway import Gateway
 from addon.hop import HopLayer
+from addon.options import MODE
 from addon.settings import Settings
 from addon.tls import UpstreamTls
 
@@ -31,8 +32,7 @@ LISTEN_BACKLOG = 1024
 GC_THRESHOLD = 20_000
 """New objects between two collections; a call makes some hundreds, and nearly all die by themselves."""
 
-# mitmproxy wants a target; this one does not exist. Where a call goes is said for each call, or it goes nowhere.
-_MODE = ProxyMode.parse("reverse:http://tollgate.invalid:1")
+_MODE = ProxyMode.parse(MODE)
 
 
 class Handler(ProxyConnectionHandler):

@@ -225,8 +225,7 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
     workspaces = tmp_path / "policies/workspaces"
     for file in workspaces.iterdir():
         file.unlink()
-    workspaces.rmdir()
-    key = ensure_workspace(workspaces)
+    key = ensure_workspace(workspaces, "sandbox-chat")
     assert key is not None
     workspace, found = identify(load_settings(conf_file, {}).keys, key)
     assert (workspace.id, workspace.name, workspace.plan, found.id) == ("demo", "Demo", "standard", "demo")
@@ -239,5 +238,5 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
 def test_later_runs_make_nothing(tmp_path: Path) -> None:
     write_files(tmp_path)
     before = contents(tmp_path)
-    assert ensure_workspace(tmp_path / "policies/workspaces") is None
+    assert ensure_workspace(tmp_path / "policies/workspaces", "sandbox-chat") is None
     assert contents(tmp_path) == before

@@ -4,35 +4,63 @@ import asyncio
 import sys
 from pathlib import Path
 
+from mitmproxy.exceptions import OptionsError
+
 from addon.first_run import ensure_workspace
 from addon.log import configure_logging
 from addon.server import serve
-from addon.settings import load_conf, load_settings
+from addon.settings import Settings, load_conf, load_settings
+from addon.settings_io import SettingsError
+from addon.store import StoreUnavailable
+
+FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable)
+"""Why a gateway does not start. Each says in one line what an operator has to change."""
 
 
 def run(conf_file: Path, host: str | None, port: int | None, workers: int | None) -> None:
-    """Serve until told to stop. Raises SettingsError or OSError before anything is served."""
+    """Serve until told to stop. Raises one of ``FAULTS`` before anything is served."""
     configure_logging()
-    demo_key = ensure_workspace(load_conf(conf_file).paths.workspaces)
-    settings = load_settings(conf_file).with_listen(host=host, port=port, workers=workers)
+    folder = load_conf(conf_file).paths.workspaces
+    folder.mkdir(exist_ok=True)
+    settings = load_settings(conf_file)
+    demo_key = None if settings.workspaces else _first_run(folder, settings)
+    if demo_key:
+        settings = load_settings(conf_file)
+    settings = settings.with_listen(host=host, port=port, workers=workers)
 
     def announce(base_url: str) -> None:
         print(f"tollgate listening on {base_url}", flush=True)
         if demo_key:
-            print(_welcome(base_url, demo_key), file=sys.stderr, flush=True)
+            _tell(_TRY_IT.format(url=base_url, key=demo_key))
 
     asyncio.run(serve(conf_file, settings, announce))
 
 
-def _welcome(base_url: str, key: str) -> str:
-    return f"""
+def _first_run(folder: Path, settings: Settings) -> str | None:
+    """Make the demo workspace where the sandbox can answer it. Its key is shown at once: the start may still fail."""
+    sandbox = (model.slug for model in settings.models.values() if model.active and model.provider.builtin)
+    default_model = next(sandbox, None)
+    key = ensure_workspace(folder, default_model) if default_model else None
+    _tell(_MADE.format(key=key) if key else _NO_WORKSPACE)
+    return key
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+_MADE = """
 A workspace "demo" was made. Its key is shown this once:
 
   {key}
+"""
 
+_TRY_IT = """\
 Try it:
 
-  curl {base_url}/v1/chat/completions \\
+  curl {url}/v1/chat/completions \\
     -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
     -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
 """
+
+_NO_WORKSPACE = "No workspace has a key yet. Make one: ./run.sh keys create NAME --new"
