@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 import trustme
-from rig.gateway import Configuration, Gateway, model, new_key, provider, workspace
+from rig.configuration import Configuration, model, new_key, provider, workspace
+from rig.gateway import Gateway
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 type StartGateway = Callable[..., Gateway]
@@ -79,7 +80,7 @@ def start_gateway(
     providers["KEYLESS"] = provider(bases["TESTER"], platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
     with ExitStack() as running:
 
-        def start(folder: Path | None = None, **changes: Any) -> Gateway:
+        def start(folder: Path | None = None, kind: type[Gateway] = Gateway, **changes: Any) -> Gateway:
             keys = {name: new_key() for name in ("ci", "retired", "bare")}
             acme = workspace(("ci", keys["ci"], True), ("retired", keys["retired"], False))
             settings: dict[str, Any] = {
@@ -92,7 +93,7 @@ def start_gateway(
                 "environment": {"SSL_CERT_FILE": str(ca_file)},
             } | changes
             folder = folder or tmp_path_factory.mktemp("gateway")
-            return running.enter_context(Gateway(Configuration(**settings), folder, keys))
+            return running.enter_context(kind(Configuration(**settings), folder, keys))
 
         yield start
 

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, Chat, StartGateway
-from rig.gateway import PROVIDER_KEY, Gateway, key_hash
+from rig.configuration import PROVIDER_KEY, key_hash
+from rig.gateway import Gateway
 from rig.raw import Answer, RawClient, request_bytes
 from rig.scripts import (
     CLOSE,

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 from conftest import MODELS, StartGateway
-from rig.gateway import Gateway, model
+from rig.configuration import model
+from rig.gateway import Gateway
 from rig.upstream import Upstream
 
 SIX_KEYS = {

@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 from conftest import Chat
-from rig.gateway import PROVIDER_KEY, Gateway
+from rig.configuration import PROVIDER_KEY
+from rig.gateway import Gateway
 from rig.upstream import Upstream
 
 TOOL = {

@@ -17,7 +17,8 @@ import openai
 import pytest
 from conftest import HELLO, StartGateway
 from openai import AsyncOpenAI
-from rig.gateway import PROVIDER_KEY, Gateway, model
+from rig.configuration import PROVIDER_KEY, model
+from rig.gateway import Gateway
 from rig.scripts import Received, Script, http_chunk, response_head
 from rig.upstream import Upstream
 

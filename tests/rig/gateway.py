@@ -1,113 +1,21 @@
 """A real gateway process with a configuration of its own, started, watched and ended by the test."""
 
-import hashlib
 import json
-import os
 import queue
-import secrets
 import signal
 import sqlite3
-import string
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-import tomlkit
-
+from rig.configuration import PROVIDER_KEY, Configuration, environment, key_hash, serve_command
 from rig.upstream import BOUND_S
 
-ROOT = Path(__file__).resolve().parents[2]
-PROVIDER_KEY = "fake-provider-key-" + "0" * 24
-"""What the fake upstream's provider key is; it must be seen by the upstream and by nobody else."""
 READY = "tollgate listening on "
-
-
-def new_key() -> str:
-    """A key as the gateway makes them: ``tg_`` and 40 base62 characters."""
-    alphabet = string.digits + string.ascii_letters
-    return "tg_" + "".join(secrets.choice(alphabet) for _ in range(40))
-
-
-def key_hash(key: str) -> str:
-    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
-
-
-def provider(base_url: str, **changes: Any) -> dict[str, Any]:
-    """One table of providers.toml."""
-    return {"base_url": base_url, "dialect": "openai", "platform_key": "env:TEST_PROVIDER_KEY"} | changes
-
-
-def model(**changes: Any) -> dict[str, Any]:
-    """One table of models.toml: an active PAYG model of TESTER."""
-    return {
-        "provider": "TESTER",
-        "upstream_model_id": "vendor/model-2026",
-        "family": "openai-chat",
-        "input_price_per_m": "0.15",
-        "output_price_per_m": "0.6",
-        "max_completion_tokens": 16384,
-        "byok_only": False,
-        "active": True,
-    } | changes
-
-
-FAMILIES: Mapping[str, Any] = {
-    "openai-chat": {"cap_field": "max_completion_tokens"},
-    "older-chat": {"cap_field": "max_tokens"},
-}
-
-
-def workspace(*keys: tuple[str, str, bool], **changes: Any) -> dict[str, Any]:
-    """One workspace file; ``keys`` are (id, key, active). Its limits are out of every test's way."""
-    listed = [{"id": name, "hash": key_hash(key), "active": active} for name, key, active in keys]
-    return {"name": "Acme", "plan": "pro", "rpm_override": 1_000_000, **changes, "keys": listed}
-
-
-@dataclass
-class Configuration:
-    """All that one gateway is configured with; ``write`` turns it into the files of an operator."""
-
-    providers: Mapping[str, Any]
-    models: Mapping[str, Any]
-    families: Mapping[str, Any] = field(default_factory=lambda: FAMILIES)
-    workspaces: Mapping[str, Any] = field(default_factory=dict)
-    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ("-m", "addon.cli")
-    """What Python runs as ``tollgate``."""
-
-    def write(self, folder: Path) -> Path:
-        """Write every file under ``folder``; return the path of proxy.conf."""
-        standard: dict[str, dict[str, Any]] = {
-            "listen": {"host": "127.0.0.1", "drain_timeout_s": 5},
-            "admin": {"host": "127.0.0.1", "port": 0},
-            "paths": {
-                "catalog": "catalog_data",
-                "workspaces": "policies/workspaces",
-                "database": "var/tollgate.db",
-            },
-            "sandbox": {"enabled": False},
-        }
-        for name, section in self.sections.items():
-            standard[name] = standard.get(name, {}) | dict(section)
-        tables = {"providers": self.providers, "models": self.models, "families": self.families}
-        for name, table in tables.items():
-            _write_toml(folder / "catalog_data" / f"{name}.toml", table)
-        for name, table in self.workspaces.items():
-            _write_toml(folder / "policies" / "workspaces" / f"{name}.toml", table)
-        return _write_toml(folder / "proxy.conf", standard)
-
-
-def _write_toml(path: Path, table: Mapping[str, Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomlkit.dumps(table), encoding="utf-8")
-    return path
 
 
 class Gateway:
@@ -121,11 +29,9 @@ class Gateway:
         self.stderr_lines: list[str] = []
         self._log_grew = threading.Condition()
         self._stdout: queue.Queue[str | None] = queue.Queue()
-        conf = configuration.write(folder)
-        command = [sys.executable, *configuration.program, "serve", "--conf", str(conf), "--port", "0"]
         self._process = subprocess.Popen(
-            command,
-            env=_environment(configuration.environment),
+            self._command(configuration, configuration.write(folder)),
+            env=environment(configuration.environment),
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -142,11 +48,7 @@ class Gateway:
 
     def __enter__(self) -> Self:
         try:
-            line = self._stdout.get(timeout=BOUND_S)
-            if line is None or not line.startswith(READY):
-                self._process.wait(BOUND_S)
-                raise AssertionError(f"no readiness line but {line!r}; stderr:\n{self.stderr}")
-            self.url = line.removeprefix(READY).strip()
+            self.url = self._wait_until_ready()
         except BaseException:
             self.kill()
             raise
@@ -187,6 +89,22 @@ class Gateway:
         """What a client sends with a chat call."""
         return {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
 
+    @staticmethod
+    def _command(configuration: Configuration, conf: Path) -> list[str]:
+        return serve_command(configuration, conf)
+
+    def _wait_until_ready(self) -> str:
+        line = self._next_stdout_line()
+        assert line.startswith(READY), f"no readiness line but {line!r}; stderr:\n{self.stderr}"
+        return line.removeprefix(READY).strip()
+
+    def _next_stdout_line(self) -> str:
+        line = self._stdout.get(timeout=BOUND_S)
+        if line is None:
+            self.wait()
+            raise AssertionError(f"it ended before it was ready; stderr:\n{self.stderr}")
+        return line
+
     def stop(self, bound_s: float = BOUND_S) -> int:
         """SIGTERM; return the exit code. One that does not end in time is killed, and the test fails."""
         self._process.send_signal(signal.SIGTERM)
@@ -198,9 +116,9 @@ class Gateway:
         finally:
             self._finish_reading()
 
-    def terminate(self) -> None:
-        """SIGTERM without waiting."""
-        self._process.send_signal(signal.SIGTERM)
+    def terminate(self, signum: signal.Signals = signal.SIGTERM) -> None:
+        """Tell it to end, without waiting."""
+        self._process.send_signal(signum)
 
     def wait(self, bound_s: float = BOUND_S) -> int:
         """Wait for the process to end; return its exit code."""
@@ -286,10 +204,3 @@ class Gateway:
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-def _environment(changes: Mapping[str, str]) -> dict[str, str]:
-    # Whatever keys and proxies the developer's shell has must not change what a test sees.
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-    standard = {"PYTHONPATH": str(ROOT), "TEST_PROVIDER_KEY": PROVIDER_KEY, "PYTHONUNBUFFERED": "1"}
-    return kept | standard | dict(changes)

@@ -1,0 +1,73 @@
+"""Other ways to run the gateway: in a plain mitmdump, on the files that the project ships, or to its refusal."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rig.configuration import ROOT, Configuration, environment, serve_command
+from rig.gateway import Gateway
+from rig.upstream import BOUND_S
+
+MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
+
+
+@dataclass
+class Shipped(Configuration):
+    """A fresh clone's own proxy.conf and catalog, on free ports, without any workspace."""
+
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Copy the files once; a second start finds what the first one left."""
+        conf = folder / "proxy.conf"
+        if not conf.exists():
+            shutil.copytree(ROOT / "catalog_data", folder / "catalog_data")
+            (folder / "policies").mkdir()
+            text = (ROOT / "proxy.conf").read_text(encoding="utf-8")
+            conf.write_text(text.replace("port = 8080", "port = 0").replace("port = 8081", "port = 0"))
+        return conf
+
+
+class Mitmdump(Gateway):
+    """The gateway as an addon of a plain mitmdump: its ``program`` is ``MITMDUMP``, or a sabotaged one."""
+
+    @staticmethod
+    def _command(configuration: Configuration, conf: Path) -> list[str]:
+        return mitmdump_command(configuration, conf)
+
+    def _wait_until_ready(self) -> str:
+        while True:
+            line = self._next_stdout_line()
+            if found := re.search(r" listening at ([^*]\S+)\.$", line):
+                return f"http://{found[1]}"
+
+
+def mitmdump_command(configuration: Configuration, conf: Path) -> list[str]:
+    """The command line of a mitmdump that loads the gateway; ``arguments`` are mitmdump's own."""
+    script = str(ROOT / "addon" / "main.py")
+    options = [f"tollgate_conf={conf}", f"confdir={conf.parent / 'mitmproxy'}"]
+    sets = [word for option in options for word in ("--set", option)]
+    return [sys.executable, *configuration.program, "-s", script, *sets, *configuration.arguments]
+
+
+def run_to_its_end(
+    configuration: Configuration, folder: Path, *, mitmdump: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Start a gateway that must not start; return its exit code and what it said."""
+    conf = configuration.write(folder)
+    command = mitmdump_command(configuration, conf) if mitmdump else serve_command(configuration, conf)
+    return subprocess.run(
+        command,
+        env=environment(configuration.environment),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )

@@ -1,0 +1,288 @@
+"""The gateway as an addon of a plain ``mitmdump``: the same answers, the same ledger, and never an open proxy."""
+
+import json
+import re
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from conftest import HELLO, StartGateway
+from rig.configuration import Configuration, new_key, workspace
+from rig.gateway import Gateway
+from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
+from rig.raw import RawClient, request_bytes
+from rig.upstream import Upstream
+
+CHAT = "/v1/chat/completions"
+
+# mitmproxy listens on its default port before it reads any addon; another one keeps tests out of each other's way.
+DEFAULT_PORT = """
+from mitmproxy.proxy.mode_specs import ProxyMode
+ProxyMode.default_port = {port}
+from mitmproxy.tools.main import mitmdump
+mitmdump()
+"""
+
+
+@pytest.fixture(scope="module")
+def default_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port: int = once.getsockname()[1]
+    return port
+
+
+@pytest.fixture(scope="module")
+def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
+    """A mitmdump that was told nothing but where proxy.conf is."""
+    program = ("-c", DEFAULT_PORT.format(port=default_port))
+    listen = {"host": "127.0.0.3", "port": 0}
+    return start_gateway(kind=Mitmdump, program=program, arguments=(), sections={"listen": listen})
+
+
+@pytest.fixture
+def mitmdump(shared: Gateway, upstream: Upstream) -> Gateway:
+    assert upstream.requests == []
+    return shared
+
+
+@pytest.fixture
+def client(mitmdump: Gateway) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=mitmdump.url, headers=mitmdump.headers, trust_env=False) as made:
+        yield made
+
+
+def test_a_whole_answer_and_its_row(mitmdump: Gateway, client: httpx.Client, upstream: Upstream) -> None:
+    answer = client.post(CHAT, json={"messages": HELLO})
+    assert (answer.status_code, answer.json()["model"]) == (200, "tester-large")
+    row = mitmdump.wait_for_row(answer.headers["x-request-id"])
+    assert (row["workspace"], row["status"], row["total_tokens"]) == ("acme", 200, 11)
+    assert upstream.last.json()["model"] == "vendor/large-2026"
+    assert mitmdump.key not in str(upstream.last.headers)
+
+
+def test_a_streamed_answer_and_its_row(mitmdump: Gateway, client: httpx.Client) -> None:
+    answer = client.post(CHAT, json={"messages": HELLO, "stream": True})
+    assert answer.status_code == 200
+    assert answer.text.endswith("data: [DONE]\n\n")
+    models = {
+        json.loads(found)["model"] for found in re.findall(r"^data: (\{.*)$", answer.text, re.MULTILINE)
+    }
+    assert models == {"tester-large"}
+    row = mitmdump.wait_for_row(answer.headers["x-request-id"])
+    assert (row["stream"], row["status"], row["total_tokens"]) == (1, 200, 11)
+
+
+def test_the_catalog(client: httpx.Client, upstream: Upstream) -> None:
+    rows = client.get("/v1/models").json()
+    assert "tester-large" in {row["modelSlug"] for row in rows}
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("model", ["refusing-model", "untrusted-model"])
+def test_an_upstream_that_can_not_be_reached(client: httpx.Client, model: str) -> None:
+    answer = client.post(CHAT, json={"messages": HELLO, "model": model})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
+def test_an_upstream_behind_tls(client: httpx.Client) -> None:
+    assert client.post(CHAT, json={"messages": HELLO, "model": "secure-model"}).status_code == 200
+
+
+def test_a_wrong_key_and_a_wrong_path(client: httpx.Client, upstream: Upstream) -> None:
+    wrong = client.post(CHAT, headers={"Authorization": f"Bearer {new_key()}"}, json={"messages": HELLO})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "invalid_api_key")
+    lost = client.get("/nowhere")
+    assert (lost.status_code, lost.json()["error"]["code"]) == (404, "not_found")
+    assert upstream.requests == []
+
+
+OPEN_PROXY_REQUESTS = {
+    "mitmproxy's own page": (request_bytes("GET", "/", [], host="mitm.it"), 404),
+    "mitmproxy's own page by its URL": (request_bytes("GET", "http://mitm.it/", []), None),
+    "another host by its URL": (request_bytes("GET", "http://127.0.0.1:{port}/v1/models", []), None),
+    "a tunnel": (request_bytes("CONNECT", "127.0.0.1:{port}", []), None),
+}
+
+
+@pytest.mark.parametrize(("request_", "status"), OPEN_PROXY_REQUESTS.values(), ids=OPEN_PROXY_REQUESTS)
+def test_it_is_no_open_proxy(
+    mitmdump: Gateway, upstream: Upstream, request_: bytes, status: int | None
+) -> None:
+    before = upstream.connections
+    with RawClient(mitmdump.url) as raw:
+        raw.send(request_.replace(b"{port}", str(upstream.port).encode()))
+        answer = raw.read_answer()
+    assert answer.status == status if status else 400 <= answer.status < 500
+    assert answer.json()["error"]["code"]
+    assert (upstream.requests, upstream.connections) == ([], before)
+
+
+def test_clients_on_public_addresses_are_welcome_and_there_are_no_pages(start_gateway: StartGateway) -> None:
+    report = (
+        "import atexit, sys\n"
+        "from mitmproxy import ctx\n"
+        "names = 'block_global', 'onboarding', 'connection_strategy', 'rawtcp', 'websocket'\n"
+        "atexit.register(lambda: print(*(getattr(ctx.options, n) for n in names), file=sys.stderr))\n"
+        "from mitmproxy.tools.main import mitmdump\n"
+        "mitmdump()"
+    )
+    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
+    gateway = start_gateway(kind=Mitmdump, program=("-c", report), arguments=arguments)
+    assert gateway.stop() == 0
+    assert "False False lazy False False" in gateway.stderr_lines
+
+
+# Where it listens.
+
+
+def _listening_ports(pid: int) -> set[tuple[str, int]]:
+    """The IPv4 and IPv6 addresses at which a process listens, as Linux tells them."""
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        if found := re.match(r"socket:\[(\d+)\]", str(link.readlink())):
+            inodes.add(found[1])
+    listening = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, _, port = fields[1].partition(":")
+                name = socket.inet_ntoa(bytes.fromhex(address)[::-1]) if table == "tcp" else address
+                listening.add((name, int(port, 16)))
+    return listening
+
+
+def test_it_listens_where_listen_says_and_nowhere_else(mitmdump: Gateway, default_port: int) -> None:
+    url, admin = urlsplit(mitmdump.url), urlsplit(mitmdump.admin_url)
+    assert url.hostname == "127.0.0.3"
+    assert url.port != default_port
+    assert _listening_ports(mitmdump.pid) == {(url.hostname, url.port), (admin.hostname, admin.port)}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--listen-host", "127.0.0.2", "--listen-port", "0"),
+        ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.2:0"),
+    ],
+    ids=" ".join,
+)
+def test_an_address_of_the_command_line_goes_before_the_file(
+    start_gateway: StartGateway, arguments: tuple[str, ...]
+) -> None:
+    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP, arguments=arguments)
+    url, admin = urlsplit(gateway.url), urlsplit(gateway.admin_url)
+    assert url.hostname == "127.0.0.2"
+    assert _listening_ports(gateway.pid) == {("127.0.0.2", url.port), (admin.hostname, admin.port)}
+    answer = httpx.post(
+        gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False
+    )
+    assert answer.status_code == 200
+    assert gateway.stop() == 0
+
+
+# Logs.
+
+
+def test_its_log_lines_are_those_of_serve(mitmdump: Gateway, client: httpx.Client) -> None:
+    answer = client.post(CHAT, json={"messages": HELLO})
+    call_id = answer.headers["x-request-id"]
+    line = mitmdump.wait_for_log(lambda line: line.get("id") == call_id)
+    assert (line["event"], line["workspace"], line["status"]) == ("call", "acme", 200)
+    assert [line for line in mitmdump.logs if line.get("id") == call_id] == [line]
+    mitmdump.assert_no_secret_logged()
+
+
+def test_what_a_log_line_says_is_not_shown_a_second_time_unmasked(start_gateway: StartGateway) -> None:
+    key = new_key()
+    code = (
+        "import logging, addon.lifecycle\n"
+        "stock = addon.lifecycle.Lifecycle.start\n"
+        "async def start(self, settings):\n"
+        f"    logging.getLogger('tollgate.test').warning('a provider said {key}')\n"
+        "    await stock(self, settings)\n"
+        "addon.lifecycle.Lifecycle.start = start\n"
+        "from mitmproxy.tools.main import mitmdump\n"
+        "mitmdump()"
+    )
+    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
+    gateway = start_gateway(kind=Mitmdump, program=("-c", code), arguments=arguments)
+    line = gateway.wait_for_log(lambda line: line["logger"] == "tollgate.test")
+    assert line["message"].startswith("a provider said ")
+    assert gateway.stop() == 0
+    gateway.assert_no_secret_logged([key])
+    assert not any("a provider said" in line for line in gateway.later_stdout())
+
+
+# What does not load does not serve.
+
+
+def _refused(folder: Path, **changes: object) -> str:
+    arguments = ("--listen-host", "127.0.0.1", "--listen-port", "0")
+    settings = {"workspaces": {"empty": workspace()}, "program": MITMDUMP, "arguments": arguments} | changes
+    ended = run_to_its_end(Configuration({}, {}, **settings), folder, mitmdump=True)  # type: ignore[arg-type]
+    assert ended.returncode == 1, ended
+    return ended.stdout + ended.stderr
+
+
+def test_settings_that_do_not_load_end_the_process(tmp_path: Path) -> None:
+    assert "limits.pro_rmp: unknown key" in _refused(tmp_path, sections={"limits": {"pro_rmp": 3}})
+
+
+def test_a_ledger_that_can_not_be_opened_ends_the_process(tmp_path: Path) -> None:
+    assert "catalog_data: can't be opened" in _refused(
+        tmp_path, sections={"paths": {"database": "catalog_data"}}
+    )
+
+
+def test_a_taken_admin_port_ends_the_process(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = _refused(tmp_path, sections={"admin": {"port": port}})
+    assert f"can't listen on 127.0.0.1:{port}" in said
+
+
+def test_a_taken_port_of_the_file_ends_the_process(tmp_path: Path, default_port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listen = {"host": "127.0.0.1", "port": port}
+        program = ("-c", DEFAULT_PORT.format(port=default_port + 1))
+        said = _refused(tmp_path, sections={"listen": listen}, program=program, arguments=())
+    assert f"failed to listen on 127.0.0.1:{port}" in said
+
+
+@pytest.mark.parametrize("mode", ["regular@127.0.0.1:0", "reverse:http://127.0.0.1:{port}@127.0.0.1:0"])
+def test_a_mitmproxy_that_serves_on_without_settings_forwards_nothing(
+    start_gateway: StartGateway, upstream: Upstream, mode: str
+) -> None:
+    """mitmdump ends when an addon fails to load; another program around mitmproxy may not."""
+    code = (
+        "from mitmproxy.addons.errorcheck import ErrorCheck\n"
+        "async def go_on(self): pass\n"
+        "ErrorCheck.shutdown_if_errored = go_on\n"
+        "from mitmproxy.tools.main import mitmdump\n"
+        "mitmdump()"
+    )
+    target = f"127.0.0.1:{upstream.port}"
+    gateway = start_gateway(
+        kind=Mitmdump,
+        program=("-c", code),
+        arguments=("--mode", mode.format(port=upstream.port), "--set", "connection_strategy=lazy"),
+        sections={"limits": {"pro_rmp": 3}},
+    )
+    for request in (
+        request_bytes("POST", CHAT, gateway.headers.items(), b'{"messages": []}'),
+        request_bytes("GET", f"http://{target}/v1/models", []),
+        request_bytes("CONNECT", target, []),
+    ):
+        with RawClient(gateway.url) as raw:
+            raw.send(request)
+            assert raw.read_answer().status >= 400
+    assert upstream.requests == []
+    assert gateway.stop() == 0
+    with pytest.raises(sqlite3.OperationalError):
+        gateway.ledger_rows()
