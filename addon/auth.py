@@ -1,7 +1,7 @@
 """Who calls: the bearer token of a request head, its hash, and the workspace that owns it.
 
 Only hashes are compared and kept, and no message ever shows a key.
-Source: contract, "Authentication"; design.md §2.
+Source: contract, "Authentication".
 """
 
 import hashlib

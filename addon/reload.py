@@ -1,6 +1,6 @@
 """Hot reload: edits take effect within two seconds, and a set of files that does not load changes nothing.
 
-Source: design.md §2.
+Source: docs/configuration.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """proxy.conf, the catalog and the workspaces become one frozen ``Settings``, or one ``SettingsError``.
 
 Tables are checked by ``addon/settings_files.py``, names between files by ``addon/settings_facts.py``.
-Source: design.md §2, docs/configuration.md.
+Source: docs/configuration.md.
 """
 
 import os

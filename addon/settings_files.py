@@ -2,7 +2,7 @@
 
 Each rule that needs only its own table stands here; names that must exist elsewhere are
 ``addon/settings_facts.py``'s.
-docs/configuration.md documents every key, and a test holds it to that. Source of the formats: design.md §2.
+docs/configuration.md documents every key, and a test holds it to that.
 """
 
 from collections.abc import Mapping

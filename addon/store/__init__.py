@@ -15,7 +15,7 @@ class IllegalRowError(ValueError):
 class Store(Protocol):
     """What the gateway asks of a store. Its methods belong to one event loop; every process opens a store of its own.
 
-    Source: design.md §4, docs/ledger.md.
+    Source: docs/ledger.md.
     """
 
     async def settle(self, row: Mapping[str, Any]) -> None:

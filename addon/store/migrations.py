@@ -9,7 +9,7 @@ LARGEST = 10**16
 
 
 def m0001_usage(db: Database) -> None:
-    """One row for every call that was sent upstream. Source: design.md §4."""
+    """One row for every call that was sent upstream. Source: docs/ledger.md."""
     count = f"INTEGER CHECK (%s BETWEEN 0 AND {LARGEST})"
     must_count = f"INTEGER NOT NULL CHECK (%s BETWEEN 0 AND {LARGEST})"
     db.conn.execute(f"""

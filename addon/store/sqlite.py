@@ -2,7 +2,7 @@
 
 It works in the thread of the event loop: a prepared INSERT costs less than a change of threads, and the rows of some
 milliseconds share one commit, which costs more than all of them. A row that can't be written now is kept in memory and
-written with a later settle, check or close. Source: design.md §4, docs/ledger.md.
+written with a later settle, check or close. Source: docs/ledger.md.
 """
 
 import asyncio
