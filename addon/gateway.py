@@ -6,6 +6,7 @@ Hooks fail open in mitmproxy: an exception in one is logged and the flow goes on
 """
 
 import asyncio
+import itertools
 import logging
 import secrets
 import time
@@ -46,6 +47,9 @@ from addon.wire import json_response
 from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.gateway")
+
+_PROCESS = secrets.token_hex(8)
+_NUMBERS = itertools.count(1)
 
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as nginx has it."""
@@ -236,16 +240,22 @@ class Gateway:
         self.idle.clear()
 
     def _settle(self, call: Call, status: int, error_code: str | None = None) -> None:
-        """Book a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it."""
-        if call.exchange.stage is not Stage.DISPATCHED:
-            return
-        call.exchange = call.exchange.advance(Stage.ANSWERED, **outcome(call, status, error_code))
+        """End a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it.
+
+        Its row and its log line are made when its last bytes are on their way: the client need not wait for them.
+        """
+        if call.exchange.stage is Stage.DISPATCHED:
+            call.exchange = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
+            asyncio.get_running_loop().call_soon(self._close_books, call)
+
+    def _close_books(self, call: Call) -> None:
         now_s = time.monotonic()
-        row = call.exchange.ledger_row(now_s)
-        call.exchange = call.exchange.advance(Stage.SETTLED)
-        self._leave(call)
-        log_call(call.exchange, now_s)
-        booking = asyncio.get_running_loop().create_task(self._book(row))
+        try:
+            call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
+            log_call(call.exchange, now_s)
+            booking = asyncio.get_running_loop().create_task(self._book(call.exchange.ledger_row(now_s)))
+        finally:
+            self._leave(call)
         if not booking.done():
             self.bookings.add(booking)
             booking.add_done_callback(self.bookings.discard)
@@ -310,4 +320,5 @@ def _expect(flow: http.HTTPFlow) -> Call:
 
 
 def _new_id() -> str:
-    return f"req_{secrets.token_hex(12)}"
+    """Ids are unique, and in the order of the calls of one process: the ledger's index grows at its end."""
+    return f"req_{_PROCESS}{next(_NUMBERS):08x}"

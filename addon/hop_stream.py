@@ -16,6 +16,7 @@ from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, GetHttpConnection, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     RequestData,
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 
 BODY_PIECE_TIMEOUT_S = 30.0
 DISCARD_TIMEOUT_S = 10.0
+
+# Trailers, of either side, say nothing to a gateway.
+_FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
+_FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
 
 Commands = layer.CommandGenerator[None]
 
@@ -105,23 +110,23 @@ class HopStream(HttpStream):
         self.retried_stale = False
 
     def _handle_event(self, event: events.Event) -> Commands:
-        match event:
-            case events.Start():
-                self.client_state = self.read_head
-            case RequestProtocolError():
-                yield from self.client_left()
-            case Overdue():
-                yield from self.overdue()
-            case RequestHeaders() | RequestData() | RequestEndOfMessage():
-                yield from self.client_state(event)
-            case ResponseProtocolError() if self.attempt and event.stream_id == self.attempt.id:
+        kind = type(event)
+        if kind in _FROM_CLIENT:
+            yield from self.client_state(event)
+        elif kind in _FROM_UPSTREAM:
+            assert isinstance(event, HttpEvent)  # noqa: S101
+            if self.attempt is None or event.stream_id != self.attempt.id:
+                return  # What an abandoned attempt still says.
+            if isinstance(event, ResponseProtocolError):
                 yield from self.upstream_broke(event.message)
-            case ResponseHeaders() | ResponseData() | ResponseEndOfMessage() if (
-                self.attempt and event.stream_id == self.attempt.id
-            ):
+            else:
                 yield from self.server_state(event)
-            case _:
-                pass  # Trailers, and what an abandoned attempt still says.
+        elif kind is RequestProtocolError:
+            yield from self.client_left()
+        elif kind is Overdue:
+            yield from self.overdue()
+        elif kind is events.Start:
+            self.client_state = self.read_head
 
     @property
     def call(self) -> Call | None:

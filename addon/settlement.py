@@ -13,15 +13,13 @@ from policies.facts import Usage
 from policies.money import cost_nanousd
 
 
-def outcome(call: Call, status: int, error_code: str | None = None) -> dict[str, Any]:
+def outcome(call: Call) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final."""
     usage, source = _usage(call)
     model = call.exchange.attempt.model
     beside = model.family.reasoning_beside_completion
     metered = call.exchange.attempt.mode == "payg"
     return {
-        "status": status,
-        "error_code": error_code,
         "first_byte_s": call.first_byte_s,
         "finish_reason": call.relay.finish_reason if call.relay else None,
         "usage": usage,
