@@ -272,7 +272,7 @@ class Gateway:
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
-        close = answer.status in CLOSING_STATUSES
+        close = answer.status in CLOSING_STATUSES or flow.request.method == "CONNECT"
         flow.response = self._respond(call, json_response(answer, close=close))
         if answer.code == "method_not_allowed":
             flow.response.headers["allow"] = allowed_methods(flow.request)

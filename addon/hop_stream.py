@@ -1,4 +1,4 @@
-"""One call: reads the request, sends the approved attempt upstream, relays its answer.
+"""The upstream's side of one call: sends the approved attempt, relays its answer, or says how it failed.
 
 ``HopStream`` opens nothing unless the call's exchange is ``DISPATCHED``: failing closed is how it is built, not
 something that each hook must remember. Every attempt has a stream id of its own toward the upstream, so that the late
@@ -15,7 +15,7 @@ from mitmproxy.flow import Error
 from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import DropStream, GetHttpConnection, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http import DropStream, GetHttpConnection, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
@@ -30,13 +30,11 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.layers.http._hooks import (
     HttpErrorHook,
-    HttpRequestHeadersHook,
-    HttpRequestHook,
     HttpResponseHeadersHook,
     HttpResponseHook,
 )
 
-from addon.call import Call, call_of
+from addon.call import Call
 from addon.errors import (
     INTERNAL,
     ErrorAnswer,
@@ -46,14 +44,12 @@ from addon.errors import (
     upstream_garbage,
 )
 from addon.exchange import Stage
+from addon.request_stream import RequestStream
 from addon.wire import Overdue, json_response
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:
     from addon.hop import HopLayer
-
-BODY_PIECE_TIMEOUT_S = 30.0
-DISCARD_TIMEOUT_S = 10.0
 
 # Trailers, of either side, say nothing to a gateway.
 _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
@@ -97,14 +93,12 @@ class Attempt:
     sent_s: float = 0.0
 
 
-class HopStream(HttpStream):
-    """One call: reads the request, sends the approved attempt, relays its answer."""
+class HopStream(RequestStream):
+    """One call: a request that was read is sent upstream, attempt by attempt, and the answer relayed."""
 
     def __init__(self, context: Context, stream_id: int, hops: "HopLayer") -> None:
-        super().__init__(context, stream_id)
+        super().__init__(context, stream_id, hops)
         self.hops = hops
-        self.body = bytearray()
-        self.discarded_bytes = 0
         self.attempt: Attempt | None = None
         self.committed = False  # from the first byte of an answer that the client was sent
         self.retried_stale = False
@@ -128,81 +122,6 @@ class HopStream(HttpStream):
         elif kind is events.Start:
             self.client_state = self.read_head
 
-    @property
-    def call(self) -> Call | None:
-        return call_of(self.flow)
-
-    # The client's side: read_head → read_body → (answered) → done; discard_body after an early answer.
-
-    def read_head(self, event: RequestHeaders) -> Commands:
-        self.flow = http.HTTPFlow(self.context.client, self.context.server)
-        self.flow.request = self.client_request = event.request
-        self.flow.live = True
-        self.client_state = self.read_body
-        yield HttpRequestHeadersHook(self.flow)
-        if self.call is None:
-            self.flow.response = json_response(INTERNAL, close=True)
-        if self.flow.response:
-            yield from self.answer_early(self.flow.response)
-            return
-        if event.request.headers.get("expect", "").lower() == "100-continue":
-            head = http.Response.make(100)
-            head.headers.clear()
-            yield SendHttp(ResponseHeaders(self.stream_id, head), self.context.client)
-        self.hops.set_deadline(self, BODY_PIECE_TIMEOUT_S)
-
-    def read_body(self, event: RequestData | RequestEndOfMessage) -> Commands:
-        call = self.call
-        assert call is not None  # noqa: S101  (read_head answers where there is none)
-        if isinstance(event, RequestData):
-            self.body += event.data
-            limit = call.settings.conf.limits.max_request_bytes
-            if len(self.body) > limit:
-                yield from self.refuse_body(Refusal("request_too_large", f"The body exceeds {limit} bytes."))
-            else:
-                self.hops.set_deadline(self, BODY_PIECE_TIMEOUT_S)
-            return
-        self.hops.set_deadline(self, None)
-        self.client_state = self.done
-        self.flow.request.data.content = bytes(self.body)
-        self.body.clear()
-        yield HttpRequestHook(self.flow)
-        if self.flow.response:
-            yield from self.answer(self.flow.response)
-        elif not self.client_is_leaving():
-            yield from self.start_attempt()
-
-    def refuse_body(self, refusal: Refusal) -> Commands:
-        """The body never became whole, or never will: the gateway hears of it as of any other refused request."""
-        self.body.clear()
-        assert self.call is not None  # noqa: S101
-        self.call.refusal = refusal
-        yield HttpRequestHook(self.flow)
-        yield from self.answer_early(self.flow.response or json_response(INTERNAL, close=True))
-
-    def answer_early(self, response: http.Response) -> Commands:
-        """Answer before the body is in. What still comes of it is read and thrown away for a while, because closing
-        on a client that is still sending would take the answer away from it."""
-        self.client_state = self.discard_body
-        self.hops.set_deadline(self, DISCARD_TIMEOUT_S)
-        yield from self.answer(response)
-        if "expect" in self.client_request.headers:
-            yield from self.cut_client()  # It may, or may not, send the body that it asked about.
-
-    def discard_body(self, event: RequestData | RequestEndOfMessage) -> Commands:
-        if isinstance(event, RequestData):
-            self.discarded_bytes += len(event.data)
-            call = self.call
-            if call is None or self.discarded_bytes > call.settings.conf.limits.max_request_bytes:
-                yield from self.cut_client()
-        else:
-            self.hops.set_deadline(self, None)
-            self.client_state = self.done
-            yield DropStream(self.stream_id)
-
-    def done(self, _event: events.Event) -> Commands:
-        yield from ()
-
     def client_left(self) -> Commands:
         """The client closed its connection, reset its stream, or broke its own framing."""
         self.client_state = self.done
@@ -212,11 +131,7 @@ class HopStream(HttpStream):
         self.flow.live = False
         yield DropStream(self.stream_id)
 
-    def client_is_leaving(self) -> bool:
-        """Whether the client left while a hook or a connect was awaited; that event is next in the queue."""
-        return any(isinstance(event, RequestProtocolError) for event in self._paused_event_queue)
-
-    # The upstream's side: start_attempt → await_head → relay_body.
+    # start_attempt → await_head → relay_body.
 
     def start_attempt(self, *, fresh: bool = False) -> Commands:
         call = self.call
@@ -235,7 +150,7 @@ class HopStream(HttpStream):
             return
         self.flow.server_conn = connection
         self.server_state = self.await_head
-        self.hops.set_deadline(self, call.settings.conf.upstream.first_byte_timeout_s)
+        self.deadlines.set_deadline(self, call.settings.conf.upstream.first_byte_timeout_s)
         yield SendHttp(RequestHeaders(attempt.id, request, end_stream=False), connection)
         yield SendHttp(RequestData(attempt.id, request.raw_content or b""), connection)
         yield SendHttp(RequestEndOfMessage(attempt.id), connection)
@@ -269,7 +184,7 @@ class HopStream(HttpStream):
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
         else:
-            self.hops.set_deadline(self, self.patience_s(call))
+            self.deadlines.set_deadline(self, self.patience_s(call))
 
     def end_of_relay(self, call: Call) -> Commands:
         assert call.relay is not None and self.flow.response is not None  # noqa: S101
@@ -348,13 +263,11 @@ class HopStream(HttpStream):
     def release_attempt(self, *, reusable: bool = True) -> None:
         """Forget the attempt; its connection may serve the next call when its answer came whole."""
         attempt, self.attempt = self.attempt, None
-        self.hops.set_deadline(self, None)
+        self.deadlines.set_deadline(self, None)
         if attempt:
             self.hops.streams.pop(attempt.id, None)
             if reusable and isinstance(attempt.connection, Server):
                 self.hops.idle.add(attempt.connection)
-
-    # Answers.
 
     def commit(self) -> Commands:
         """Send the head of a streamed answer: from here on there is no other attempt."""
@@ -365,28 +278,6 @@ class HopStream(HttpStream):
         if self.client_request.http_version == "HTTP/1.1":
             self.flow.response.headers["transfer-encoding"] = "chunked"
         yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
-
-    def answer(self, response: http.Response) -> Commands:
-        """Send a whole response."""
-        content = b"" if self.client_request.method == "HEAD" else response.raw_content
-        yield SendHttp(ResponseHeaders(self.stream_id, response, not content), self.context.client)
-        if content:
-            yield SendHttp(ResponseData(self.stream_id, content), self.context.client)
-        yield from self.end_answer()
-
-    def end_answer(self) -> Commands:
-        self.flow.live = False
-        if self.client_state == self.done:
-            yield DropStream(self.stream_id)
-        # After the drop: the end of this message may start the next one on the connection.
-        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
-
-    def cut_client(self) -> Commands:
-        """Close an HTTP/1 connection, reset an HTTP/2 stream."""
-        self.hops.set_deadline(self, None)
-        self.client_state = self.done
-        yield DropStream(self.stream_id)
-        yield SendHttp(ResponseProtocolError(self.stream_id, "cut off", ErrorCode.KILL), self.context.client)
 
     def overdue(self) -> Commands:
         if self in self.hops.deadlines:
