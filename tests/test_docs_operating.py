@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from addon import clients, hop_stream, log, sse, upstream_message, wire
+from addon import clients, log, request_stream, sse, upstream_message, wire
 from addon.cli import main
 from addon.relay import ErrorRelay
 
@@ -61,8 +61,8 @@ BOUNDS = {
     "time for them, from the first byte; for the first byte of a connection": f"{wire.HEAD_TIMEOUT_S:g} s",
     "connection without a call, after one": f"{wire.IDLE_CONNECTION_TIMEOUT_S:g} s",
     "request body": "`[limits] max_request_bytes`",
-    "pause inside a request body": f"{hop_stream.BODY_PIECE_TIMEOUT_S:g} s",
-    "rest of a body that was answered before its end": f"{hop_stream.DISCARD_TIMEOUT_S:g} s, as many bytes again",
+    "pause inside a request body": f"{request_stream.BODY_PIECE_TIMEOUT_S:g} s",
+    "rest of a body that was answered before its end": f"{request_stream.DISCARD_TIMEOUT_S:g} s, as many bytes again",
     "client connections": "a third of the open-file limit less 64",
     "upstream connections to one address, for one client connection": str(
         clients.MAX_UPSTREAM_CONNECTIONS_PER_CLIENT
