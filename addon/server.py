@@ -81,7 +81,7 @@ class Handler(ProxyConnectionHandler):
 
 
 class Listener(Proxyserver):
-    """mitmproxy's server on a socket that is already bound. ``top_layer`` makes a connection's first layer."""
+    """mitmproxy's server on a socket that listens already. ``top_layer`` makes a connection's first layer."""
 
     name = "proxyserver"
 
@@ -105,13 +105,15 @@ class Listener(Proxyserver):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound TCP socket. Raises OSError with a message that names the address."""
+    """Return a listening TCP socket. Raises OSError with a message that names the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns off Nagle's algorithm only where the protocol is said: 40 ms an answer otherwise.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+        # Two sockets may be bound to one port as long as neither listens.
+        sock.listen(LISTEN_BACKLOG)
     except OSError as error:
         sock.close()
         raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error

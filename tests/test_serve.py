@@ -1,5 +1,6 @@
 """``tollgate serve`` as a process: how it starts, what it refuses, what it says, and how it ends."""
 
+import re
 import signal
 import socket
 import ssl
@@ -87,6 +88,21 @@ def test_a_taken_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> 
     assert said == f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use"
 
 
+SECOND_START = """
+import sys
+from addon.cli import main
+from addon.server import bind
+first = bind("127.0.0.1", 0)
+sys.argv += ["--port", str(first.getsockname()[1])]
+main()
+"""
+
+
+def test_a_port_is_taken_while_another_gateway_is_still_starting(tmp_path: Path) -> None:
+    said = _refused(tmp_path, program=("-c", SECOND_START))
+    assert re.fullmatch(r"tollgate: can't listen on 127.0.0.1:[0-9]+: Address already in use", said)
+
+
 def test_a_taken_admin_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> None:
     said = _refused(tmp_path, sections={"admin": {"port": taken_port}})
     assert said.startswith(f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use")
@@ -120,6 +136,7 @@ REFUSED_ARGUMENTS = {
         "0",
     ): "can't listen on 203.0.113.1:0: Cannot assign requested address",
     ("--conf", "elsewhere.conf"): "elsewhere.conf: no such file",
+    ("--conf", "."): "is a directory",
 }
 
 
