@@ -19,9 +19,10 @@ from mitmproxy.proxy.layers.http import (
     HTTPMode,
     RegisterHttpConnection,
 )
+from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addon.hop_stream import Attempt, GetUpstream, HopStream
-from addon.wire import ClientSide, Overdue, UpstreamSide
+from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Overdue, UpstreamSide
 
 Commands = layer.CommandGenerator[None]
 
@@ -37,7 +38,7 @@ class HopLayer(HttpLayer):
         self.attempt_ids = itertools.count(-1, -1)
 
     def _handle_event(self, event: events.Event) -> Commands:
-        if isinstance(event, events.Start) and self.context.client.alpn != b"h2":
+        if isinstance(event, events.Start) and not self.is_http2:
             self.connections[self.context.client] = ClientSide(self.context.fork(), self)
         if isinstance(event, events.Wakeup) and event.command in self.alarms:
             yield from self.ring(event.command)
@@ -47,6 +48,8 @@ class HopLayer(HttpLayer):
             yield from super()._handle_event(event)
         if isinstance(event, events.ConnectionClosed) and event.connection is not self.context.client:
             self.forget(event.connection)
+        if self.is_http2:
+            self.watch_http2()
         yield from self.set_alarm()
 
     def make_stream(self, stream_id: int) -> Commands:
@@ -58,6 +61,28 @@ class HopLayer(HttpLayer):
         context = copy(self.context)
         context.layers = self.context.layers.copy()
         return context
+
+    # HTTP/2, whose end toward the client is mitmproxy's own. ``wire.ClientSide`` does this for HTTP/1.
+
+    @property
+    def is_http2(self) -> bool:
+        return self.context.client.alpn == b"h2"
+
+    def watch_http2(self) -> None:
+        """Begin to count when no stream is open; a head that comes in drips does not start anew."""
+        client = self.connections[self.context.client]
+        if self.streams:
+            self.set_deadline(client, None)
+        elif client not in self.deadlines:
+            self.set_deadline(client, IDLE_CONNECTION_TIMEOUT_S)
+
+    def unread_bytes(self, stream_id: int) -> int:
+        """How much of an answer waits here for its client to give the stream window."""
+        if not self.is_http2:
+            return 0
+        client = self.connections[self.context.client]
+        assert isinstance(client, Http2Server)  # noqa: S101  (that is what mitmproxy makes)
+        return sum(len(waiting.data) for waiting in client.h2_conn.stream_buffers.get(stream_id, ()))
 
     # Deadlines: one alarm of mitmproxy's serves all, because it can't be taken back once it is set.
 
@@ -82,7 +107,10 @@ class HopLayer(HttpLayer):
         now_s = time.monotonic()
         for owner in [owner for owner, due_s in self.deadlines.items() if due_s <= now_s]:
             del self.deadlines[owner]
-            yield from self.event_to_child(owner, Overdue(0))
+            if isinstance(owner, Http2Server):
+                yield commands.CloseConnection(self.context.client)
+            else:
+                yield from self.event_to_child(owner, Overdue(0))
 
     # Upstream connections: one call at a time on each, kept for the next call of this client.
 

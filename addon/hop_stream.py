@@ -51,6 +51,9 @@ from policies.refusal import Refusal
 if TYPE_CHECKING:
     from addon.hop import HopLayer
 
+MAX_UNREAD_BYTES = 4 * 1024 * 1024
+"""Of one answer, that an HTTP/2 client may leave with us by giving its stream no window; TCP sees to the others."""
+
 # Trailers, of either side, say nothing to a gateway.
 _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
 _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
@@ -183,6 +186,9 @@ class HopStream(RequestStream):
             yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
+        elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
+            yield from self.client_left()
+            yield from self.cut_client()
         else:
             self.deadlines.set_deadline(self, self.patience_s(call))
 

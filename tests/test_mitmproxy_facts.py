@@ -80,7 +80,9 @@ def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
     assert gateway.wait_for_row(lambda _row: True)["error_code"] == "internal_error"
 
 
-def test_2_a_piece_without_a_whole_event_does_not_end_the_stream(gateway: Gateway, upstream: Upstream) -> None:
+def test_2_a_piece_without_a_whole_event_does_not_end_the_stream(
+    gateway: Gateway, upstream: Upstream
+) -> None:
     first, second = event(chunk("one")), event(chunk("two", finish_reason="stop"))
     upstream.behave(chunked(first, second[:20], second[20:], DONE))
     with RawClient(gateway.url) as client:
@@ -126,13 +128,17 @@ def test_6_an_uncompressed_answer_is_asked_for(gateway: Gateway, upstream: Upstr
 
 
 @pytest.fixture(scope="module")
-def secure_gateway(
-    start_gateway: StartGateway, authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
-) -> Gateway:
-    """A gateway that speaks TLS to its clients."""
+def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The part of proxy.conf that makes a gateway speak TLS to its clients."""
     pem = tmp_path_factory.mktemp("certificate") / "server.pem"
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
-    return start_gateway(sections={"listen": {"tls_certificate": str(pem)}})
+    return {"listen": {"tls_certificate": str(pem)}}
+
+
+@pytest.fixture(scope="module")
+def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
+    """A gateway that speaks TLS to its clients."""
+    return start_gateway(sections=secure_sections)
 
 
 @pytest.fixture
@@ -244,3 +250,28 @@ def test_9_the_master_has_no_addons_but_a_gateways_own(start_gateway: StartGatew
     gateway = start_gateway(program=("-c", code))
     assert gateway.stop() == 0
     assert "addons: gateway proxyserver tlsconfig" in gateway.stderr_lines
+
+
+def test_8_an_idle_http2_connection_is_closed(
+    start_gateway: StartGateway, secure_sections: Any, upstream: Upstream, trusting: ssl.SSLContext
+) -> None:
+    code = "from addon import hop; hop.IDLE_CONNECTION_TIMEOUT_S = 0.3\nfrom addon.cli import main; main()"
+    gateway = start_gateway(program=("-c", code), sections=secure_sections)
+    headers = [(name.lower(), value) for name, value in gateway.headers.items()]
+    with H2Client(gateway.url, trusting) as client:
+        assert client.post_all(CHAT, headers, [_body()])[0].status == 200
+        assert client.is_closed_by_peer()
+
+
+def test_an_http2_client_that_reads_nothing_is_cut_off(
+    secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
+) -> None:
+    """mitmproxy would keep the whole answer for it, however long."""
+    pieces = [event(chunk("x" * 100_000)) for _ in range(80)]
+    upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
+    headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
+    with H2Client(secure_gateway.url, trusting) as client:
+        client.post_without_reading(CHAT, headers, _body(stream=True))
+        row = secure_gateway.wait_for_row(lambda row: row["status"] == 499)
+    assert row["error_code"] == "client_disconnected"
+    assert upstream.last.client_left.wait(20)

@@ -205,6 +205,20 @@ class H2Client:
             self._read_into(streams)
         return [stream.answer() for stream in streams.values()]
 
+    def post_without_reading(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        """Send one request, and then acknowledge nothing that comes: the stream's window runs out."""
+        shared = [(":method", "POST"), (":scheme", "https"), (":authority", self._authority), (":path", path)]
+        number = self._h2.get_next_available_stream_id()
+        self._h2.send_headers(number, [*shared, *((n.lower(), v) for n, v in headers)])
+        self._h2.send_data(number, body, end_stream=True)
+        self._flush()
+
+    def is_closed_by_peer(self) -> bool:
+        """Waits until the connection ends, whatever frames come before."""
+        while self._socket.recv(65536):
+            pass
+        return True
+
     def _read_into(self, streams: dict[int, _Stream]) -> None:
         raw = self._socket.recv(65536)
         assert raw, "the gateway closed the HTTP/2 connection"
