@@ -13,7 +13,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.configuration import environment
 from rig.gateway import Gateway
-from rig.raw import RawClient, request_bytes
+from rig.raw import RawClient
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import BOUND_S, Upstream
 
@@ -61,15 +61,10 @@ def _output_price(client: httpx.Client) -> Decimal:
     return Decimal(str(rows[SLUG]["outputPricePerMRetail"]))
 
 
-def _readiness(own: Gateway) -> dict[str, Any]:
-    answer = httpx.get(f"{own.admin_url}/readyz", trust_env=False)
+def _ready(own: Gateway) -> dict[str, Any]:
+    answer = own.readiness()
     assert answer.status_code == 200
     return dict(answer.json())
-
-
-def _chat(own: Gateway, **changes: Any) -> bytes:
-    body = httpx.Request("POST", "http://x", json={"messages": HELLO} | changes).content
-    return request_bytes("POST", CHAT, own.headers.items(), body)
 
 
 def test_a_new_price_is_in_the_catalog_and_on_the_next_bill(own: Gateway, client: httpx.Client) -> None:
@@ -112,7 +107,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
     assert reason in failed["message"]
     assert file.name in failed["message"]
     # What the page says is set by then; it is the same line, and the gateway is ready all the same.
-    readiness = _readiness(own)
+    readiness = _ready(own)
     assert readiness["ready"] is True
     assert readiness["checks"]["settings"] in failed["message"]
     assert reason in readiness["checks"]["settings"]
@@ -121,7 +116,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
 
     file.write_text(good)
     own.wait_for_log(lambda line: line["message"] == "the settings load again")
-    assert _readiness(own)["checks"]["settings"] == "ok"
+    assert _ready(own)["checks"]["settings"] == "ok"
     assert sum(line["level"] == "error" for line in own.logs) == 1
 
 
@@ -131,7 +126,7 @@ def test_a_good_edit_beside_a_bad_one_waits_for_it(own: Gateway, client: httpx.C
     conf.write_text(good + "\nsurprise = 1\n")
     own.wait_for_log(lambda line: "surprise" in line["message"])
     _edit_price(own, "10")
-    own.wait_until(lambda: "surprise" in _readiness(own)["checks"]["settings"])
+    own.wait_until(lambda: "surprise" in _ready(own)["checks"]["settings"])
     assert _output_price(client) == Decimal("0.624")
     conf.write_text(good)
     own.wait_until(lambda: _output_price(client) == Decimal("10.4"))
@@ -161,7 +156,7 @@ def test_a_call_keeps_the_settings_that_it_started_with(
     tail = (event(chunk("two", finish="stop")), event(chunk(usage=USAGE)), DONE)
     upstream.behave(chunked(event(chunk("one")), gate, *tail) if stream else (gate, *whole(completion())))
     with RawClient(own.url) as caller:
-        caller.send(_chat(own, stream=stream))
+        caller.send(own.chat_bytes(stream=stream))
         upstream.wait_for_requests()
         reloads = _reloads(own)
         _edit_price(own, "10")

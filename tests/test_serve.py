@@ -1,36 +1,24 @@
-"""``tollgate serve`` as a process: how it starts, what it refuses, what it says, and how it ends."""
+"""``tollgate serve`` as a process: how it starts, what it refuses and what it says."""
 
 import re
-import signal
 import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import trustme
 from conftest import HELLO, StartGateway
 from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import run_to_its_end
-from rig.raw import H2Client, RawClient, request_bytes
-from rig.scripts import DONE, Gate, Script, chunk, chunked, completion, event, whole
+from rig.raw import RawClient, request_bytes
+from rig.scripts import Gate, chunk, chunked, event, whole
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 MODELS = request_bytes("GET", "/v1/models", [])
 SECRET_PROMPT = "a prompt that only its provider may read"
-
-
-def _chat(gateway: Gateway, **changes: Any) -> bytes:
-    body = httpx.Request("POST", "http://x", json={"messages": HELLO} | changes).content
-    return request_bytes("POST", CHAT, gateway.headers.items(), body)
-
-
-def _readiness(gateway: Gateway) -> httpx.Response:
-    return httpx.get(f"{gateway.admin_url}/readyz", trust_env=False)
 
 
 # Starting.
@@ -65,7 +53,7 @@ def test_ipv6_addresses_are_served_in_brackets(start_gateway: StartGateway) -> N
     gateway = start_gateway(sections=sections)
     assert gateway.url.startswith("http://[::1]:")
     assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
-    assert _readiness(gateway).status_code == 200
+    assert gateway.readiness().status_code == 200
 
 
 @pytest.fixture
@@ -173,7 +161,7 @@ def test_answers_do_not_wait_for_nagles_algorithm(start_gateway: StartGateway) -
 def test_the_admin_port_tells_health_and_readiness_and_the_public_port_does_not(gateway: Gateway) -> None:
     health = httpx.get(f"{gateway.admin_url}/healthz", trust_env=False)
     assert (health.status_code, health.json()) == (200, {"status": "ok"})
-    ready = _readiness(gateway)
+    ready = gateway.readiness()
     checks = {"settings": "ok", "store": "ok", "drain": "ok"}
     assert (ready.status_code, ready.json()) == (200, {"ready": True, "checks": checks})
     for path in ("/healthz", "/readyz", "/metrics"):
@@ -187,7 +175,7 @@ def test_a_call_is_one_log_line_without_body_or_key(
 ) -> None:
     messages = [{"role": "user", "content": SECRET_PROMPT}]
     with RawClient(gateway.url) as client:
-        client.send(_chat(gateway, model="tester-small", messages=messages, stream=stream))
+        client.send(gateway.chat_bytes(model="tester-small", messages=messages, stream=stream))
         answer = client.read_answer()
     call_id = answer.header("x-request-id")
     gateway.wait_for_log(lambda line: line.get("id") == call_id)
@@ -220,14 +208,19 @@ def test_a_refusal_is_one_log_line_without_its_key(gateway: Gateway) -> None:
 def test_ordinary_calls_make_nobody_warn(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway()
     with RawClient(gateway.url) as client:
-        for request in (MODELS, _chat(gateway), _chat(gateway, stream=True), _chat(gateway, model="none")):
+        for request in (
+            MODELS,
+            gateway.chat_bytes(),
+            gateway.chat_bytes(stream=True),
+            gateway.chat_bytes(model="none"),
+        ):
             client.send(request)
             client.read_answer()
         upstream.behave(whole({"error": {"message": "busy"}}, status=503))
-        client.send(_chat(gateway))
+        client.send(gateway.chat_bytes())
         assert client.read_answer().status == 503
         upstream.behave(chunked(event(chunk("one")), Gate(), finish=False))
-        client.send(_chat(gateway, stream=True))
+        client.send(gateway.chat_bytes(stream=True))
         client.read_head()
         client.read_chunks_until(b"one")
     gateway.wait_for_row(lambda row: row["error_code"] == "client_disconnected")
@@ -236,172 +229,6 @@ def test_ordinary_calls_make_nobody_warn(start_gateway: StartGateway, upstream: 
     lines = [line for line in gateway.logs if not line["message"].startswith(not_enforced)]
     assert {line["level"] for line in lines} == {"info"}
     assert [line for line in gateway.stderr_lines if not line.startswith("{")] == []
-
-
-# TLS for clients.
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
-    return pem
-
-
-@pytest.fixture(scope="module")
-def secure_gateway(start_gateway: StartGateway, certificate: Path) -> Gateway:
-    """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
-    code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
-    return start_gateway(
-        program=("-c", code + "from addon.cli import main; main()"),
-        sections={"listen": {"tls_certificate": str(certificate)}},
-    )
-
-
-@pytest.fixture
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
-
-
-@pytest.mark.parametrize(("http2", "version"), [(False, "HTTP/1.1"), (True, "HTTP/2")])
-@pytest.mark.parametrize("stream", [False, True])
-def test_tls_serves_both_http_versions(
-    secure_gateway: Gateway,
-    upstream: Upstream,
-    trusting: ssl.SSLContext,
-    http2: bool,
-    version: str,
-    stream: bool,
-) -> None:
-    assert secure_gateway.url.startswith("https://127.0.0.1:")
-    with httpx.Client(http2=http2, verify=trusting, trust_env=False) as client:
-        body = {"messages": HELLO, "stream": stream}
-        answer = client.post(secure_gateway.url + CHAT, headers=secure_gateway.headers, json=body)
-    assert (answer.status_code, answer.http_version) == (200, version)
-    assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.json()["model"] == "tester-large"
-
-
-def test_tls_closes_who_speaks_plain_http(secure_gateway: Gateway, upstream: Upstream) -> None:
-    with RawClient(secure_gateway.url) as client:
-        client.send(_chat(secure_gateway))
-        assert b"HTTP/" not in client.read_to_close()
-    assert upstream.requests == []
-
-
-def test_tls_closes_who_never_greets_or_stops_half_way(secure_gateway: Gateway) -> None:
-    with RawClient(secure_gateway.url) as silent, RawClient(secure_gateway.url) as halting:
-        halting.send(bytes.fromhex("1603010200010001fc0303"))  # The first bytes of a ClientHello.
-        assert silent.is_closed_by_peer()
-        assert halting.is_closed_by_peer()
-
-
-def test_tls_older_than_1_2_is_refused(secure_gateway: Gateway, trusting: ssl.SSLContext) -> None:
-    trusting.set_ciphers("DEFAULT@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        trusting.minimum_version = trusting.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises((ssl.SSLError, ConnectionResetError)):
-        RawClient(secure_gateway.url, trusting)
-
-
-# Ending.
-
-
-def _held(gate: Gate, stream: bool) -> Script:
-    if not stream:
-        return (gate, *whole(completion("two")))
-    return chunked(event(chunk("one")), gate, event(chunk("two", finish="stop")), DONE)
-
-
-def _begin(gateway: Gateway, upstream: Upstream, client: RawClient, gate: Gate, *, stream: bool) -> None:
-    """Send a call that the provider holds until the gate opens; a stream has begun by then."""
-    upstream.behave(_held(gate, stream))
-    client.send(_chat(gateway, stream=stream))
-    if stream:
-        client.read_head()
-        client.read_chunks_until(b"one")
-    else:
-        upstream.wait_for_requests()
-
-
-def _rest(client: RawClient, *, stream: bool) -> bytes:
-    if not stream:
-        return client.read_answer().body
-    rest = client.read_chunks_until(b"data: [DONE]\n\n")
-    assert client.read_chunk() == b""
-    return rest
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_signal_drains(
-    start_gateway: StartGateway, upstream: Upstream, signum: signal.Signals, stream: bool
-) -> None:
-    gateway, gate = start_gateway(), Gate()
-    with RawClient(gateway.url) as caller, RawClient(gateway.url) as idle, RawClient(gateway.url) as late:
-        for client in (idle, late):
-            client.send(MODELS)
-            assert client.read_answer().header("connection") is None
-        _begin(gateway, upstream, caller, gate, stream=stream)
-        gateway.terminate(signum)
-        gateway.wait_until(lambda: _readiness(gateway).status_code == 503)
-        assert _readiness(gateway).json()["checks"]["drain"] == "draining"
-        with pytest.raises(ConnectionError):
-            RawClient(gateway.url)
-        late.send(MODELS)
-        assert late.read_answer().header("connection") == "close"
-        assert late.is_closed_by_peer()
-        gate.open()
-        assert b"two" in _rest(caller, stream=stream)
-        assert gateway.wait() == 0
-        assert caller.is_closed_by_peer()
-        assert idle.is_closed_by_peer()
-    assert [row["status"] for row in gateway.ledger_rows()] == [200]
-
-
-def test_idle_connections_do_not_hold_up_the_end(start_gateway: StartGateway) -> None:
-    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 3600}})
-    with RawClient(gateway.url) as kept_alive, RawClient(gateway.url) as never_used:
-        kept_alive.send(MODELS)
-        kept_alive.read_answer()
-        assert gateway.stop() == 0
-        assert kept_alive.is_closed_by_peer()
-        assert never_used.is_closed_by_peer()
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
-    start_gateway: StartGateway, upstream: Upstream, stream: bool
-) -> None:
-    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.2}})
-    with RawClient(gateway.url) as client:
-        _begin(gateway, upstream, client, Gate(), stream=stream)
-        assert gateway.stop() == 0
-        assert b"[DONE]" not in client.read_to_close()
-    assert upstream.last.client_left.wait(20)
-    assert [(row["status"], row["stream"]) for row in gateway.ledger_rows()] == [(499, int(stream))]
-    assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)
-
-
-def test_http2_calls_drain_too(
-    start_gateway: StartGateway, upstream: Upstream, certificate: Path, trusting: ssl.SSLContext
-) -> None:
-    gateway = start_gateway(sections={"listen": {"tls_certificate": str(certificate)}})
-    gate = Gate()
-
-    def arrive(_request: Any) -> Script:
-        gateway.terminate()
-        gateway.wait_until(lambda: _readiness(gateway).status_code == 503)
-        gate.open()
-        return _held(gate, stream=True)
-
-    upstream.behave(arrive)
-    with H2Client(gateway.url, trusting) as client:
-        body = httpx.Request("POST", "http://x", json={"messages": HELLO, "stream": True}).content
-        [answer] = client.post_all(CHAT, gateway.headers.items(), [body])
-    assert answer.body.endswith(b"data: [DONE]\n\n")
-    assert gateway.wait() == 0
 
 
 def test_a_workspace_file_is_not_needed_to_start(tmp_path: Path, start_gateway: StartGateway) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+import httpx
+
 from rig.configuration import PROVIDER_KEY, Configuration, environment, key_hash, serve_command
+from rig.raw import request_bytes
 from rig.upstream import BOUND_S
 
 READY = "tollgate listening on "
@@ -104,6 +107,15 @@ class Gateway:
             self.wait()
             raise AssertionError(f"it ended before it was ready; stderr:\n{self.stderr}")
         return line
+
+    def chat_bytes(self, **body: Any) -> bytes:
+        """A chat call of the key ``ci``, to be sent by a ``RawClient``; the message is a plain hello unless given."""
+        content = json.dumps({"messages": [{"role": "user", "content": "hello"}]} | body).encode()
+        return request_bytes("POST", "/v1/chat/completions", self.headers.items(), content)
+
+    def readiness(self) -> httpx.Response:
+        """What /readyz says now."""
+        return httpx.get(f"{self.admin_url}/readyz", trust_env=False)
 
     def stop(self, bound_s: float = BOUND_S) -> int:
         """SIGTERM; return the exit code. One that does not end in time is killed, and the test fails."""

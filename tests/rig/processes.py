@@ -16,6 +16,9 @@ from rig.upstream import BOUND_S
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 
 
+_KEY = re.compile(r"\btg_[0-9A-Za-z]{40}\b")
+
+
 @dataclass
 class Shipped(Configuration):
     """A fresh clone's own proxy.conf and catalog, on free ports, without any workspace."""
@@ -71,3 +74,15 @@ def run_to_its_end(
         timeout=BOUND_S,
         check=False,
     )
+
+
+def shown_keys(said: str) -> set[str]:
+    """The API keys in what a process said."""
+    return set(_KEY.findall(said))
+
+
+def curl_line(gateway: Gateway) -> str:
+    """The command that the first run shows, once all of it is there."""
+    gateway.wait_until(lambda: any("-d '{" in line for line in gateway.stderr_lines))
+    said = "\n".join(line for line in gateway.stderr_lines if not line.startswith("{"))
+    return said[said.index("  curl ") :].strip()

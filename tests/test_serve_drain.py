@@ -1,0 +1,88 @@
+"""How ``tollgate serve`` ends: calls in flight finish, nothing new begins, and nobody holds it up."""
+
+import signal
+
+import pytest
+from conftest import StartGateway
+from rig.gateway import Gateway
+from rig.raw import RawClient, request_bytes
+from rig.scripts import DONE, Gate, Script, chunk, chunked, completion, event, whole
+from rig.upstream import Upstream
+
+MODELS = request_bytes("GET", "/v1/models", [])
+
+
+def _held(gate: Gate, stream: bool) -> Script:
+    if not stream:
+        return (gate, *whole(completion("two")))
+    return chunked(event(chunk("one")), gate, event(chunk("two", finish="stop")), DONE)
+
+
+def _begin(gateway: Gateway, upstream: Upstream, client: RawClient, gate: Gate, *, stream: bool) -> None:
+    """Send a call that the provider holds until the gate opens; a stream has begun by then."""
+    upstream.behave(_held(gate, stream))
+    client.send(gateway.chat_bytes(stream=stream))
+    if stream:
+        client.read_head()
+        client.read_chunks_until(b"one")
+    else:
+        upstream.wait_for_requests()
+
+
+def _rest(client: RawClient, *, stream: bool) -> bytes:
+    if not stream:
+        return client.read_answer().body
+    rest = client.read_chunks_until(b"data: [DONE]\n\n")
+    assert client.read_chunk() == b""
+    return rest
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_signal_drains(
+    start_gateway: StartGateway, upstream: Upstream, signum: signal.Signals, stream: bool
+) -> None:
+    gateway, gate = start_gateway(), Gate()
+    with RawClient(gateway.url) as caller, RawClient(gateway.url) as idle, RawClient(gateway.url) as late:
+        for client in (idle, late):
+            client.send(MODELS)
+            assert client.read_answer().header("connection") is None
+        _begin(gateway, upstream, caller, gate, stream=stream)
+        gateway.terminate(signum)
+        gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+        assert gateway.readiness().json()["checks"]["drain"] == "draining"
+        with pytest.raises(ConnectionError):
+            RawClient(gateway.url)
+        late.send(MODELS)
+        assert late.read_answer().header("connection") == "close"
+        assert late.is_closed_by_peer()
+        gate.open()
+        assert b"two" in _rest(caller, stream=stream)
+        assert gateway.wait() == 0
+        assert caller.is_closed_by_peer()
+        assert idle.is_closed_by_peer()
+    assert [row["status"] for row in gateway.ledger_rows()] == [200]
+
+
+def test_idle_connections_do_not_hold_up_the_end(start_gateway: StartGateway) -> None:
+    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 3600}})
+    with RawClient(gateway.url) as kept_alive, RawClient(gateway.url) as never_used:
+        kept_alive.send(MODELS)
+        kept_alive.read_answer()
+        assert gateway.stop() == 0
+        assert kept_alive.is_closed_by_peer()
+        assert never_used.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
+    start_gateway: StartGateway, upstream: Upstream, stream: bool
+) -> None:
+    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.2}})
+    with RawClient(gateway.url) as client:
+        _begin(gateway, upstream, client, Gate(), stream=stream)
+        assert gateway.stop() == 0
+        assert b"[DONE]" not in client.read_to_close()
+    assert upstream.last.client_left.wait(20)
+    assert [(row["status"], row["stream"]) for row in gateway.ledger_rows()] == [(499, int(stream))]
+    assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)

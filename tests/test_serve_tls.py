@@ -1,0 +1,98 @@
+"""``tollgate serve`` with a certificate: both versions of HTTP over TLS, and nothing without it."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+from conftest import HELLO, StartGateway
+from rig.gateway import Gateway
+from rig.raw import H2Client, RawClient
+from rig.scripts import Script, stream_of
+from rig.upstream import Upstream
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    return pem
+
+
+@pytest.fixture(scope="module")
+def secure_gateway(start_gateway: StartGateway, certificate: Path) -> Gateway:
+    """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
+    code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
+    return start_gateway(
+        program=("-c", code + "from addon.cli import main; main()"),
+        sections={"listen": {"tls_certificate": str(certificate)}},
+    )
+
+
+@pytest.fixture
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.mark.parametrize(("http2", "version"), [(False, "HTTP/1.1"), (True, "HTTP/2")])
+@pytest.mark.parametrize("stream", [False, True])
+def test_tls_serves_both_http_versions(
+    secure_gateway: Gateway,
+    upstream: Upstream,
+    trusting: ssl.SSLContext,
+    http2: bool,
+    version: str,
+    stream: bool,
+) -> None:
+    assert secure_gateway.url.startswith("https://127.0.0.1:")
+    with httpx.Client(http2=http2, verify=trusting, trust_env=False) as client:
+        body = {"messages": HELLO, "stream": stream}
+        answer = client.post(secure_gateway.url + CHAT, headers=secure_gateway.headers, json=body)
+    assert (answer.status_code, answer.http_version) == (200, version)
+    assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.json()["model"] == "tester-large"
+
+
+def test_tls_closes_who_speaks_plain_http(secure_gateway: Gateway, upstream: Upstream) -> None:
+    with RawClient(secure_gateway.url) as client:
+        client.send(secure_gateway.chat_bytes())
+        assert b"HTTP/" not in client.read_to_close()
+    assert upstream.requests == []
+
+
+def test_tls_closes_who_never_greets_or_stops_half_way(secure_gateway: Gateway) -> None:
+    with RawClient(secure_gateway.url) as silent, RawClient(secure_gateway.url) as halting:
+        halting.send(bytes.fromhex("1603010200010001fc0303"))  # The first bytes of a ClientHello.
+        assert silent.is_closed_by_peer()
+        assert halting.is_closed_by_peer()
+
+
+def test_tls_older_than_1_2_is_refused(secure_gateway: Gateway, trusting: ssl.SSLContext) -> None:
+    trusting.set_ciphers("DEFAULT@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        trusting.minimum_version = trusting.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        RawClient(secure_gateway.url, trusting)
+
+
+def test_http2_calls_drain_too(
+    start_gateway: StartGateway, upstream: Upstream, certificate: Path, trusting: ssl.SSLContext
+) -> None:
+    gateway = start_gateway(sections={"listen": {"tls_certificate": str(certificate)}})
+
+    def drain_meanwhile(_request: Any) -> Script:
+        gateway.terminate()
+        gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+        return stream_of("one", "two")
+
+    upstream.behave(drain_meanwhile)
+    with H2Client(gateway.url, trusting) as client:
+        body = httpx.Request("POST", "http://x", json={"messages": HELLO, "stream": True}).content
+        [answer] = client.post_all(CHAT, gateway.headers.items(), [body])
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert gateway.wait() == 0
