@@ -6,15 +6,12 @@ Hooks fail open in mitmproxy: an exception in one is logged and the flow goes on
 """
 
 import asyncio
-import itertools
 import logging
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
@@ -27,32 +24,26 @@ from mitmproxy.tls import TlsData
 
 from addon import tls
 from addon.auth import identify, parse_bearer
+from addon.books import Books
 from addon.call import Call, call_of
 from addon.catalog import catalog_json, etag
 from addon.clients import Clients, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, find_endpoint
 from addon.errors import INTERNAL, ErrorAnswer, from_refusal
-from addon.exchange import MOVES, Exchange, Stage
+from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
-from addon.log import log_call, log_refusal
 from addon.options import mitmproxy_options
 from addon.prepare import client_head, prepare_attempt, reader_of, route_call
+from addon.request_id import new_request_id
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
-from addon.settlement import outcome
-from addon.store import IllegalRowError, StoreUnavailable
+from addon.store import StoreUnavailable
 from addon.wire import json_response
 from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.gateway")
-
-_PROCESS = secrets.token_hex(8)
-_NUMBERS = itertools.count(1)
-
-CLIENT_CLOSED_REQUEST = 499
-"""The status of a call whose client left before its answer was whole, as nginx has it."""
 
 CLOSING_STATUSES = frozenset({408, 413})
 """Refusals after which the rest of the body is not worth waiting for."""
@@ -67,10 +58,7 @@ class Gateway:
         self.lifecycle: Lifecycle | None = None
         self.clients = Clients(max_clients())
         self.connecting = ConnectTimers()
-        self.in_flight: set[str] = set()
-        self.bookings: set[asyncio.Task[None]] = set()
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self.books: Books | None = None
 
     # The process.
 
@@ -84,6 +72,7 @@ class Gateway:
             settings = load_settings(conf_file := Path(ctx.options.tollgate_conf).absolute())
             self.adopt(settings)
             self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
+            self.books = Books(self.lifecycle.store)
         except (SettingsError, StoreUnavailable) as error:
             raise OptionsError(str(error)) from error
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
@@ -118,9 +107,10 @@ class Gateway:
             self.lifecycle.draining = True
         try:
             async with asyncio.timeout(timeout_s):
-                await self.idle.wait()
+                await self._books().idle.wait()
         except TimeoutError:
-            log.warning("cut off %d calls that did not end within %g s", len(self.in_flight), timeout_s)
+            in_flight = len(self._books().in_flight)
+            log.warning("cut off %d calls that did not end within %g s", in_flight, timeout_s)
         await self.clients.close_all()
 
     # Connections.
@@ -196,29 +186,33 @@ class Gateway:
 
     def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
-            self._settle(_expect(flow), 200)
+            self._books().settle(_expect(flow), 200)
 
     def attempt_failed(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             failure = call.failure or INTERNAL
             flow.response = self._respond(call, json_response(failure))
-            self._settle(call, failure.status, failure.code)
+            self._books().settle(call, failure.status, failure.code)
 
     def error(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
-            if call.exchange.stage is Stage.DISPATCHED:
-                self._settle(call, CLIENT_CLOSED_REQUEST, "client_disconnected")
-            elif flow.response is None and Stage.ABANDONED in MOVES[call.exchange.stage]:
-                self._abandon(call)
+            # A flow that was answered without being sent has ended, and its client may go.
+            if flow.response is None or call.exchange.was_sent_upstream:
+                self._books().abandon(call)
 
     # The steps.
+
+    def _books(self) -> Books:
+        if self.books is None:
+            raise RuntimeError("a call came before any settings were loaded")
+        return self.books
 
     def _begin(self, flow: http.HTTPFlow) -> Call:
         if self.settings is None:
             raise RuntimeError("a call came before any settings were loaded")
-        exchange = Exchange(_new_id(), datetime.now(UTC), time.monotonic())
+        exchange = Exchange(new_request_id(), datetime.now(UTC), time.monotonic())
         call = Call(exchange, self.settings)
         call.attach(flow)
         return call
@@ -236,39 +230,7 @@ class Gateway:
         workspace, key = identify(call.settings.keys, parse_bearer(bearer_header(flow.request)))
         call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
         call.exchange = call.exchange.advance(Stage.ADMITTED)
-        self.in_flight.add(call.exchange.id)
-        self.idle.clear()
-
-    def _settle(self, call: Call, status: int, error_code: str | None = None) -> None:
-        """End a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it.
-
-        Its row and its log line are made when its last bytes are on their way: the client need not wait for them.
-        """
-        if call.exchange.stage is Stage.DISPATCHED:
-            call.exchange = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
-            asyncio.get_running_loop().call_soon(self._close_books, call)
-
-    def _close_books(self, call: Call) -> None:
-        now_s = time.monotonic()
-        try:
-            call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
-            log_call(call.exchange, now_s)
-            booking = asyncio.get_running_loop().create_task(self._book(call.exchange.ledger_row(now_s)))
-        finally:
-            self._leave(call)
-        if not booking.done():
-            self.bookings.add(booking)
-            booking.add_done_callback(self.bookings.discard)
-
-    async def _book(self, row: dict[str, Any]) -> None:
-        """Write a row. The answer is the client's whether that can be done now or not."""
-        assert self.lifecycle is not None  # noqa: S101  (no call comes before it)
-        try:
-            await self.lifecycle.store.settle(row)
-        except StoreUnavailable as error:
-            log.error("the ledger can't be written, the row waits: %s", error)
-        except IllegalRowError:
-            log.exception("a row that the ledger can't hold")
+        self._books().open(call)
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
@@ -276,26 +238,12 @@ class Gateway:
         flow.response = self._respond(call, json_response(answer, close=close))
         if answer.code == "method_not_allowed":
             flow.response.headers["allow"] = allowed_methods(flow.request)
-        if call and Stage.REFUSED in MOVES[call.exchange.stage]:
-            call.exchange = call.exchange.advance(Stage.REFUSED, status=answer.status, error_code=answer.code)
-            self._leave(call)
-            log_refusal(call.exchange, time.monotonic())
-
-    def _abandon(self, call: Call) -> None:
-        call.exchange = call.exchange.advance(
-            Stage.ABANDONED, status=CLIENT_CLOSED_REQUEST, error_code="client_disconnected"
-        )
-        self._leave(call)
-        log_refusal(call.exchange, time.monotonic())
-
-    def _leave(self, call: Call) -> None:
-        self.in_flight.discard(call.exchange.id)
-        if not self.in_flight:
-            self.idle.set()
+        if call and self.books:
+            self.books.refuse(call, answer.status, answer.code)
 
     def _respond(self, call: Call | None, response: http.Response) -> http.Response:
         """Add what every answer bears."""
-        response.headers["x-request-id"] = call.exchange.id if call else _new_id()
+        response.headers["x-request-id"] = call.exchange.id if call else new_request_id()
         if self.lifecycle and self.lifecycle.draining:
             response.headers["connection"] = "close"
         return response
@@ -317,8 +265,3 @@ def _expect(flow: http.HTTPFlow) -> Call:
     if call is None:
         raise RuntimeError("a flow without a call")
     return call
-
-
-def _new_id() -> str:
-    """Ids are unique, and in the order of the calls of one process: the ledger's index grows at its end."""
-    return f"req_{_PROCESS}{next(_NUMBERS):08x}"

@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http._events import (
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server, make_body_reader
 
 from addon.errors import ErrorAnswer, from_refusal
+from addon.request_id import new_request_id
 from policies.refusal import Refusal
 
 MAX_HEAD_BYTES = 65_536
@@ -50,8 +51,11 @@ class Deadlines(Protocol):
 
 
 def json_response(answer: ErrorAnswer, *, close: bool = False) -> http.Response:
-    """The nested error object of the contract as a whole HTTP response; ``close`` ends the connection after it."""
-    headers = {"content-type": "application/json"}
+    """The nested error object of the contract as a whole HTTP response; ``close`` ends the connection after it.
+
+    Its request id is a new one, until the gateway puts the call's own there.
+    """
+    headers = {"content-type": "application/json", "x-request-id": new_request_id()}
     if close:
         headers["connection"] = "close"
     return http.Response.make(answer.status, answer.body(), headers)
