@@ -26,7 +26,7 @@ class Stage(Enum):
     HELD = "held"  # the money is set aside
     DISPATCHED = "dispatched"  # an attempt may be sent upstream
     ANSWERED = "answered"  # an upstream answer, or its failure, is final
-    SETTLED = "settled"  # the ledger row is written
+    SETTLED = "settled"  # the ledger row is made
     REFUSED = "refused"  # the gateway said no; nothing was sent upstream
     ABANDONED = "abandoned"  # the client left before anything was sent upstream
 

@@ -101,9 +101,8 @@ def _candidates(node: dict[str, Any]) -> list[Any]:
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     error = node.get("error")
     wrapped = error if isinstance(error, dict | list) else None
-    phrase = (
-        error if isinstance(error, str) else None
-    )  # often just "Bad Request", beside a message that says more
+    # Often just "Bad Request", beside a message that says more.
+    phrase = error if isinstance(error, str) else None
     return [raw, wrapped, node.get("message"), phrase, *(node.get(key) for key in _OTHER_KEYS)]
 
 

@@ -1,4 +1,4 @@
-"""The nouns that decisions are made of: frozen values, built once by ``addon/settings.py``, never changed.
+"""The nouns that decisions are made of: frozen values, never changed once they are built.
 
 Money stands in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
 """

@@ -71,7 +71,7 @@ def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
 
     Prompt tokens that the provider reported as cached bear the cached price, never more than the prompt has.
     A count that was not reported counts as none. ``reasoning_beside`` is the family's
-    ``reasoning_beside_completion``. Source: contract, "usage object"; design, "Money".
+    ``reasoning_beside_completion``. Source: contract, "usage object".
     """
     prompt = _count(usage.prompt_tokens)
     cached = min(_count(usage.cached_tokens), prompt)

@@ -29,9 +29,8 @@ GROUP_COMMIT_S = 0.01
 
 _BATCH_ROWS = 500  # Kept rows a transaction, some 10 ms: the event loop must not stand still for all of them.
 _PATIENT_MS = 2000  # While opening and closing, when no call waits.
-_BRIEF_MS = (
-    20  # While serving: long enough for another process to commit, and every call in flight waits with it.
-)
+# While serving: long enough for another process to commit, and every call in flight waits with it.
+_BRIEF_MS = 20
 _NO_WAIT_MS = 0  # While rows are kept: the first of them has waited in vain already.
 
 _NEVER_WRITABLE = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
