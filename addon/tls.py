@@ -30,14 +30,6 @@ def start_client(data: TlsData, certificate: Path) -> None:
     data.ssl_conn = connection
 
 
-def check_certificate(certificate: Path) -> None:
-    """Raise ValueError where ``certificate`` can't serve, before any client finds out."""
-    try:
-        _client_context(certificate, certificate.stat().st_mtime_ns)
-    except (SSL.Error, OSError) as error:
-        raise ValueError(f"{certificate.name}: not a PEM file with a private key and its chain") from error
-
-
 @lru_cache(maxsize=2)
 def _client_context(certificate: Path, _mtime_ns: int) -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
