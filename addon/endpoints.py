@@ -31,8 +31,7 @@ def find_endpoint(request: Request) -> Endpoint:
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if request.authority and not request.is_http2:
         raise Refusal("bad_request", "This is a gateway, not a proxy: send a path, not a whole URL.")
-    path = request.path.split("?", 1)[0]
-    endpoint = next((endpoint for endpoint in Endpoint if endpoint.value == path), None)
+    endpoint = _endpoint_at(request.path)
     if endpoint is None:
         raise Refusal("not_found", "There is nothing here. Try POST /v1/chat/completions or GET /v1/models.")
     if request.method not in METHODS[endpoint]:
@@ -57,5 +56,10 @@ def bearer_header(request: Request) -> str | None:
 
 def allowed_methods(request: Request) -> str:
     """Return the value of an ``Allow`` header for the request's path."""
-    path = request.path.split("?", 1)[0]
-    return ", ".join(next((METHODS[endpoint] for endpoint in Endpoint if endpoint.value == path), ()))
+    endpoint = _endpoint_at(request.path)
+    return ", ".join(METHODS[endpoint]) if endpoint else ""
+
+
+def _endpoint_at(target: str) -> Endpoint | None:
+    path = target.split("?", 1)[0]
+    return next((endpoint for endpoint in Endpoint if endpoint.value == path), None)
