@@ -32,7 +32,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _message(record),
         }
-        if _is_ours(record.name):
+        if is_ours(record.name):
             extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
             line |= {name: value for name, value in extra.items() if name not in line}
         if record.exc_info:
@@ -73,7 +73,7 @@ class _Handler(logging.StreamHandler[IO[str]]):
 
     def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
         # Levels on loggers are not enough: whoever starts mitmproxy may open the root logger for everything.
-        return record.levelno >= (logging.INFO if _is_ours(record.name) else logging.WARNING)
+        return record.levelno >= (logging.INFO if is_ours(record.name) else logging.WARNING)
 
 
 def configure_logging(stream: IO[str] | None = None) -> None:
@@ -141,7 +141,8 @@ def _ms(start_s: float, end_s: float | None) -> float | None:
     return None if end_s is None else round((end_s - start_s) * 1000, 3)
 
 
-def _is_ours(name: str) -> bool:
+def is_ours(name: str) -> bool:
+    """Tell whether a logger of this name is one of Tollgate's own."""
     return name == OURS or name.startswith(f"{OURS}.")
 
 

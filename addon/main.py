@@ -9,7 +9,7 @@ from mitmproxy.addons.termlog import TermLogHandler
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from addon.gateway import Gateway
-from addon.log import OURS, JsonFormatter
+from addon.log import OURS, JsonFormatter, is_ours
 
 
 def _keep_logs_apart() -> None:
@@ -21,7 +21,7 @@ def _keep_logs_apart() -> None:
     ours.handlers = [handler]
     for shown in logging.getLogger().handlers:
         if isinstance(shown, TermLogHandler):
-            shown.addFilter(lambda record: not record.name.startswith(f"{OURS}."))
+            shown.addFilter(lambda record: not is_ours(record.name))
 
 
 _keep_logs_apart()
