@@ -10,6 +10,7 @@ from typing import Protocol
 
 from addon.answer import rewrite_answer
 from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
+from addon.upstream_message import MAX_READ_BYTES
 from policies.facts import Usage
 
 log = logging.getLogger("tollgate.relay")
@@ -71,8 +72,6 @@ class WholeRelay:
 class ErrorRelay:
     """An upstream error answer, read to its end and then normalized into ``failure``."""
 
-    MAX_BYTES = 1 << 20
-
     def __init__(self, status: int, names: Names, secrets: Sequence[str]) -> None:
         self.status, self.names, self.secrets = status, names, secrets
         self.body = bytearray()
@@ -82,8 +81,8 @@ class ErrorRelay:
         self.failure: ErrorAnswer | None = None
 
     def feed(self, piece: bytes) -> bytes:
-        """Keep the beginning: no error message needs more."""
-        if len(self.body) < self.MAX_BYTES:
+        """Keep ``piece``, unless the body is longer already than what is read of one."""
+        if len(self.body) <= MAX_READ_BYTES:
             self.body += piece
         return b""
 
@@ -112,20 +111,27 @@ class Broken:
         return b""
 
 
-class Inflated:
-    """A reader behind a gzip or deflate answer, which some providers send although ``identity`` was asked."""
-
-    MAX_PIECE_BYTES = 4 << 20
+class _Around:
+    """What stands around a reader: the facts are the reader's, and ``broken`` is a failure of its own."""
 
     def __init__(self, inner: Relay) -> None:
         self.inner = inner
-        self.inflator = zlib.decompressobj(zlib.MAX_WBITS | 32)
         self.broken: ErrorAnswer | None = None
 
     usage = property(lambda self: self.inner.usage)
     finish_reason = property(lambda self: self.inner.finish_reason)
     relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
     failure = property(lambda self: self.broken or self.inner.failure)
+
+
+class Inflated(_Around):
+    """A reader behind a gzip or deflate answer, which some providers send although ``identity`` was asked."""
+
+    MAX_PIECE_BYTES = 4 << 20
+
+    def __init__(self, inner: Relay) -> None:
+        super().__init__(inner)
+        self.inflator = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def feed(self, piece: bytes) -> bytes:
         """Inflate, a bounded amount for each piece read, so that no small answer becomes a huge one."""
@@ -145,17 +151,8 @@ class Inflated:
         return b"" if self.broken else self.inner.finish()
 
 
-class Guarded:
+class Guarded(_Around):
     """A reader that can't raise: mitmproxy would hang the client, or cut a 200 short without telling anybody."""
-
-    def __init__(self, inner: Relay) -> None:
-        self.inner = inner
-        self.broken: ErrorAnswer | None = None
-
-    usage = property(lambda self: self.inner.usage)
-    finish_reason = property(lambda self: self.inner.finish_reason)
-    relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
-    failure = property(lambda self: self.broken or self.inner.failure)
 
     def feed(self, piece: bytes) -> bytes:
         """As the inner reader; an exception becomes ``failure``."""

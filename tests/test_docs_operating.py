@@ -9,7 +9,6 @@ import pytest
 
 from addon import clients, log, request_stream, sse, upstream_message, wire
 from addon.cli import main
-from addon.relay import ErrorRelay
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -79,10 +78,6 @@ BOUNDS = {
 
 def test_every_bound_is_documented_with_its_number() -> None:
     assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
-
-
-def test_an_error_answer_is_kept_as_far_as_it_is_read() -> None:
-    assert ErrorRelay.MAX_BYTES == upstream_message.MAX_READ_BYTES
 
 
 def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
