@@ -19,6 +19,8 @@ log = logging.getLogger("tollgate.books")
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as nginx has it."""
 CLIENT_DISCONNECTED = "client_disconnected"
+INTERRUPTED = "interrupted"
+"""The gateway stopped, and did not wait for this call any longer."""
 
 
 class Books:
@@ -29,6 +31,7 @@ class Books:
         self.in_flight: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
+        self.cutting_off = False
         self._bookings: set[asyncio.Task[None]] = set()
 
     def open(self, call: Call) -> None:
@@ -50,9 +53,10 @@ class Books:
         self._end_unsent(call, Stage.REFUSED, status, error_code)
 
     def abandon(self, call: Call) -> None:
-        """End a call whose client left, wherever it stands."""
-        self.settle(call, CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED)
-        self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED)
+        """End a call whose client left, or was cut off, wherever it stands."""
+        why = INTERRUPTED if self.cutting_off else CLIENT_DISCONNECTED
+        self.settle(call, CLIENT_CLOSED_REQUEST, why)
+        self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
     def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
         if stage in MOVES[call.exchange.stage]:

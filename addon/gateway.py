@@ -110,6 +110,7 @@ class Gateway:
                 await self._books().idle.wait()
         except TimeoutError:
             in_flight = len(self._books().in_flight)
+            self._books().cutting_off = True
             log.warning("cut off %d calls that did not end within %g s", in_flight, timeout_s)
         await self.clients.close_all()
 

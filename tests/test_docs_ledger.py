@@ -9,7 +9,7 @@ from typing import get_args
 import click
 import pytest
 
-from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED
+from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED
 from addon.commands.usage import RECENT_ROWS, usage
 from addon.exchange import UsageSource
 from addon.store import sqlite as store_sqlite
@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_program() -> None:
 
 def test_what_stands_for_a_client_that_left_is_documented() -> None:
     assert f"{CLIENT_CLOSED_REQUEST} when the client left before the end" in PAGE
-    assert f"`{CLIENT_DISCONNECTED}` beside {CLIENT_CLOSED_REQUEST}" in PAGE
+    assert f"`{CLIENT_DISCONNECTED}` beside {CLIENT_CLOSED_REQUEST}, or `{INTERRUPTED}`" in PAGE
 
 
 def test_every_source_of_counts_is_documented() -> None:

@@ -84,5 +84,6 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
         assert gateway.stop() == 0
         assert b"[DONE]" not in client.read_to_close()
     assert upstream.last.client_left.wait(20)
-    assert [(row["status"], row["stream"]) for row in gateway.ledger_rows()] == [(499, int(stream))]
+    booked = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
+    assert booked == [(499, "interrupted", int(stream))]
     assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)
