@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server")
 SEQUENCES = ("addon.gateway", "addon.lifecycle", "addon.books", *ENTRY_POINTS)
-"""The modules that bring the others together: each call's sequence and its end, the start and stop of the parts, the commands."""
+"""What brings the others together: each call's sequence and its end, the start and stop of the parts, the commands."""
 FOUNDATIONS = ("addon.local_http",)
 """What modules that do I/O may stand on: knows nothing of the gateway."""
 
