@@ -1,7 +1,6 @@
 """What operators may write: one schema a table for proxy.conf, the catalog files and the workspace files.
 
-Each rule that needs only its own table stands here; names that must exist elsewhere are
-``addon/settings_facts.py``'s.
+Each rule that needs only its own table stands here; names that must exist elsewhere are ``addon/settings_facts.py``'s.
 docs/configuration.md documents every key, and a test holds it to that.
 """
 

@@ -91,12 +91,17 @@ class Sources:
         self.stamps[file] = _stamp(file)
         return file.read_bytes()
 
+    def read_text(self, file: Path) -> str:
+        """Return the content of a text file, its line ends as they stand. Raises ``SettingsError``."""
+        try:
+            return self.read(file).decode()
+        except UnicodeDecodeError as error:
+            raise SettingsError(file, "", f"is not UTF-8 at byte {error.start}") from None
+
     def read_toml(self, file: Path) -> dict[str, Any]:
         """Return the tables of a TOML file. Raises ``SettingsError`` with the line at fault."""
         try:
-            return tomllib.loads(self.read(file).decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise SettingsError(file, "", f"is not UTF-8 at byte {error.start}") from None
+            return tomllib.loads(self.read_text(file))
         except ValueError as error:
             raise SettingsError(file, "", f"is not TOML: {error}") from None
         except RecursionError:
