@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from addon.commands.catalog import catalog
+from addon.commands.common import conf_option, reason
 from addon.commands.keys import keys
 from addon.commands.usage import usage
 
@@ -17,9 +18,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--conf", "conf_file", type=click.Path(path_type=Path), default=Path("proxy.conf"), show_default=True
-)
+@conf_option
 @click.option("--port", type=click.IntRange(0, 65_535), help="Instead of [listen] port; 0 is any free one.")
 @click.option("--host", help="Instead of [listen] host.")
 @click.option("--workers", type=click.IntRange(1), help="Instead of [listen] workers.")
@@ -30,14 +29,8 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
     try:
         run(conf_file.absolute(), host=host, port=port, workers=workers)
     except FAULTS as error:
-        click.echo(f"tollgate: {_reason(error)}", err=True)
+        click.echo(f"tollgate: {reason(error)}", err=True)
         sys.exit(1)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
 
 
 main.add_command(keys)

@@ -1,1 +1,1 @@
-"""The groups of the ``tollgate`` command line: one module a group, each a click group named as its module."""
+"""The groups of the ``tollgate`` command line: one module a command or group; ``common`` is what they share."""

@@ -15,17 +15,12 @@ import click
 from tabulate import tabulate
 
 from addon.catalog import public_rows, rows_json, usd
+from addon.commands.common import clear_errors, conf_option, json_option
 from addon.settings import load_settings
-from addon.settings_io import SettingsError
 from policies.facts import Model
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
-
-CONF_OPTION = click.option(
-    "--conf", "conf_file", type=click.Path(path_type=Path), default=Path("proxy.conf"), show_default=True
-)
-JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +72,8 @@ def catalog() -> None:
 
 
 @catalog.command("list")
-@CONF_OPTION
-@JSON_OPTION
+@conf_option
+@json_option
 def list_models(conf_file: Path, as_json: bool) -> None:
     """Show the active models with retail prices, as GET /v1/models does."""
     rows = public_rows(_load_models(conf_file))
@@ -86,8 +81,8 @@ def list_models(conf_file: Path, as_json: bool) -> None:
 
 
 @catalog.command()
-@CONF_OPTION
-@JSON_OPTION
+@conf_option
+@json_option
 def check(conf_file: Path, as_json: bool) -> None:
     """Compare wholesale prices with the installed genai-prices; exit with 1 where they disagree."""
     comparison = compare_prices(_load_models(conf_file), datetime.now(UTC).date())
@@ -97,10 +92,8 @@ def check(conf_file: Path, as_json: bool) -> None:
 
 
 def _load_models(conf_file: Path) -> Iterable[Model]:
-    try:
+    with clear_errors():
         return load_settings(conf_file).models.values()
-    except (SettingsError, OSError) as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _find_published(model: Model) -> "ModelInfo | None":

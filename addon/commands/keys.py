@@ -17,21 +17,13 @@ import click
 from tabulate import tabulate
 
 from addon.auth import hash_key, new_key
+from addon.commands.common import clear_errors, conf_option, json_option
 from addon.settings import load_conf, load_settings
 from addon.settings_files import WorkspaceTable
-from addon.settings_io import SettingsError, Sources, locked, nearest, validate, write_atomically
+from addon.settings_io import Sources, locked, nearest, validate, write_atomically
 from addon.settings_types import NAME, NAME_IS
 from policies.facts import Key, Workspace
 from policies.money import format_nanousd
-
-_conf_option = click.option(
-    "--conf",
-    "conf_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="proxy.conf",
-    show_default=True,
-    help="The gateway's configuration file.",
-)
 
 _HEADER = re.compile(r"\s*\[")
 _KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
@@ -47,13 +39,13 @@ def keys() -> None:
 @click.argument("workspace")
 @click.option("--id", "key_id", help="The key's name in logs and in the ledger.  [default: key-1, key-2, …]")
 @click.option("--new", is_flag=True, help="Create the workspace too.")
-@_conf_option
+@conf_option
 def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> None:
     """Create a key of WORKSPACE and print it, once: only its hash is stored."""
     key = new_key()
     with _editing(conf_file) as folder:
         file = _new_file(folder, workspace) if new else _find_file(folder, workspace, " (--new creates one)")
-        text = f'name = "{workspace}"\n' if new else _text(file)
+        text = f'name = "{workspace}"\n' if new else Sources().read_text(file)
         key_id = _free_id(file, text, key_id)
         _write_if_it_loads(conf_file, file, add_key(text, key_id, hash_key(key)))
     click.echo(key)
@@ -62,11 +54,11 @@ def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> No
 
 @keys.command("list")
 @click.argument("workspace", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_conf_option
+@json_option
+@conf_option
 def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     """List the keys of WORKSPACE, or of all."""
-    with _clear_errors():
+    with clear_errors():
         settings = load_settings(conf_file)
         if workspace is not None and workspace not in settings.workspaces:
             raise _unknown_workspace(workspace, settings.workspaces)
@@ -84,12 +76,12 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
 @keys.command()
 @click.argument("workspace")
 @click.argument("key_id", metavar="ID")
-@_conf_option
+@conf_option
 def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
     """Turn off the key ID of WORKSPACE; its line stays, so that the ledger's name keeps its meaning."""
     with _editing(conf_file) as folder:
         file = _find_file(folder, workspace)
-        text = _text(file)
+        text = Sources().read_text(file)
         ids = _ids(file, text)
         if key_id not in ids:
             raise click.ClickException(f'workspace {workspace} has no key "{key_id}"{nearest(key_id, ids)}')
@@ -98,24 +90,15 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
-    try:
-        yield
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
-    except ValueError as error:
-        raise click.ClickException(f"the workspace file {error}") from None
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {(error.strerror or 'failed').lower()}") from None
-
-
-@contextmanager
 def _editing(conf_file: Path) -> Iterator[Path]:
     """The workspaces folder, held against other writers."""
-    with _clear_errors():
+    with clear_errors():
         folder = load_conf(conf_file).paths.workspaces
         with locked(folder):
-            yield folder
+            try:
+                yield folder
+            except ValueError as error:
+                raise click.ClickException(f"the workspace file {error}") from None
 
 
 def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
@@ -139,14 +122,6 @@ def _unknown_workspace(workspace: str, known: Iterable[str], hint: str = "") -> 
 def _check_name(name: str, what: str) -> None:
     if not NAME.fullmatch(name):
         raise click.ClickException(f'"{name}" can\'t name {what}: it must be {NAME_IS}')
-
-
-def _text(file: Path) -> str:
-    # Bytes first: text mode would change the line ends of a file from elsewhere.
-    try:
-        return file.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise SettingsError(file, "", f"is not UTF-8 at byte {error.start}") from None
 
 
 def _ids(file: Path, text: str) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any
 import click
 from tabulate import tabulate
 
+from addon.commands.common import clear_errors, conf_option
 from addon.settings import load_conf
-from addon.settings_io import SettingsError
 from addon.store.report import GROUPS, Table, find_recent, find_totals, make_filter, open_report
 from policies.money import format_nanousd
 
@@ -61,7 +61,7 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 
 
 @click.command("usage")
-@click.option("--conf", type=click.Path(path_type=Path), default=Path("proxy.conf"), show_default=True)
+@conf_option
 @click.option("--workspace", help="Only calls of this workspace.")
 @click.option("--model", metavar="SLUG", help="Only calls that this model served.")
 @click.option(
@@ -83,7 +83,7 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
 )
 def usage(
-    conf: Path,
+    conf_file: Path,
     workspace: str | None,
     model: str | None,
     since: str | None,
@@ -94,7 +94,8 @@ def usage(
 ) -> None:
     """Show recent calls, and totals by workspace, model and day (UTC)."""
     wanted = make_filter(workspace, model, since, until)
-    path = _find_database(conf)
+    with clear_errors():
+        path = load_conf(conf_file).paths.database
     totals = (by,) if by else ("workspace", "model", "day")
     try:
         with open_report(path) as ledger:
@@ -112,13 +113,6 @@ def usage(
         click.echo("No booked call matches.")
     else:
         click.echo(f"No call was booked yet in {path}.")
-
-
-def _find_database(conf: Path) -> Path:
-    try:
-        return load_conf(conf).paths.database
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _as_json(recent: Table | None, totals: dict[str, Table]) -> str:
