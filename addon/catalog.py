@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from policies.facts import Model
+from policies.money import price_usd_per_mtok
 
 
 def public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
@@ -20,8 +21,8 @@ def public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
             "modelSlug": model.slug,
             "provider": model.provider.name,
             "upstreamModelId": model.upstream_model_id,
-            "inputPricePerMRetail": usd(model.retail.input_microusd_per_mtok),
-            "outputPricePerMRetail": usd(model.retail.output_microusd_per_mtok),
+            "inputPricePerMRetail": price_usd_per_mtok(model.retail.input_microusd_per_mtok),
+            "outputPricePerMRetail": price_usd_per_mtok(model.retail.output_microusd_per_mtok),
             "isByokOnly": model.byok_only,
         }
         for model in active
@@ -41,11 +42,6 @@ def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
 def etag(body: bytes) -> str:
     """Return the strong ETag of exactly these bytes, quotes included."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-
-
-def usd(price_microusd: int) -> Decimal:
-    """Return a price in micro-USD as exact USD without needless zeros: 156000 → 0.156."""
-    return Decimal(price_microusd).scaleb(-6).normalize()
 
 
 def _object_json(row: Mapping[str, Any]) -> str:

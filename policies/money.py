@@ -45,6 +45,17 @@ def format_nanousd(amount_nanousd: int) -> str:
     return f"{'-' if amount_nanousd < 0 else ''}{whole}.{decimals}"
 
 
+def format_nanousd_rounded(amount_nanousd: int) -> str:
+    """Return an amount as USD with six decimals, rounded half up: 1234567890 → "1.234568"."""
+    whole, _, decimals = format_nanousd(_divide_half_up(amount_nanousd, 1_000) * 1_000).partition(".")
+    return f"{whole}.{decimals:0<6}"
+
+
+def price_usd_per_mtok(price_microusd_per_mtok: int) -> Decimal:
+    """Return a price as exact USD without needless zeros: 156000 → 0.156."""
+    return Decimal(price_microusd_per_mtok).scaleb(-6).normalize()
+
+
 def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> int:
     """Return ``wholesale`` × (1 + markup), rounded half up to whole micro-USD, six decimals of a USD.
 

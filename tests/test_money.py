@@ -12,6 +12,7 @@ from policies.money import (
     billable_output_tokens,
     cost_nanousd,
     format_nanousd,
+    format_nanousd_rounded,
     parse_price_microusd_per_mtok,
     parse_usd_nanousd,
     retail_price_microusd_per_mtok,
@@ -230,3 +231,26 @@ def test_an_amount_is_shown_in_full_and_no_longer(nanousd: int, text: str) -> No
 @given(st.integers(0, 10**18))
 def test_what_is_shown_can_be_read_again(nanousd: int) -> None:
     assert parse_usd_nanousd(format_nanousd(nanousd)) == nanousd
+
+
+@pytest.mark.parametrize(
+    ("amount_nanousd", "text"),
+    [
+        (0, "0.000000"),
+        (499, "0.000000"),
+        (500, "0.000001"),
+        (1_234_567_890, "1.234568"),
+        (999_999_500, "1.000000"),
+        (2**63 - 1, "9223372036.854776"),
+    ],
+)
+def test_costs_are_shown_in_usd_with_six_decimals_rounded_half_up(amount_nanousd: int, text: str) -> None:
+    assert format_nanousd_rounded(amount_nanousd) == text
+
+
+@few
+@given(st.integers(0, 10**16))
+def test_a_shown_cost_is_off_by_half_a_microusd_at_most(amount_nanousd: int) -> None:
+    whole, decimals = format_nanousd_rounded(amount_nanousd).split(".")
+    assert len(decimals) == 6
+    assert -500 <= amount_nanousd - int(whole + decimals) * 1000 < 500

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from tabulate import tabulate
 
-from addon.catalog import public_rows, rows_json, usd
+from addon.catalog import public_rows, rows_json
 from addon.commands.common import clear_errors, conf_option, json_option
 from addon.settings import load_settings
 from policies.facts import Model
+from policies.money import price_usd_per_mtok
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
@@ -112,9 +113,9 @@ def _find_published(model: Model) -> "ModelInfo | None":
 def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disagreement]:
     published = _published_prices(info, day)
     stated = {
-        "input": usd(model.wholesale.input_microusd_per_mtok),
-        "cached input": usd(model.wholesale.cached_input_microusd_per_mtok),
-        "output": usd(model.wholesale.output_microusd_per_mtok),
+        "input": price_usd_per_mtok(model.wholesale.input_microusd_per_mtok),
+        "cached input": price_usd_per_mtok(model.wholesale.cached_input_microusd_per_mtok),
+        "output": price_usd_per_mtok(model.wholesale.output_microusd_per_mtok),
     }
     for price, catalog_usd in stated.items():
         if catalog_usd != published[price]:

@@ -16,7 +16,7 @@ from tabulate import tabulate
 from addon.commands.common import clear_errors, conf_option
 from addon.settings import load_conf
 from addon.store.report import GROUPS, Table, find_recent, find_totals, make_filter, open_report
-from policies.money import format_nanousd
+from policies.money import format_nanousd_rounded
 
 RECENT_ROWS = 20
 
@@ -154,13 +154,7 @@ def _shown(column: str, value: Any) -> str:
     if value is None:
         return ""
     if column.endswith("_nanousd"):
-        return format_usd(value)
+        return format_nanousd_rounded(value)
     if column == "created_at":
         return str(value)[:19].replace("T", " ")
     return "".join(character if character.isprintable() else "?" for character in str(value))
-
-
-def format_usd(amount_nanousd: int) -> str:
-    """Return an amount in USD with six decimals, rounded half up: 1234567890 → "1.234568"."""
-    whole, _, decimals = format_nanousd((amount_nanousd + 500) // 1000 * 1000).partition(".")
-    return f"{whole}.{decimals:0<6}"
