@@ -7,10 +7,8 @@ see is worked out here from the recording alone. The folder of recordings is nam
 
 import asyncio
 import json
-import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -18,12 +16,12 @@ import pytest
 from conftest import HELLO, StartGateway
 from openai import AsyncOpenAI
 from rig.configuration import PROVIDER_KEY, model
+from rig.corpus import needs_corpus, read_corpus
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, http_chunk, response_head
 from rig.upstream import Upstream
 
-CORPUS = os.environ.get("TOLLGATE_CORPUS")
-pytestmark = pytest.mark.skipif(not CORPUS, reason="TOLLGATE_CORPUS names no folder of recorded traffic")
+pytestmark = needs_corpus
 
 KNOWN: dict[str, str] = {}
 """Records that do not pass, and why that is accepted."""
@@ -144,23 +142,19 @@ def _is_error(payload: Any) -> bool:
 
 def load_records() -> list[Record]:
     """Every recorded chat completion, in a fixed order."""
-    found = []
-    for file in sorted(Path(CORPUS or "").glob("*.openai_chat.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            made = json.loads(line)
-            found.append(
-                Record(
-                    made["id"],
-                    made["provider"],
-                    made["stream"],
-                    made["request"],
-                    made["status"],
-                    list((made["response_headers"] or {}).items()),
-                    (made["response_text"] or "").encode(),
-                    made.get("chunk_lens"),
-                )
-            )
-    return found
+    return [
+        Record(
+            made["id"],
+            made["provider"],
+            made["stream"],
+            made["request"],
+            made["status"],
+            list((made["response_headers"] or {}).items()),
+            (made["response_text"] or "").encode(),
+            made.get("chunk_lens"),
+        )
+        for made in read_corpus()
+    ]
 
 
 # --- what a client must see ----------------------------------------------------------------------------------
@@ -308,9 +302,7 @@ class Replay:
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    found = load_records()
-    assert found, f"no recordings in {CORPUS}"
-    return found
+    return load_records()
 
 
 @pytest.fixture(scope="module")

@@ -4,20 +4,18 @@ The recordings are read from the folder in TOLLGATE_CORPUS; without it these tes
 """
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.corpus import needs_corpus, read_corpus
 
 from addon.chat import parse_chat_request
 from addon.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
 from addon.mask import mask_credentials
 from policies.refusal import Refusal
 
-FOLDER = os.environ.get("TOLLGATE_CORPUS", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="TOLLGATE_CORPUS names no folder of recordings")
+pytestmark = needs_corpus
 
 # What the contract doesn't allow though some provider does: its own words for tool_choice, and tools without a type.
 BEYOND_THE_CONTRACT = (
@@ -29,11 +27,7 @@ BEYOND_THE_CONTRACT = (
 
 @pytest.fixture(scope="module")
 def records() -> list[dict[str, Any]]:
-    """Every recorded exchange in the OpenAI chat shape."""
-    files = sorted(Path(FOLDER).glob("*.openai_chat.jsonl"))
-    found = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    assert found, "the folder holds no recordings"
-    return found
+    return read_corpus()
 
 
 def decoded(text: str) -> Any:

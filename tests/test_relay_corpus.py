@@ -4,20 +4,18 @@ The recordings are read from the folder in TOLLGATE_CORPUS; without it these tes
 """
 
 import json
-import os
 import random
 import re
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.corpus import FOLDER, needs_corpus, read_corpus
 
 from addon.answer import BILLING_NOTE, rewrite_answer
 from addon.sse import StreamRelay
 from policies.facts import Usage
 
-FOLDER = os.environ.get("TOLLGATE_CORPUS", "")
 SLUG = "tollgate-slug/under-test"
 SLUG_JSON = json.dumps(SLUG).encode()
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)")
@@ -27,14 +25,10 @@ MISSING_BLANK_LINE = re.compile(rb"data:[^\r\n]*(?:\r\n|\n|\r)data:")
 
 def records(*, stream: bool) -> list[Any]:
     if not FOLDER:
-        reason = "TOLLGATE_CORPUS names no folder of recordings"
-        return [pytest.param({}, marks=pytest.mark.skip(reason=reason), id="no-recordings")]
-    files = sorted(Path(FOLDER).glob("*.openai_chat.jsonl"))
-    found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
-    assert found, f"no openai_chat recordings in {FOLDER}"
+        return [pytest.param({}, marks=needs_corpus, id="no-recordings")]
     return [
         pytest.param(record, id=record["id"])
-        for record in found
+        for record in read_corpus()
         if record["stream"] is stream and record["status"] // 100 == 2
     ]
 
