@@ -5,7 +5,7 @@ A test that needs other settings starts a gateway of its own with ``start_gatewa
 
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import trustme
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.upstream import DeafPort, RefusingPort, Upstream
+
+from addon.store.sqlite import SqliteStore
 
 type StartGateway = Callable[..., Gateway]
 type Chat = Callable[..., httpx.Response]
@@ -123,6 +125,19 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
     """An HTTP client of ``gateway`` with a good key and the right content type."""
     with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=20, trust_env=False) as made:
         yield made
+
+
+@pytest.fixture
+def ledger_path(tmp_path: Path) -> Path:
+    """Where a ledger may be made; its folder is not there yet."""
+    return tmp_path / "var" / "tollgate.db"
+
+
+@pytest.fixture
+def store(ledger_path: Path) -> Iterator[SqliteStore]:
+    """The store on a new ledger."""
+    with closing(SqliteStore(ledger_path)) as opened:
+        yield opened
 
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -16,12 +16,6 @@ from addon.store import sqlite as store_sqlite
 from addon.store.migrations import migrate
 from addon.store.sqlite import SqliteStore
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "var" / "tollgate.db"
-
-
 COMMON = """
 import asyncio, os, sys
 from pathlib import Path
@@ -61,11 +55,11 @@ store.close()
 
 
 def start(
-    program: str, path: Path, *arguments: str, stdin: int = subprocess.DEVNULL
+    program: str, ledger_path: Path, *arguments: str, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[str]:
     root = Path(__file__).parent.parent
     return subprocess.Popen(
-        [sys.executable, "-c", program, str(path), *arguments],
+        [sys.executable, "-c", program, str(ledger_path), *arguments],
         stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
@@ -73,8 +67,8 @@ def start(
     )
 
 
-def test_processes_that_open_a_new_ledger_at_once_all_succeed(path: Path) -> None:
-    openers = [start(OPENER, path, stdin=subprocess.PIPE) for _ in range(4)]
+def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_path: Path) -> None:
+    openers = [start(OPENER, ledger_path, stdin=subprocess.PIPE) for _ in range(4)]
     for opener in openers:
         assert opener.stdout is not None
         assert opener.stdout.readline() == "ready\n"
@@ -83,63 +77,67 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(path: Path) -> Non
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=30)[0] for opener in openers] == ["done\n"] * 4
-    assert len(booked(path)) == 4
+    assert len(booked(ledger_path)) == 4
 
 
-def test_while_one_opens_a_ledger_no_other_can_begin_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_one_opens_a_ledger_no_other_can_begin_to(
+    ledger_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def migrate_and_try_the_lock(connection: sqlite3.Connection) -> None:
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(ledger_path.parent, os.O_RDONLY)
         try:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(folder)
-        tried.append(path)
+        tried.append(ledger_path)
         migrate(connection)
 
     tried: list[Path] = []
     monkeypatch.setattr(store_sqlite, "migrate", migrate_and_try_the_lock)
     for _ in range(2):
-        SqliteStore(path).close()
+        SqliteStore(ledger_path).close()
     assert len(tried) == 2
 
 
-def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
-    writers = [start(WRITER, path, name, "300") for name in ("a", "b")]
+def test_processes_that_write_at_once_lose_nothing(ledger_path: Path) -> None:
+    writers = [start(WRITER, ledger_path, name, "300") for name in ("a", "b")]
     for writer in writers:
         writer.communicate(timeout=60)
         assert writer.returncode == 0
-    assert sorted(booked_ids(path)) == sorted(
+    assert sorted(booked_ids(ledger_path)) == sorted(
         f"{name}-{number}" for name in ("a", "b") for number in range(300)
     )
 
 
-def test_a_reader_does_not_stop_the_writer(path: Path) -> None:
-    SqliteStore(path).close()
-    with second_connection(path) as reader:
+def test_a_reader_does_not_stop_the_writer(ledger_path: Path) -> None:
+    SqliteStore(ledger_path).close()
+    with second_connection(ledger_path) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
-        writer = start(WRITER, path, "a", "10")
+        writer = start(WRITER, ledger_path, "a", "10")
         writer.communicate(timeout=60)
         assert writer.returncode == 0
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
-    assert len(booked(path)) == 10
+    assert len(booked(ledger_path)) == 10
 
 
-def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_once(path: Path) -> None:
-    writer = start(WRITER, path, "k", "1000000")
+def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_once(
+    ledger_path: Path,
+) -> None:
+    writer = start(WRITER, ledger_path, "k", "1000000")
     assert writer.stdout is not None
     acknowledged = [writer.stdout.readline().strip() for _ in range(500)]
     writer.kill()
     acknowledged += [line.strip() for line in writer.stdout if line.endswith("\n")]
     writer.wait()
     writer.stdout.close()
-    with closing(SqliteStore(path)) as store:
+    with closing(SqliteStore(ledger_path)) as store:
         asyncio.run(store.check())
         asyncio.run(store.settle(make_row(acknowledged[0])))
-    ids = booked_ids(path)
+    ids = booked_ids(ledger_path)
     assert acknowledged == ids[: len(acknowledged)]
     assert len(ids) == len(set(ids))
     assert len(ids) - len(acknowledged) <= 1, "only the row being written may be there unacknowledged"
-    with second_connection(path) as reader:
+    with second_connection(ledger_path) as reader:
         assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
