@@ -7,7 +7,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any
 
 from addon.sandbox_directives import DirectiveError
-from addon.sandbox_request import SandboxError, SandboxRequest
+from addon.sandbox_request import SandboxError, SandboxRequest, refused_directive
 from addon.sandbox_script import Choice, Counts, FinishReason, Piece, choices_of, counts_of
 
 # What an OpenAI-like provider says with each status: (type, code). Any other 4xx is an invalid request.
@@ -54,8 +54,7 @@ def plan_answer(request: SandboxRequest, completion_id: str, created_s: int) -> 
     try:
         answer = _Answer(request, completion_id, created_s)
     except DirectiveError as error:
-        refused = SandboxError(400, str(error), "invalid_request_error", "invalid_directive", "messages")
-        return plan_error(refused, delay_ms)
+        return plan_error(refused_directive(str(error)), delay_ms)
     drop, pace_ms = "drop" in asked.flags, asked.numbers.get("pace", 0)
     if request.body.stream:
         return Plan(answer.events(), None, delay_ms=delay_ms, pace_ms=pace_ms, drop=drop)

@@ -31,6 +31,11 @@ class SandboxError(Exception):
         return json.dumps({"error": self._error}).encode()
 
 
+def refused_directive(message: str, param: str = "messages") -> SandboxError:
+    """Return the error of a directive that can't be followed."""
+    return SandboxError(400, message, "invalid_request_error", "invalid_directive", param)
+
+
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -159,12 +164,9 @@ def parse_request(raw: bytes) -> SandboxRequest:
     try:
         directives, asked = parse_directives(last)
     except DirectiveError as error:
-        raise SandboxError(
-            400, str(error), "invalid_request_error", "invalid_directive", "messages"
-        ) from None
+        raise refused_directive(str(error)) from None
     if not body.stream and (misplaced := sorted(directives.names & STREAM_ONLY)):
-        message = f"[[{misplaced[0]}]] needs stream: true."
-        raise SandboxError(400, message, "invalid_request_error", "invalid_directive", "stream")
+        raise refused_directive(f"[[{misplaced[0]}]] needs stream: true.", "stream")
     return SandboxRequest(body, directives, asked)
 
 
