@@ -1,0 +1,16 @@
+"""The command line as a whole; each command has tests of its own."""
+
+import tomllib
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from addon.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shown = CliRunner().invoke(main, ["--version"])
+    assert shown.output == f"tollgate, version {project['version']}\n"
