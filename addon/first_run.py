@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from addon.auth import hash_key, new_key
-from addon.settings_io import Sources, locked, write_atomically
+from addon.folder_lock import locked
+from addon.settings_io import Sources, write_atomically
 
 _DEMO = """\
 # Made by the first run. docs/configuration.md explains every key; `tollgate keys create` adds API keys.

@@ -5,15 +5,13 @@ lay a text over a file, so that an edit is tried out before it is written.
 """
 
 import difflib
-import fcntl
 import hashlib
 import os
 import re
 import stat
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -147,17 +145,6 @@ def nearest(name: str, names: Iterable[str]) -> str:
         return f'; did you mean "{by_lower[close[0]]}"?'
     few = 0 < len(by_lower) <= 12
     return f"; known are {', '.join(sorted(by_lower.values()))}" if few else ""
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for one writer at a time, across processes."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def write_atomically(file: Path, text: str) -> None:

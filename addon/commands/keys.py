@@ -18,9 +18,10 @@ from tabulate import tabulate
 
 from addon.auth import hash_key, new_key
 from addon.commands.common import clear_errors, conf_option, json_option
+from addon.folder_lock import locked
 from addon.settings import load_conf, load_settings
 from addon.settings_files import WorkspaceTable
-from addon.settings_io import Sources, locked, nearest, validate, write_atomically
+from addon.settings_io import Sources, nearest, validate, write_atomically
 from addon.settings_types import NAME, NAME_IS
 from policies.facts import Key, Workspace
 from policies.money import format_nanousd

@@ -6,16 +6,16 @@ written with a later settle, check or close. Source: docs/ledger.md.
 """
 
 import asyncio
-import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from addon.folder_lock import locked
 from addon.store import IllegalRowError, StoreUnavailable
 from addon.store.migrations import LARGEST, migrate
 
@@ -49,7 +49,9 @@ class SqliteStore:
         self._kept: dict[str, Row] = {}
         self._group: list[tuple[Row, asyncio.Future[None]]] = []
         try:
-            with _alone(path.parent):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
+            with locked(path.parent):
                 _create(path)
                 self._connection = _open(path)
             self._file = _file_identity(path)
@@ -189,21 +191,6 @@ def _storable_value(value: Any) -> Any:
     if isinstance(value, int):
         return min(value, LARGEST)
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Make ``folder`` where it is missing, and let one process at a time open a database in it.
-
-    SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _create(path: Path) -> None:
