@@ -3,7 +3,8 @@
 State alone, no I/O; it knows mitmproxy's flow, to be found on it again.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from mitmproxy.http import HTTPFlow
 
@@ -31,6 +32,7 @@ class Call:
     refusal: Refusal | None = None
     failure: ErrorAnswer | None = None
     first_byte_s: float | None = None
+    client_is_behind: Callable[[], bool] = field(default=lambda: False)
 
     def attach(self, flow: HTTPFlow) -> None:
         """Bind this call to its flow."""

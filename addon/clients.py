@@ -64,6 +64,15 @@ class Clients:
         if not self.open:
             self.all_gone.set()
 
+    async def delivered(self) -> None:
+        """Wait until all that was written to the clients is on its way. A slow client may take long."""
+        for client in list(self.open.values()):
+            writer = _writer_of(client)
+            if writer:
+                writer.transport.set_write_buffer_limits(0)
+                with suppress(OSError):
+                    await writer.drain()
+
     async def close_all(self) -> None:
         """Close every connection and wait, a bounded time, until their last bytes are out."""
         for client in list(self.open.values()):
@@ -72,6 +81,12 @@ class Clients:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await self.all_gone.wait()
+
+
+def is_behind(client: Client) -> bool:
+    """Whether bytes for this client wait for it to take earlier ones."""
+    writer = _writer_of(client)
+    return writer is not None and writer.transport.get_write_buffer_size() > 0
 
 
 def close_client(client: Client) -> None:
@@ -100,6 +115,13 @@ def _harden(handler: ConnectionHandler) -> None:
                 left.writer.close()
 
     handler.handle_connection = handle_connection  # type: ignore[method-assign]
+
+
+def _writer_of(client: Client) -> asyncio.StreamWriter | None:
+    handler = _handler_of(client)
+    transport = handler.transports.get(client) if handler else None
+    writer = transport.writer if transport else None
+    return writer if isinstance(writer, asyncio.StreamWriter) else None
 
 
 def _handler_of(client: Client) -> ConnectionHandler | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from mitmproxy import ctx, http
@@ -27,7 +28,7 @@ from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
 from addon.catalog import catalog_json, etag
-from addon.clients import Clients, max_clients
+from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, find_endpoint
 from addon.errors import INTERNAL, ErrorAnswer, from_refusal
@@ -108,6 +109,7 @@ class Gateway:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._books().idle.wait()
+                await self.clients.delivered()
         except TimeoutError:
             in_flight = len(self._books().in_flight)
             self._books().cutting_off = True
@@ -214,7 +216,7 @@ class Gateway:
         if self.settings is None:
             raise RuntimeError("a call came before any settings were loaded")
         exchange = Exchange(new_request_id(), datetime.now(UTC), time.monotonic())
-        call = Call(exchange, self.settings)
+        call = Call(exchange, self.settings, client_is_behind=partial(is_behind, flow.client_conn))
         call.attach(flow)
         return call
 

@@ -19,10 +19,9 @@ from mitmproxy.proxy.layers.http import (
     HTTPMode,
     RegisterHttpConnection,
 )
-from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addon.hop_stream import Attempt, GetUpstream, HopStream
-from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Overdue, UpstreamSide
+from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Http2ClientSide, Overdue, UpstreamSide
 
 Commands = layer.CommandGenerator[None]
 
@@ -38,8 +37,13 @@ class HopLayer(HttpLayer):
         self.attempt_ids = itertools.count(-1, -1)
 
     def _handle_event(self, event: events.Event) -> Commands:
-        if isinstance(event, events.Start) and not self.is_http2:
-            self.connections[self.context.client] = ClientSide(self.context.fork(), self)
+        if isinstance(event, events.Start):
+            client_side = (
+                Http2ClientSide(self.context.fork())
+                if self.is_http2
+                else ClientSide(self.context.fork(), self)
+            )
+            self.connections[self.context.client] = client_side
         if isinstance(event, events.Wakeup) and event.command in self.alarms:
             yield from self.ring(event.command)
         elif isinstance(event, events.ConnectionEvent) and event.connection not in self.connections:
@@ -81,7 +85,7 @@ class HopLayer(HttpLayer):
         if not self.is_http2:
             return 0
         client = self.connections[self.context.client]
-        assert isinstance(client, Http2Server)  # noqa: S101  (that is what mitmproxy makes)
+        assert isinstance(client, Http2ClientSide)  # noqa: S101  (that is what mitmproxy makes)
         return sum(len(waiting.data) for waiting in client.h2_conn.stream_buffers.get(stream_id, ()))
 
     # Deadlines: one alarm of mitmproxy's serves all, because it can't be taken back once it is set.
@@ -107,7 +111,7 @@ class HopLayer(HttpLayer):
         now_s = time.monotonic()
         for owner in [owner for owner, due_s in self.deadlines.items() if due_s <= now_s]:
             del self.deadlines[owner]
-            if isinstance(owner, Http2Server):
+            if isinstance(owner, Http2ClientSide):
                 yield commands.CloseConnection(self.context.client)
             else:
                 yield from self.event_to_child(owner, Overdue(0))

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 MAX_UNREAD_BYTES = 4 * 1024 * 1024
 """Of one answer, that an HTTP/2 client may leave with us by giving its stream no window; TCP sees to the others."""
 
+END_TIMEOUT_S = 1.0
+"""How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
+
 # Trailers, of either side, say nothing to a gateway.
 _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
 _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
@@ -93,6 +96,7 @@ class Attempt:
     connection: Connection | None = None
     reused: bool = False
     answered: bool = False
+    status: int = 0
     sent_s: float = 0.0
 
 
@@ -161,7 +165,7 @@ class HopStream(RequestStream):
     def await_head(self, event: ResponseHeaders) -> Commands:
         call = self.call
         assert call is not None and self.attempt is not None  # noqa: S101  (an attempt is of a call)
-        self.attempt.answered = True
+        self.attempt.answered, self.attempt.status = True, event.response.status_code
         try:
             validate_headers(event.response)
         except ValueError:
@@ -177,6 +181,7 @@ class HopStream(RequestStream):
         call = self.call
         assert call is not None and call.relay is not None  # noqa: S101  (await_head ended the attempt otherwise)
         if isinstance(event, ResponseEndOfMessage):
+            self.release_attempt()
             yield from self.end_of_relay(call)
             return
         piece = call.relay.feed(event.data)
@@ -186,6 +191,11 @@ class HopStream(RequestStream):
             yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
+        elif call.relay.done:
+            # The client has all of it, and is not made to wait for what the provider does next.
+            self.server_state = self.await_end
+            self.deadlines.set_deadline(self, END_TIMEOUT_S)
+            yield from self.end_of_relay(call)
         elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
             yield from self.client_left()
             yield from self.cut_client()
@@ -195,7 +205,6 @@ class HopStream(RequestStream):
     def end_of_relay(self, call: Call) -> Commands:
         assert call.relay is not None and self.flow.response is not None  # noqa: S101
         rest = call.relay.finish()
-        self.release_attempt()
         if call.relay.failure:
             if rest and self.committed:
                 yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
@@ -213,21 +222,30 @@ class HopStream(RequestStream):
             yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
         yield from self.end_answer()
 
+    def await_end(self, event: ResponseData | ResponseEndOfMessage) -> Commands:
+        """The answer is with the client; its connection may serve again when the provider has ended it too."""
+        if isinstance(event, ResponseEndOfMessage):
+            self.release_attempt()
+        yield from ()
+
     def patience_s(self, call: Call) -> float:
-        """Seconds until the next piece must be in; until the first event is, at least what is left of the first
-        byte's time."""
+        """Seconds until the next piece must be in; until the first event is, what is left of the first byte's time."""
         assert self.attempt is not None  # noqa: S101
         timeouts = call.settings.conf.upstream
         if self.committed:
             return timeouts.idle_timeout_s
-        left_s = self.attempt.sent_s + timeouts.first_byte_timeout_s - time.monotonic()
-        return max(left_s, timeouts.idle_timeout_s)
+        left_s = max(0.0, self.attempt.sent_s + timeouts.first_byte_timeout_s - time.monotonic())
+        # Comments before the first event, and an error that drips, gain no time; a whole answer has begun.
+        has_begun = not call.exchange.stream and self.attempt.status < 300
+        return max(left_s, timeouts.idle_timeout_s) if has_begun else left_s
 
     def upstream_broke(self, message: str) -> Commands:
         attempt = self.attempt
         assert attempt is not None  # noqa: S101
         # mitmproxy's words for a connection that ended before any byte of an answer.
-        if attempt.reused and not self.retried_stale and message == "server closed connection":
+        if self.server_state == self.await_end:
+            yield from self.give_up_attempt()
+        elif attempt.reused and not self.retried_stale and message == "server closed connection":
             # A kept connection that the provider closed just then: not its failure, and no hop.
             self.retried_stale = True
             yield from self.give_up_attempt()
@@ -235,9 +253,14 @@ class HopStream(RequestStream):
         elif self.committed:
             yield from self.attempt_over(stream_interrupted())
         elif attempt.answered:
-            yield from self.attempt_over(upstream_garbage("it broke off."))
+            yield from self.attempt_over(self.what_was_said() or upstream_garbage("it broke off."))
         else:
             yield from self.attempt_over(unreachable())
+
+    def what_was_said(self) -> ErrorAnswer | None:
+        """The error that an answer's head told, where its body can't be had."""
+        call = self.call
+        return call.relay.give_up() if call and call.relay else None
 
     def attempt_over(self, failure: ErrorAnswer) -> Commands:
         """The attempt failed: a next one, an error answer, or, in a stream that has begun, an error event."""
@@ -288,8 +311,13 @@ class HopStream(RequestStream):
     def overdue(self) -> Commands:
         if self in self.hops.deadlines:
             return  # It was set anew while this event waited.
-        if self.attempt:
-            yield from self.attempt_over(timed_out())
+        if self.attempt and self.server_state == self.await_end:
+            yield from self.give_up_attempt()
+        elif self.attempt and self.committed and self.call and self.call.client_is_behind():
+            # The client is slow, and nothing is read for it meanwhile: the provider is not to blame for the silence.
+            self.deadlines.set_deadline(self, self.patience_s(self.call))
+        elif self.attempt:
+            yield from self.attempt_over(self.what_was_said() or timed_out())
         elif self.client_state == self.read_body:
             yield from self.refuse_body(
                 Refusal("request_timeout", "The request body did not arrive in time.")

@@ -6,8 +6,10 @@ time is linear in the text, however hostile it is.
 """
 
 import re
+from collections.abc import Sequence
 
 MASK = "***"
+MAX_BOOKED_CHARS = 256
 
 _STARS = r"*•…"
 # A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
@@ -71,3 +73,12 @@ def mask_credentials(text: str) -> str:
                 text = pattern.sub(rf"\g<keep>{MASK}", text)
                 break
     return text
+
+
+def bookable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
+    """Return what of a client's or provider's own words may stand in the ledger and the log: short, and no secret."""
+    if text is None:
+        return None
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return mask_credentials(text[:MAX_BOOKED_CHARS])

@@ -15,6 +15,7 @@ from addon.chat import ChatRequest, check_content_type, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
+from addon.mask import bookable
 from addon.relay import Broken, Guarded, Inflated, Relay
 from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
@@ -28,7 +29,9 @@ def route_call(call: Call, request: http.Request) -> None:
     ``bad_request``, ``invalid_state`` or ``byok_required``."""
     check_content_type(request.headers.get("content-type"), request.headers.get("content-encoding"))
     call.request = chat = parse_chat_request(request.raw_content or b"")
-    call.exchange = call.exchange.note(requested_model=chat.model, end_user=chat.end_user, stream=chat.stream)
+    call.exchange = call.exchange.note(
+        requested_model=bookable(chat.model), end_user=bookable(chat.end_user), stream=chat.stream
+    )
     workspace = call.exchange.workspace
     assert workspace is not None  # noqa: S101  (an admitted call has one)
     route = choose_route(chat.model, workspace, call.settings.models)
@@ -63,7 +66,8 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     if encoding in ("gzip", "deflate"):
         relay = Inflated(relay)
     elif encoding not in ("identity", ""):
-        relay = Broken(upstream_garbage("it is compressed in a way that was not asked for."))
+        unasked = upstream_garbage("it is compressed in a way that was not asked for.")
+        relay = Broken(relay.give_up() or unasked)
     return Guarded(relay)
 
 

@@ -28,6 +28,11 @@ class Relay(Protocol):
     finish_reason: str | None
     relayed_text_chars: int
     failure: ErrorAnswer | None
+    done: bool
+    """The client has all of it, whatever the upstream may still send."""
+
+    def give_up(self) -> ErrorAnswer | None:
+        """What the upstream had said by now that went wrong, for an answer that can't be read to its end."""
 
     def feed(self, piece: bytes) -> bytes:
         """Take bytes as they came from the network; return those that may go to the client now."""
@@ -47,6 +52,10 @@ class WholeRelay:
         self.finish_reason: str | None = None
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
+        self.done = False
+
+    def give_up(self) -> ErrorAnswer | None:
+        """Return None: a success that breaks off says nothing."""
 
     def feed(self, piece: bytes) -> bytes:
         """Keep ``piece``."""
@@ -79,6 +88,11 @@ class ErrorRelay:
         self.finish_reason: str | None = None
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
+        self.done = False
+
+    def give_up(self) -> ErrorAnswer | None:
+        """Return what the status, and the body as far as it came, say."""
+        return from_upstream(self.status, bytes(self.body), self.names, self.secrets)
 
     def feed(self, piece: bytes) -> bytes:
         """Keep ``piece``, unless the body is longer already than what is read of one."""
@@ -88,7 +102,7 @@ class ErrorRelay:
 
     def finish(self) -> bytes:
         """Normalize."""
-        self.failure = from_upstream(self.status, bytes(self.body), self.names, self.secrets)
+        self.failure = self.give_up()
         return b""
 
 
@@ -98,9 +112,14 @@ class Broken:
     usage: Usage | None = None
     finish_reason: str | None = None
     relayed_text_chars = 0
+    done = False
 
     def __init__(self, failure: ErrorAnswer) -> None:
         self.failure: ErrorAnswer | None = failure
+
+    def give_up(self) -> ErrorAnswer | None:
+        """Return what was known from the beginning."""
+        return self.failure
 
     def feed(self, _piece: bytes) -> bytes:
         """Return nothing."""
@@ -122,6 +141,11 @@ class _Around:
     finish_reason = property(lambda self: self.inner.finish_reason)
     relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
     failure = property(lambda self: self.broken or self.inner.failure)
+    done = property(lambda self: self.inner.done)
+
+    def give_up(self) -> ErrorAnswer | None:
+        """As the inner reader."""
+        return self.inner.give_up()
 
 
 class Inflated(_Around):
@@ -140,10 +164,10 @@ class Inflated(_Around):
         try:
             plain = self.inflator.decompress(piece, self.MAX_PIECE_BYTES)
         except zlib.error:
-            plain = b""
-            self.broken = upstream_garbage("it is not compressed as it says.")
+            self.broken = self.give_up() or upstream_garbage("it is not compressed as it says.")
+            return b""
         if self.inflator.unconsumed_tail:
-            self.broken = upstream_garbage("it inflates beyond all bounds.")
+            self.broken = self.give_up() or upstream_garbage("it inflates beyond all bounds.")
         return self.inner.feed(plain) if plain else b""
 
     def finish(self) -> bytes:

@@ -5,7 +5,7 @@ import gc
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from mitmproxy import ctx, http
@@ -58,26 +58,37 @@ class Handler(ProxyConnectionHandler):
                     waiting.append(events.HookCompleted(command))
 
     def _is_done_now(self, hook: commands.StartHook) -> bool:
-        task = asyncio.get_running_loop().create_task(self.handle_hook(hook))
-        if not task.done():
-            later = self._complete(hook, task)
+        awaited = self._run(hook)
+        if awaited:
+            later = self._complete(hook, awaited)
             asyncio_utils.create_task(later, name=f"hook {hook.name}", keep_ref=True)
-        return task.done()
+        return not awaited
 
-    async def _complete(self, hook: commands.StartHook, task: asyncio.Task[None]) -> None:
-        await task
+    def _run(self, hook: commands.StartHook) -> list[Awaitable[None]]:
+        """Call the addons' methods for ``hook``; return what they left to be awaited, which is mostly nothing."""
+        awaited = []
+        for addon in self.master.addons.chain:
+            method = getattr(addon, hook.name, None)
+            if method is not None:
+                with safecall():
+                    result = method(*hook.args())
+                    if result is not None:
+                        awaited.append(result)
+        return awaited
+
+    async def _complete(self, hook: commands.StartHook, awaited: list[Awaitable[None]]) -> None:
+        with self.timeout_watchdog.disarm():
+            for result in awaited:
+                with safecall():
+                    await result
         if hook.blocking:
             await self.server_event(events.HookCompleted(hook))
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
-        with self.timeout_watchdog.disarm():
-            for addon in self.master.addons.chain:
-                method = getattr(addon, hook.name, None)
-                if method is not None:
-                    with safecall():
-                        result = method(*hook.args())
-                        if result is not None:
-                            await result
+        """Run a hook that mitmproxy itself waits for, such as that of a new connection."""
+        for result in self._run(hook):
+            with safecall():
+                await result
 
 
 class Listener(Proxyserver):

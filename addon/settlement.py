@@ -3,10 +3,12 @@
 Decided from the call alone: no I/O, no clock.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from addon.call import Call
 from addon.exchange import UsageSource
+from addon.mask import bookable
 from addon.message import text_chars
 from policies.estimate import estimate_tokens
 from policies.facts import Usage
@@ -18,10 +20,11 @@ def outcome(call: Call) -> dict[str, Any]:
     usage, source = _usage(call)
     model = call.exchange.attempt.model
     beside = model.family.reasoning_beside_completion
+    secrets = (call.exchange.attempt.secret.get_secret_value(),)
     metered = call.exchange.attempt.mode == "payg"
     return {
         "first_byte_s": call.first_byte_s,
-        "finish_reason": call.relay.finish_reason if call.relay else None,
+        "finish_reason": bookable(call.relay.finish_reason, secrets) if call.relay else None,
         "usage": usage,
         "usage_source": source,
         "wholesale_nanousd": cost_nanousd(usage, model.wholesale, beside) if metered else 0,
@@ -34,11 +37,19 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
     relay = call.relay
     if relay is None:
         return Usage(), "none"
-    if relay.usage is not None:
-        return relay.usage, "provider"
+    counted = relay.usage or Usage()
+    if counted.completion_tokens is not None or (relay.usage and not relay.relayed_text_chars):
+        return counted, "provider"
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"
-    prompt_tokens = estimate_tokens(sum(map(text_chars, call.request.fields["messages"])))
+    prompt_tokens = counted.prompt_tokens
+    if prompt_tokens is None:
+        prompt_tokens = estimate_tokens(sum(map(text_chars, call.request.fields["messages"])))
     completion_tokens = estimate_tokens(relay.relayed_text_chars)
-    usage = Usage(prompt_tokens, completion_tokens, prompt_tokens + completion_tokens)
-    return usage, "estimated"
+    total_tokens = prompt_tokens + completion_tokens
+    return replace(
+        counted,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        total_tokens=total_tokens,
+    ), "estimated"

@@ -106,6 +106,9 @@ class StreamRelay:
         relayed = self._relay(_closed(rest), at_end=True)
         return relayed if self._is_over else relayed + self._end(b"")
 
+    def give_up(self) -> ErrorAnswer | None:
+        """Return None: a stream that breaks off says nothing."""
+
     @property
     def _is_over(self) -> bool:
         return self.done or self.failure is not None

@@ -16,6 +16,7 @@ class UpstreamTls(TlsConfig):
     """mitmproxy's TLS addon without its certificate store: a gateway forges no certificates."""
 
     name = "tlsconfig"
+    tls_start_client = None  # type: ignore[assignment]  # ``start_client`` does that, with the operator's certificate.
     request = None  # type: ignore[assignment]  # No revocation list is served either.
 
     def configure(self, updated: set[str]) -> None:

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+import h2.events
 from mitmproxy import http
 from mitmproxy.connection import ConnectionState
 from mitmproxy.net.http import http1
@@ -18,11 +19,13 @@ from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     RequestHeaders,
+    RequestProtocolError,
     ResponseData,
     ResponseHeaders,
     ResponseProtocolError,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server, make_body_reader
+from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addon.errors import ErrorAnswer, from_refusal
 from addon.request_id import new_request_id
@@ -205,6 +208,18 @@ class ClientSide(_ForgivesTrailers, _OneWrite, Http1Server):
             self.deadlines.set_deadline(self, None)
             self.state = self.done
             yield commands.CloseConnection(self.conn)
+
+
+class Http2ClientSide(Http2Server):
+    """The end that an HTTP/2 client talks to."""
+
+    def handle_h2_event(self, event: h2.events.Event) -> layer.CommandGenerator[bool]:
+        if isinstance(event, h2.events.StreamReset) and event.stream_id not in self.streams:
+            # mitmproxy forgets a stream at its end, and would not tell that its client has left right behind it.
+            left = RequestProtocolError(event.stream_id, "stream reset by client", ErrorCode.CANCEL)
+            yield ReceiveHttp(left)
+            return False
+        return (yield from super().handle_h2_event(event))
 
 
 class UpstreamSide(_ForgivesTrailers, _OneWrite, Http1Client):

@@ -33,6 +33,7 @@ _PATIENT_MS = 2000  # While opening and closing, when no call waits.
 _BRIEF_MS = 20
 _NO_WAIT_MS = 0  # While rows are kept: the first of them has waited in vain already.
 
+_REPLACED = "the file was removed or replaced; restart to book into the new one"
 _NEVER_WRITABLE = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
 
 type Row = Mapping[str, Any]
@@ -72,10 +73,8 @@ class SqliteStore:
     async def check(self) -> None:
         """Write what was kept, then prove that the database takes more; see ``Store.check``."""
         try:
-            if _file_identity(self._path) != self._file:
-                raise StoreUnavailable(
-                    f"{self._path}: the file was replaced; restart to book into the new one"
-                )
+            if not self._is_in_place():
+                raise StoreUnavailable(f"{self._path}: {_REPLACED}")
             while self._kept:
                 self._write_kept()
                 await asyncio.sleep(0)
@@ -91,12 +90,21 @@ class SqliteStore:
             try:
                 if self._kept:
                     self._wait(_PATIENT_MS)
+                if self._kept and not self._is_in_place():
+                    raise sqlite3.OperationalError(_REPLACED)
                 while self._kept:
                     self._write_kept()
             except sqlite3.Error as error:
                 for row in self._kept.values():
                     _log_lost(row, _why(error))
                 self._kept.clear()
+
+    def _is_in_place(self) -> bool:
+        """Whether the file is still the one that was opened: rows written into a deleted one are nowhere."""
+        try:
+            return _file_identity(self._path) == self._file
+        except OSError:
+            return False
 
     def _commit_group(self) -> None:
         """Write the group in one transaction, and tell each row's ``settle`` what became of it."""
@@ -105,6 +113,8 @@ class SqliteStore:
             return
         illegal: dict[str, Exception] = {}
         try:
+            if not self._is_in_place():
+                raise sqlite3.OperationalError(_REPLACED)
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for row, _ in group:

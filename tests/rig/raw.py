@@ -205,13 +205,21 @@ class H2Client:
             self._read_into(streams)
         return [stream.answer() for stream in streams.values()]
 
-    def post_without_reading(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+    def post_without_reading(
+        self, path: str, headers: Iterable[tuple[str, str]], body: bytes, *, reset: bool = False
+    ) -> None:
         """Send one request, and then acknowledge nothing that comes: the stream's window runs out."""
         shared = [(":method", "POST"), (":scheme", "https"), (":authority", self._authority), (":path", path)]
         number = self._h2.get_next_available_stream_id()
         self._h2.send_headers(number, [*shared, *((n.lower(), v) for n, v in headers)])
         self._h2.send_data(number, body, end_stream=True)
+        if reset:
+            self._h2.reset_stream(number)
         self._flush()
+
+    def post_and_reset(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        """Send one request and take it back in the same write."""
+        self.post_without_reading(path, headers, body, reset=True)
 
     def is_closed_by_peer(self) -> bool:
         """Waits until the connection ends, whatever frames come before."""

@@ -1,0 +1,186 @@
+"""What happens at the edges of a call: between two ends, behind the last byte, under a slow hand."""
+
+import json
+import ssl
+import threading
+import zlib
+from typing import Any
+
+import pytest
+from conftest import HELLO, StartGateway
+from rig.gateway import PROVIDER_KEY, Gateway
+from rig.raw import H2Client, RawClient, request_bytes
+from rig.scripts import (
+    CLOSE,
+    DONE,
+    RESET,
+    UNTIL_CLIENT_LEAVES,
+    Gate,
+    chunk,
+    chunked,
+    event,
+    response_head,
+    whole,
+)
+from rig.upstream import Upstream
+from test_mitmproxy_facts import secure_gateway, secure_sections, trusting  # noqa: F401  (fixtures)
+
+CHAT = "/v1/chat/completions"
+
+
+def _chat(gateway: Gateway, **body: Any) -> bytes:
+    content = json.dumps({"messages": HELLO} | body).encode()
+    return request_bytes("POST", CHAT, gateway.headers.items(), content)
+
+
+def _stream(*after: Any) -> Any:
+    return chunked(event(chunk("hello")), event(chunk("", finish_reason="stop")), DONE, *after, finish=False)
+
+
+def test_an_http2_call_that_is_taken_back_in_the_same_breath_is_not_made(
+    secure_gateway: Gateway,  # noqa: F811
+    upstream: Upstream,
+    trusting: ssl.SSLContext,  # noqa: F811
+) -> None:
+    headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
+    with H2Client(secure_gateway.url, trusting) as client:
+        client.post_and_reset(CHAT, headers, json.dumps({"messages": HELLO, "user": "hasty"}).encode())
+        row = secure_gateway.wait_for_row(lambda row: row["end_user"] == "hasty")
+    assert (row["status"], row["error_code"]) == (499, "client_disconnected")
+    assert upstream.requests == []
+    errors = [line for line in secure_gateway.logs if line["level"] == "error"]
+    assert errors == [], "TLS to clients is no error"
+
+
+@pytest.mark.parametrize("ending", [CLOSE, RESET, UNTIL_CLIENT_LEAVES], ids=lambda ending: ending.value)
+def test_what_a_provider_does_after_done_is_its_own_affair(
+    gateway: Gateway, upstream: Upstream, ending: Any
+) -> None:
+    upstream.behave(_stream(ending))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=True))
+        answer = client.read_answer()
+        row = gateway.wait_for_row(answer.header("x-request-id") or "")
+        client.send(request_bytes("GET", "/v1/models", []))
+        assert client.read_answer().status == 200
+    assert answer.complete
+    assert answer.body.endswith(DONE)
+    assert (row["status"], row["error_code"]) == (200, None)
+    assert upstream.last.client_left.wait(20)
+
+
+def test_a_slow_client_is_no_silent_provider(start_gateway: StartGateway, upstream: Upstream) -> None:
+    gateway = start_gateway(sections={"upstream": {"idle_timeout_s": 0.3}})
+    pieces = [event(chunk("x" * 100_000)) for _ in range(120)]
+    upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=True))
+        client.read_head()
+        # Time itself is what this is about: three times what a provider may be silent.
+        threading.Event().wait(0.9)
+        body = client.read_chunks_until(b"data: [DONE]")
+    assert body.count(b"x" * 100_000) == len(pieces)
+
+
+def test_a_stop_waits_for_a_slow_client_to_take_its_answer(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 30}})
+    answer = whole_answer("x" * 20_000_000)
+    upstream.behave(whole(answer))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway))
+        head = client.read_head()
+        gateway.terminate()
+        gateway.wait_for_log(lambda line: line.get("event") == "call")
+        length = int(head.header("content-length") or 0)
+        assert len(client.read_to_close()) == length
+    assert gateway.wait() == 0
+
+
+def whole_answer(text: str, **changes: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"} | changes
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+ERROR = json.dumps({"error": {"message": "slow down"}}).encode()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        whole(b"\x1b\x00\x00", 429, [("Content-Encoding", "br")]),
+        whole(ERROR, 429, [("Content-Encoding", "gzip")]),
+        whole(zlib.compress(ERROR)[:-6], 429, [("Content-Encoding", "deflate")]),
+        (response_head(429, [("Content-Length", "500")]) + ERROR, CLOSE),
+        (response_head(429, [("Transfer-Encoding", "chunked")]) + b"zz\r\n", CLOSE),
+        (response_head(429, [("Content-Length", "500")]) + ERROR, Gate()),
+    ],
+    ids=["unknown coding", "not gzip", "cut deflate", "cut short", "broken chunks", "stalled"],
+)
+def test_an_error_keeps_its_status_when_its_body_cannot_be_read(
+    hasty_gateway: Gateway, upstream: Upstream, script: Any
+) -> None:
+    upstream.behave(script)
+    with RawClient(hasty_gateway.url) as client:
+        client.send(_chat(hasty_gateway))
+        answer = client.read_answer()
+    assert (answer.status, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+
+
+@pytest.fixture(scope="module")
+def hasty_gateway(start_gateway: StartGateway) -> Gateway:
+    """A gateway that waits half a second for a first byte, and long for every later one."""
+    return start_gateway(sections={"upstream": {"first_byte_timeout_s": 0.5, "idle_timeout_s": 3600}})
+
+
+def test_comments_alone_are_no_first_byte(hasty_gateway: Gateway, upstream: Upstream) -> None:
+    upstream.behave(chunked(b": thinking\n\n", Gate(), finish=False))
+    with RawClient(hasty_gateway.url) as client:
+        client.send(_chat(hasty_gateway, stream=True))
+        answer = client.read_answer()
+    assert (answer.status, answer.json()["error"]["code"]) == (504, "upstream_error")
+
+
+def test_no_secret_and_nothing_endless_is_booked(gateway: Gateway, upstream: Upstream) -> None:
+    upstream.behave(whole(whole_answer("hi", finish_reason=PROVIDER_KEY + "z" * 100_000)))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, model=gateway.key, user=gateway.key + "u" * 100_000))
+        answer = client.read_answer()
+    row = gateway.wait_for_row(answer.header("x-request-id") or "")
+    written = json.dumps(row)
+    assert gateway.key not in written
+    assert PROVIDER_KEY not in written
+    assert len(written) < 2_000
+
+
+def test_text_after_an_early_count_is_estimated(gateway: Gateway, upstream: Upstream) -> None:
+    early = chunk("x" * 2_400) | {"usage": {"prompt_tokens": 50}}
+    upstream.behave(chunked(event(early), RESET, finish=False))
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway, stream=True))
+        answer = client.read_answer()
+    row = gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert (row["prompt_tokens"], row["completion_tokens"], row["usage_source"]) == (50, 600, "estimated")
+
+
+def test_a_row_for_a_ledger_that_was_deleted_is_in_the_log(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway()
+    for file in (gateway.folder / "var").iterdir():
+        file.unlink()
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway))
+        assert client.read_answer().status == 200
+    assert gateway.stop() == 0
+    assert any(line.get("event") == "ledger row lost" for line in gateway.logs)
