@@ -51,3 +51,9 @@ def _object_json(row: Mapping[str, Any]) -> str:
 def _value_json(value: Any) -> str:
     # "f" never writes an exponent, which the contract's six decimals leave no room for.
     return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def is_fresh(tag: str, if_none_match: str) -> bool:
+    """Tell whether a client that sent ``If-None-Match`` has the catalog of ``tag`` already (RFC 9110, 13.1.2)."""
+    known = {part.strip().removeprefix("W/") for part in if_none_match.split(",")}
+    return tag in known or "*" in known

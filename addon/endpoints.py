@@ -49,9 +49,11 @@ def check_size(request: Request, max_request_bytes: int) -> None:
 
 
 def bearer_header(request: Request) -> str | None:
-    """Return the one Authorization header, or None: several are as good as none."""
+    """Return the Authorization header, or None where there is none. Raises Refusal for several: which is meant?"""
     values = request.headers.get_all("authorization")
-    return values[0] if len(values) == 1 else None
+    if len(values) > 1:
+        raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
+    return values[0] if values else None
 
 
 def allowed_methods(request: Request) -> str:

@@ -27,7 +27,7 @@ from addon import tls
 from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
-from addon.catalog import catalog_json, etag
+from addon.catalog import catalog_json, etag, is_fresh
 from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, find_endpoint
@@ -223,7 +223,7 @@ class Gateway:
     def _answer_catalog(self, flow: http.HTTPFlow, call: Call) -> None:
         body, tag = self.catalog
         headers = {"content-type": "application/json", "etag": tag, "cache-control": "no-cache"}
-        if tag in flow.request.headers.get("if-none-match", ""):
+        if is_fresh(tag, flow.request.headers.get("if-none-match", "")):
             flow.response = self._respond(call, http.Response.make(304, b"", headers))
             del flow.response.headers["content-length"]
         else:

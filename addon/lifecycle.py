@@ -31,6 +31,7 @@ class Lifecycle:
         self.tasks: set[asyncio.Task[None]] = set()
         self.started = False
         self.draining = False
+        self.fault: BaseException | None = None
 
     async def start(self, settings: Settings) -> None:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
@@ -56,7 +57,14 @@ class Lifecycle:
         """Take settings that were loaded while running."""
         task = asyncio.create_task(self._apply(settings))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self.fault = None if task.cancelled() else task.exception()
+        if self.fault:
+            # The last good settings serve on.
+            log.error("settings: could not be put to use", exc_info=self.fault)
 
     async def _apply(self, settings: Settings) -> None:
         if settings.sandbox_enabled and self.sandbox is None:
@@ -70,7 +78,8 @@ class Lifecycle:
 
     async def readiness(self) -> Readiness:
         """Whether this process should be sent calls, check by check."""
-        checks = {"settings": self.watcher.error or "ok", "store": "ok", "drain": "ok"}
+        put_to_use = "could not be put to use; the log says why" if self.fault else "ok"
+        checks = {"settings": self.watcher.error or put_to_use, "store": "ok", "drain": "ok"}
         try:
             await self.store.check()
         except StoreUnavailable as error:

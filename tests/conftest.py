@@ -151,3 +151,25 @@ def chat(client: httpx.Client) -> Chat:
         return client.post("/v1/chat/completions", json={"messages": HELLO} | body)
 
     return send
+
+
+@pytest.fixture(scope="session")
+def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The part of proxy.conf that makes a gateway speak TLS to its clients."""
+    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    return {"listen": {"tls_certificate": str(pem)}}
+
+
+@pytest.fixture(scope="session")
+def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
+    """A gateway that speaks TLS to its clients."""
+    return start_gateway(sections=secure_sections)
+
+
+@pytest.fixture
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """What a client needs to trust ``secure_gateway``."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context

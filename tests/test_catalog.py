@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.catalog import catalog_json, etag, public_rows
+from addon.catalog import catalog_json, etag, is_fresh, public_rows
 from policies.facts import Family, Model, Prices, Provider
 
 WHOLESALE = Prices(150_000, 75_000, 600_000)
@@ -92,3 +92,19 @@ def test_the_etag_is_strong_and_follows_the_bytes() -> None:
     assert etag(body).startswith('"')
     assert etag(body).endswith('"')
     assert len(etag(body)) > 30
+
+
+@pytest.mark.parametrize(
+    ("if_none_match", "fresh"),
+    [
+        ('"abc"', True),
+        ('W/"abc"', True),
+        ('"x", "abc"', True),
+        ("*", True),
+        ("", False),
+        ('"abcd"', False),
+        ('x"abc"', False),
+    ],
+)
+def test_a_client_that_has_the_catalog_is_told_so(if_none_match: str, fresh: bool) -> None:
+    assert is_fresh('"abc"', if_none_match) is fresh

@@ -23,7 +23,6 @@ from rig.scripts import (
     whole,
 )
 from rig.upstream import Upstream
-from test_mitmproxy_facts import secure_gateway, secure_sections, trusting  # noqa: F401  (fixtures)
 
 CHAT = "/v1/chat/completions"
 
@@ -38,9 +37,9 @@ def _stream(*after: Any) -> Any:
 
 
 def test_an_http2_call_that_is_taken_back_in_the_same_breath_is_not_made(
-    secure_gateway: Gateway,  # noqa: F811
+    secure_gateway: Gateway,
     upstream: Upstream,
-    trusting: ssl.SSLContext,  # noqa: F811
+    trusting: ssl.SSLContext,
 ) -> None:
     headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
     with H2Client(secure_gateway.url, trusting) as client:

@@ -5,7 +5,6 @@ import ssl
 from typing import Any
 
 import pytest
-import trustme
 from conftest import HELLO, StartGateway
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient, request_bytes
@@ -125,27 +124,6 @@ def test_6_an_uncompressed_answer_is_asked_for(gateway: Gateway, upstream: Upstr
         )
         client.read_answer()
     assert upstream.last.header("accept-encoding") == "identity"
-
-
-@pytest.fixture(scope="module")
-def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The part of proxy.conf that makes a gateway speak TLS to its clients."""
-    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
-    return {"listen": {"tls_certificate": str(pem)}}
-
-
-@pytest.fixture(scope="module")
-def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
-    """A gateway that speaks TLS to its clients."""
-    return start_gateway(sections=secure_sections)
-
-
-@pytest.fixture
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
 
 
 def test_7_an_http2_client_may_have_many_calls_in_flight(
@@ -271,7 +249,7 @@ def test_an_http2_client_that_reads_nothing_is_cut_off(
     upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
     headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
     with H2Client(secure_gateway.url, trusting) as client:
-        client.post_without_reading(CHAT, headers, _body(stream=True))
-        row = secure_gateway.wait_for_row(lambda row: row["status"] == 499)
-    assert row["error_code"] == "client_disconnected"
+        client.post_without_reading(CHAT, headers, _body(stream=True, user="reads nothing"))
+        row = secure_gateway.wait_for_row(lambda row: row["end_user"] == "reads nothing")
+    assert (row["status"], row["error_code"]) == (499, "client_disconnected")
     assert upstream.last.client_left.wait(20)

@@ -1,12 +1,10 @@
 """``tollgate serve`` with a certificate: both versions of HTTP over TLS, and nothing without it."""
 
 import ssl
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import trustme
 from conftest import HELLO, StartGateway
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient
@@ -17,27 +15,13 @@ CHAT = "/v1/chat/completions"
 
 
 @pytest.fixture(scope="module")
-def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
-    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
-    return pem
-
-
-@pytest.fixture(scope="module")
-def secure_gateway(start_gateway: StartGateway, certificate: Path) -> Gateway:
+def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
     """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
     code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
     return start_gateway(
         program=("-c", code + "from addon.cli import main; main()"),
-        sections={"listen": {"tls_certificate": str(certificate)}},
+        sections=secure_sections,
     )
-
-
-@pytest.fixture
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
 
 
 @pytest.mark.parametrize(("http2", "version"), [(False, "HTTP/1.1"), (True, "HTTP/2")])
@@ -81,9 +65,9 @@ def test_tls_older_than_1_2_is_refused(secure_gateway: Gateway, trusting: ssl.SS
 
 
 def test_http2_calls_drain_too(
-    start_gateway: StartGateway, upstream: Upstream, certificate: Path, trusting: ssl.SSLContext
+    start_gateway: StartGateway, upstream: Upstream, secure_sections: dict[str, Any], trusting: ssl.SSLContext
 ) -> None:
-    gateway = start_gateway(sections={"listen": {"tls_certificate": str(certificate)}})
+    gateway = start_gateway(sections=secure_sections)
 
     def drain_meanwhile(_request: Any) -> Script:
         gateway.terminate()
