@@ -20,7 +20,8 @@ from mitmproxy.proxy.layers.http import (
     RegisterHttpConnection,
 )
 
-from addon.hop_stream import Attempt, GetUpstream, HopStream
+from addon.hop_attempt import GetUpstream, SentAttempt
+from addon.hop_stream import HopStream
 from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Http2ClientSide, Overdue, UpstreamSide
 
 Commands = layer.CommandGenerator[None]
@@ -118,9 +119,9 @@ class HopLayer(HttpLayer):
 
     # Upstream connections: one call at a time on each, kept for the next call of this client.
 
-    def new_attempt(self, stream: HopStream) -> Attempt:
+    def new_attempt(self, stream: HopStream) -> SentAttempt:
         """Register an attempt of ``stream`` under a stream id of its own."""
-        attempt = Attempt(next(self.attempt_ids))
+        attempt = SentAttempt(next(self.attempt_ids))
         self.streams[attempt.id] = stream
         return attempt
 

@@ -6,16 +6,14 @@ end of an abandoned attempt can't be taken for the failure of the next one.
 """
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mitmproxy import http
-from mitmproxy.connection import Connection, Server
+from mitmproxy.connection import Server
 from mitmproxy.flow import Error
 from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import DropStream, GetHttpConnection, SendHttp
+from mitmproxy.proxy.layers.http import DropStream, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
@@ -44,6 +42,7 @@ from addon.errors import (
     upstream_garbage,
 )
 from addon.exchange import Stage
+from addon.hop_attempt import AttemptFailedHook, GetUpstream, SentAttempt
 from addon.request_stream import RequestStream
 from addon.wire import Overdue, json_response
 from policies.refusal import Refusal
@@ -64,49 +63,13 @@ _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage,
 Commands = layer.CommandGenerator[None]
 
 
-@dataclass
-class AttemptFailedHook(commands.StartHook):
-    """
-    An attempt ended without a usable answer: no connection, a timeout, a broken or an error answer.
-
-    The call's ``failure`` says how the client would be told. The addon may prepare the next attempt on
-    ``flow.request`` and dispatch the exchange again, as long as nothing went to the client; otherwise the client gets
-    ``flow.response``, or, in a stream that has begun, one error event.
-    """
-
-    name = "attempt_failed"
-    flow: http.HTTPFlow
-
-
-@dataclass
-class GetUpstream(GetHttpConnection):
-    """Ask for a connection to ``address``; ``fresh`` refuses one that was used before."""
-
-    fresh: bool = False
-    reused: bool = False
-
-    __hash__ = GetHttpConnection.__hash__
-
-
-@dataclass(eq=False)
-class Attempt:
-    """One request on its way upstream. ``answered`` from the response head on."""
-
-    id: int
-    connection: Connection | None = None
-    reused: bool = False
-    answered: bool = False
-    status: int = 0
-    sent_s: float = 0.0
-
-
 class HopStream(RequestStream):
     """One call: a request that was read is sent upstream, attempt by attempt, and the answer relayed."""
 
     def __init__(self, context: Context, stream_id: int, hops: "HopLayer") -> None:
         super().__init__(context, stream_id, hops)
         self.hops = hops
-        self.attempt: Attempt | None = None
+        self.attempt: SentAttempt | None = None
         self.committed = False  # from the first byte of an answer that the client was sent
         self.retried_stale = False
 
