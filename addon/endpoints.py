@@ -24,7 +24,7 @@ METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def find_endpoint(request: Request) -> Endpoint:
+def endpoint_of(request: Request) -> Endpoint:
     """Return the endpoint that ``request`` is for. Raises Refusal ``bad_request``, ``not_found`` or
     ``method_not_allowed``. A request that names a host to be forwarded to is refused: this is no open proxy."""
     if request.method == "CONNECT":

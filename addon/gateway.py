@@ -30,7 +30,7 @@ from addon.call import Call, call_of
 from addon.catalog import catalog_json, etag, is_fresh
 from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
-from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, find_endpoint
+from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
 from addon.errors import INTERNAL, ErrorAnswer, from_refusal
 from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
@@ -164,7 +164,7 @@ class Gateway:
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = self._begin(flow)
-            endpoint = find_endpoint(flow.request)
+            endpoint = endpoint_of(flow.request)
             if endpoint is Endpoint.MODELS:
                 self._answer_catalog(flow, call)
                 return
@@ -246,7 +246,8 @@ class Gateway:
 
     def _respond(self, call: Call | None, response: http.Response) -> http.Response:
         """Add what every answer bears."""
-        response.headers["x-request-id"] = call.exchange.id if call else new_request_id()
+        if call:  # An answer without one bears an id already: ``wire.json_response``.
+            response.headers["x-request-id"] = call.exchange.id
         if self.lifecycle and self.lifecycle.draining:
             response.headers["connection"] = "close"
         return response

@@ -22,9 +22,7 @@ from mitmproxy.proxy.layers.http import (
 
 from addon.hop_attempt import GetUpstream, SentAttempt
 from addon.hop_stream import HopStream
-from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Http2ClientSide, Overdue, UpstreamSide
-
-Commands = layer.CommandGenerator[None]
+from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Commands, Http2ClientSide, Overdue, UpstreamSide
 
 
 class HopLayer(HttpLayer):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mitmproxy.connection import Server
 from mitmproxy.flow import Error
 from mitmproxy.net.http.validate import validate_headers
-from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
@@ -44,7 +44,7 @@ from addon.errors import (
 from addon.exchange import Stage
 from addon.hop_attempt import AttemptFailedHook, GetUpstream, SentAttempt
 from addon.request_stream import RequestStream
-from addon.wire import Overdue, json_response
+from addon.wire import Commands, Overdue, json_response
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ END_TIMEOUT_S = 1.0
 # Trailers, of either side, say nothing to a gateway.
 _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
 _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
-
-Commands = layer.CommandGenerator[None]
 
 
 class HopStream(RequestStream):

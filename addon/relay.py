@@ -41,18 +41,25 @@ class Relay(Protocol):
         """The upstream ended its message; return what is left for the client."""
 
 
-class WholeRelay:
-    """A whole JSON answer: nothing leaves before all of it is in and was found good."""
+class _Kept:
+    """What a reader that keeps the body to its end begins with."""
 
-    def __init__(self, model_slug: str, names: Names, secrets: Sequence[str], max_bytes: int) -> None:
-        self.model_slug, self.names, self.secrets = model_slug, names, secrets
-        self.max_bytes = max_bytes
+    def __init__(self, names: Names, secrets: Sequence[str]) -> None:
+        self.names, self.secrets = names, secrets
         self.body = bytearray()
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
         self.done = False
+
+
+class WholeRelay(_Kept):
+    """A whole JSON answer: nothing leaves before all of it is in and was found good."""
+
+    def __init__(self, model_slug: str, names: Names, secrets: Sequence[str], max_bytes: int) -> None:
+        super().__init__(names, secrets)
+        self.model_slug, self.max_bytes = model_slug, max_bytes
 
     def give_up(self) -> ErrorAnswer | None:
         """Return None: a success that breaks off says nothing."""
@@ -78,17 +85,12 @@ class WholeRelay:
         return b"" if answer.failure else answer.body
 
 
-class ErrorRelay:
+class ErrorRelay(_Kept):
     """An upstream error answer, read to its end and then normalized into ``failure``."""
 
     def __init__(self, status: int, names: Names, secrets: Sequence[str]) -> None:
-        self.status, self.names, self.secrets = status, names, secrets
-        self.body = bytearray()
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.relayed_text_chars = 0
-        self.failure: ErrorAnswer | None = None
-        self.done = False
+        super().__init__(names, secrets)
+        self.status = status
 
     def give_up(self) -> ErrorAnswer | None:
         """Return what the status, and the body as far as it came, say."""

@@ -4,7 +4,7 @@ A response that the head alone decides is sent at once; mitmproxy would read the
 """
 
 from mitmproxy import http
-from mitmproxy.proxy import events, layer
+from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import (
@@ -22,13 +22,11 @@ from mitmproxy.proxy.layers.http._hooks import HttpRequestHeadersHook, HttpReque
 
 from addon.call import Call, call_of
 from addon.errors import INTERNAL
-from addon.wire import Deadlines, json_response
+from addon.wire import Commands, Deadlines, json_response
 from policies.refusal import Refusal
 
 BODY_PIECE_TIMEOUT_S = 30.0
 DISCARD_TIMEOUT_S = 10.0
-
-Commands = layer.CommandGenerator[None]
 
 
 class RequestStream(HttpStream):

@@ -39,7 +39,8 @@ class Handler(ProxyConnectionHandler):
     """One client connection, whose hooks run at once.
 
     mitmproxy makes a task for each hook, asks every addon twice, and takes a turn of the event loop to go on. Ours
-    seldom wait for anything: a hook that is done when it returns is completed on the spot. This halves a short call.
+    seldom wait for anything: a hook that is done when it returns is completed on the spot. That
+    is a good part of a short call.
     """
 
     def serve_layer(self, top_layer: Layer) -> None:
