@@ -1,32 +1,111 @@
-"""What a store keeps for the gateway, whichever database stands behind it: every booked call exactly once."""
+"""What a store keeps for the gateway, whichever database stands behind it: calls, money and the ledger, exactly.
 
-from collections.abc import Mapping
+One rule for every method: what it can't do now it refuses with ``StoreUnavailable`` within ``BOUND_S``; it never waits
+longer, and nothing is let through meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
+
+from policies.limits import Limit
+from policies.spend import Denial, Hold, Want
+
+BOUND_S = 0.25
+"""How long a call waits for its store, at most, before it is refused."""
+
+LEASE_S = 60
+"""How long a hold outlives the last sign of the process that placed it. ``upkeep`` renews it."""
+
+UPKEEP_S = 1.0
+"""How often ``upkeep`` is called."""
+
+INTERRUPTED = "interrupted"
+"""The ``error_code`` of a call whose process ended before the call did. Its status is 499, its cost 0."""
 
 
 class StoreUnavailable(Exception):  # noqa: N818  (a state that callers answer to, not a fault of theirs)
-    """The store can't write now. The message is one line for operators and holds no value of any row."""
+    """The store can't be asked now. The message is one line for operators and holds no value of any row."""
 
 
 class IllegalRowError(ValueError):
     """A programming error: the row breaks a rule of its table and will never be written."""
 
 
+@dataclass(frozen=True, slots=True)
+class HoldRequest:
+    """A call that is about to be sent: what it wants held, and under which limits.
+
+    ``interrupted_row`` is its ledger row should its process end before the call does.
+    """
+
+    id: str
+    created_at: datetime
+    workspace: str
+    key_id: str
+    want: Want
+    limits: Sequence[Limit]
+    interrupted_row: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """The end of a call: its ledger row, as ``Exchange.ledger_row`` returns it, and who pays."""
+
+    row: Mapping[str, Any]
+    from_wallet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WalletEntry:
+    """Money that came into a wallet, or, negative, went out of it. An ``id`` is entered once only."""
+
+    id: str
+    created_at: datetime
+    workspace: str
+    amount_nanousd: int
+    reference: str
+
+
 class Store(Protocol):
     """What the gateway asks of a store. Its methods belong to one event loop; every process opens a store of its own.
 
-    Source: docs/ledger.md.
+    Each of them is one atomic step, however many processes work on the same store. A call's life is ``take``, ``hold``,
+    then ``settle`` or ``void``. All raise ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
     """
 
-    async def settle(self, row: Mapping[str, Any]) -> None:
-        """Book one row of the table ``usage``, as ``Exchange.ledger_row`` returns it; an id is booked once only.
+    async def take(self, workspace: str, limit_rpm: int) -> bool:
+        """Take one token of the workspace's bucket; return whether there was one.
 
-        Returns when the row is committed. Raises ``StoreUnavailable`` when it can't be written now: the store keeps
-        it and writes it later, so the caller need not. Raises ``IllegalRowError`` for a row that never can be.
+        A token comes back 60 s after it was taken, by the store's own clock.
         """
 
-    async def check(self) -> None:
-        """Write what was kept, and prove that more can be written. Raises ``StoreUnavailable`` otherwise."""
+    async def hold(self, request: HoldRequest) -> Hold | Denial:
+        """Check the limits and place the hold in one step. A hold outlives its process, as a call that was interrupted.
 
-    def close(self) -> None:
+        An id is held once: asking again while the hold stands returns the hold that was placed.
+        """
+
+    async def settle(self, booking: Booking) -> None:
+        """Turn a call's hold into its row and its real cost, once: a second time is a no-op.
+
+        A call whose hold was taken for dead and ended meanwhile has its interrupted row replaced. Where the store can't
+        write now it raises ``StoreUnavailable``, keeps the booking and writes it later, so the caller need not. Raises
+        ``IllegalRowError``, and releases the hold, for a row that can never be written.
+        """
+
+    async def void(self, call_id: str) -> None:
+        """Release the hold of a call that was not sent, if it has one; later, where that can't be done now."""
+
+    async def credit(self, entry: WalletEntry) -> bool:
+        """Put money into a wallet; return whether the entry is new."""
+
+    async def upkeep(self) -> None:
+        """Renew the lease of this process's holds, end those of dead processes, write what was kept."""
+
+    async def check(self) -> None:
+        """Write what was kept, and prove that more can be written."""
+
+    async def close(self) -> None:
         """Write what was kept, log what can't be, and let go of the database. Closing twice is harmless."""

@@ -1,11 +1,21 @@
 """The ledger's tables, step by step: a step that was released is never edited, only followed by another."""
 
 import sqlite3
+from datetime import datetime
 
 from sqlite_utils import Database, Migrations
 
+from policies.limits import counters_of
+
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
+
+COUNT = """
+    INSERT INTO spend (scope, period, spent_nanousd, requests) VALUES (?, ?, ?, ?)
+    ON CONFLICT (scope, period) DO UPDATE
+    SET spent_nanousd = spent_nanousd + excluded.spent_nanousd, requests = requests + excluded.requests
+"""
+"""Adds to one counter."""
 
 
 def m0001_usage(db: Database) -> None:
@@ -48,7 +58,68 @@ def m0001_usage(db: Database) -> None:
     db.conn.execute("CREATE INDEX usage_workspace_created_at ON usage (workspace, created_at)")
 
 
-STEPS = (m0001_usage,)
+def m0002_money(db: Database) -> None:
+    """What limits are checked against. Source: docs/limits.md."""
+    db.conn.execute(f"""
+        CREATE TABLE wallet_entries (
+            id TEXT NOT NULL PRIMARY KEY CHECK (id <> ''),
+            created_at TEXT NOT NULL CHECK (created_at GLOB '????-??-??T??:??:??.???+00:00'),
+            workspace TEXT NOT NULL,
+            amount_nanousd INTEGER NOT NULL CHECK (amount_nanousd BETWEEN {-LARGEST * 100} AND {LARGEST * 100}),
+            reference TEXT NOT NULL
+        ) STRICT
+    """)
+    db.conn.execute("CREATE INDEX wallet_entries_workspace ON wallet_entries (workspace, created_at)")
+    db.conn.execute(f"""
+        CREATE TABLE holds (
+            id TEXT NOT NULL PRIMARY KEY CHECK (id <> ''),
+            created_at TEXT NOT NULL CHECK (created_at GLOB '????-??-??T??:??:??.???+00:00'),
+            expires_at TEXT NOT NULL,
+            workspace TEXT NOT NULL,
+            key_id TEXT NOT NULL,
+            amount_nanousd INTEGER NOT NULL CHECK (amount_nanousd BETWEEN 0 AND {LARGEST * 100}),
+            owner TEXT NOT NULL,
+            -- How many tokens each choice of the answer may have.
+            cap_tokens INTEGER NOT NULL,
+            -- The ledger row, as JSON, of a call whose process ends before it does.
+            interrupted_row TEXT NOT NULL
+        ) STRICT
+    """)
+    # All that a check reads of the calls in flight, so that it reads no row.
+    db.conn.execute("CREATE INDEX holds_in_flight ON holds (workspace, key_id, created_at, amount_nanousd)")
+    db.conn.execute("""
+        CREATE TABLE spend (
+            scope TEXT NOT NULL,
+            period TEXT NOT NULL,
+            spent_nanousd INTEGER NOT NULL,
+            requests INTEGER NOT NULL CHECK (requests >= 0),
+            PRIMARY KEY (scope, period)
+        ) STRICT, WITHOUT ROWID
+    """)
+    _count_what_was_booked(db)
+    db.conn.execute("""
+        CREATE TABLE takes (
+            workspace TEXT NOT NULL,
+            total INTEGER NOT NULL,
+            count INTEGER NOT NULL CHECK (count > 0),
+            began_at_us INTEGER NOT NULL,
+            taken_at_us INTEGER NOT NULL,
+            PRIMARY KEY (workspace, total)
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
+def _count_what_was_booked(db: Database) -> None:
+    """Calls that were booked before there were counters count, too; no wallet paid for them."""
+    days = db.conn.execute(
+        "SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3"
+    ).fetchall()
+    for workspace, key_id, day, spent_nanousd, requests in days:
+        for counter in counters_of(workspace, key_id, datetime.fromisoformat(day)):
+            db.conn.execute(COUNT, (counter.scope, counter.period, spent_nanousd, requests))
+
+
+STEPS = (m0001_usage, m0002_money)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:

@@ -1,42 +1,38 @@
-"""``SqliteStore``: the ledger in one SQLite file. A row whose ``settle`` returned survives the process's death.
+"""``SqliteStore``: everything in one SQLite file, for all gateways of this machine.
 
-It works in the thread of the event loop: a prepared INSERT costs less than a change of threads, and the rows of some
-milliseconds share one commit, which costs more than all of them. A row that can't be written now is kept in memory and
-written with a later settle, check or close. Source: docs/ledger.md.
+It works in the thread of the event loop: a transaction takes some tens of microseconds, less than a change of threads.
+None is held over an await, and one that finds the database locked is tried again until ``BOUND_S`` is over, while other
+calls go on. What was committed survives the process's death. Source: docs/limits.md, docs/ledger.md.
 """
 
 import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
-from itertools import islice
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from addon.folder_lock import locked
-from addon.store import IllegalRowError, StoreUnavailable
-from addon.store.migrations import LARGEST, migrate
+from addon.store import BOUND_S, Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
+from addon.store import sqlite_money as money
+from addon.store.migrations import migrate
+from addon.store.owner import Owner
+from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
 
-KEPT_ROWS = 10_000
-"""How many rows are kept in memory while the database can't be written, some 20 MB of them."""
+type Step[T] = Callable[[sqlite3.Connection], T]
 
-GROUP_COMMIT_S = 0.01
-"""How long the first row of a group waits for others to share its commit."""
-
-_BATCH_ROWS = 500  # Kept rows a transaction, some 10 ms: the event loop must not stand still for all of them.
-_PATIENT_MS = 2000  # While opening and closing, when no call waits.
-# While serving: long enough for another process to commit, and every call in flight waits with it.
-_BRIEF_MS = 20
-_NO_WAIT_MS = 0  # While rows are kept: the first of them has waited in vain already.
+_PATIENT_MS = 2000  # While opening, when no call waits.
+_PATIENT_S = 2.0  # While closing.
+_RETRY_S = 0.0005  # About how long another process's transaction takes.
 
 _REPLACED = "the file was removed or replaced; restart to book into the new one"
 _NEVER_WRITABLE = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
-
-type Row = Mapping[str, Any]
 
 
 class SqliteStore:
@@ -47,8 +43,8 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept: dict[str, Row] = {}
-        self._group: list[tuple[Row, asyncio.Future[None]]] = []
+        self._kept: dict[str, Booking] = {}
+        self._to_void: set[str] = set()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
@@ -56,151 +52,120 @@ class SqliteStore:
                 _create(path)
                 self._connection = _open(path)
             self._file = _file_identity(path)
+            self._owner = Owner(path.with_name(f"{path.name}-owners"))
+            self._transact(self._interrupt_the_dead)
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(f"{path}: can't be opened: {_why(error)}") from error
-        self._insert = _insert_statement(self._connection)
-        self._wait(_BRIEF_MS)
+        self._connection.execute("PRAGMA busy_timeout = 0")
 
-    async def settle(self, row: Row) -> None:
-        """Book ``row`` with the next group; see ``Store.settle``."""
-        loop = asyncio.get_running_loop()
-        written = loop.create_future()
-        self._group.append((row, written))
-        if len(self._group) == 1:
-            loop.call_later(GROUP_COMMIT_S, self._commit_group)
-        await written
+    async def take(self, workspace: str, limit_rpm: int) -> bool:
+        """See ``Store.take``. The clock is the machine's monotonic one, which all its processes share."""
+        now_us = time.monotonic_ns() // 1000
+        # Reading needs no lock, so a flood of calls that are refused holds up nobody.
+        if await self._attempt(lambda: money.tokens_out(self._connection, workspace, now_us)) >= limit_rpm:
+            return False
+        return await self._write(lambda c: money.take(c, workspace, limit_rpm, time.monotonic_ns() // 1000))
+
+    async def hold(self, request: HoldRequest) -> Hold | Denial:
+        """See ``Store.hold``."""
+        return await self._write(lambda c: money.hold(c, request, self._owner.id, datetime.now(UTC)))
+
+    async def settle(self, booking: Booking) -> None:
+        """See ``Store.settle``."""
+        call_id = booking.row["id"]
+        try:
+            await self._write(partial(money.settle, booking=booking))
+        except _NEVER_WRITABLE as error:
+            await self.void(call_id)
+            raise IllegalRowError(f"usage row {call_id}: {error}") from error
+        except StoreUnavailable as error:
+            if not self._kept:
+                log.error("the ledger can't be written, calls are kept in memory: %s", error)
+            self._kept[call_id] = booking
+            raise
+
+    async def void(self, call_id: str) -> None:
+        """See ``Store.void``."""
+        try:
+            await self._write(partial(money.void, call_id=call_id))
+        except StoreUnavailable:
+            self._to_void.add(call_id)
+            raise
+
+    async def credit(self, entry: WalletEntry) -> bool:
+        """See ``Store.credit``."""
+        return await self._write(partial(money.credit, entry=entry))
+
+    async def upkeep(self) -> None:
+        """See ``Store.upkeep``."""
+        await self._catch_up(BOUND_S)
+        await self._write(self._keep_holds)
 
     async def check(self) -> None:
-        """Write what was kept, then prove that the database takes more; see ``Store.check``."""
-        try:
-            if not self._is_in_place():
-                raise StoreUnavailable(f"{self._path}: {_REPLACED}")
-            while self._kept:
-                self._write_kept()
-                await asyncio.sleep(0)
-            # The cheapest real write: a lock alone would not notice a read-only file or a full disk.
-            self._connection.execute("PRAGMA user_version = 0")
-        except (OSError, sqlite3.Error) as error:
-            raise StoreUnavailable(f"{self._path}: {_why(error)}") from error
+        """See ``Store.check``."""
+        await self._catch_up(BOUND_S)
+        # The cheapest real write: a lock alone would not notice a read-only file or a full disk.
+        await self._write(lambda c: c.execute("PRAGMA user_version = 0"))
 
-    def close(self) -> None:
-        """Write what waits or was kept, and close; see ``Store.close``."""
-        with closing(self._connection):
-            self._commit_group()
+    async def close(self) -> None:
+        """See ``Store.close``."""
+        if self._owner.is_open:
             try:
-                if self._kept:
-                    self._wait(_PATIENT_MS)
-                if self._kept and not self._is_in_place():
-                    raise sqlite3.OperationalError(_REPLACED)
-                while self._kept:
-                    self._write_kept()
-            except sqlite3.Error as error:
-                for row in self._kept.values():
-                    _log_lost(row, _why(error))
-                self._kept.clear()
+                await self._catch_up(_PATIENT_S)
+            except StoreUnavailable as error:
+                for booking in self._kept.values():
+                    _log_lost(booking, str(error))
+            self._owner.close()
+            self._connection.close()
 
-    def _is_in_place(self) -> bool:
-        """Whether the file is still the one that was opened: rows written into a deleted one are nowhere."""
-        try:
-            return _file_identity(self._path) == self._file
-        except OSError:
-            return False
+    async def _catch_up(self, bound_s: float) -> None:
+        """Write what was kept. What fails stays kept."""
+        while self._kept:
+            call_id, booking = next(iter(self._kept.items()))
+            try:
+                await self._write(partial(money.settle, booking=booking), bound_s)
+            except _NEVER_WRITABLE as error:
+                _log_lost(booking, str(error))
+            if self._kept.pop(call_id, None) and not self._kept:
+                log.info("no call is kept in memory any more", extra={"event": "ledger recovered"})
+        while self._to_void:
+            call_id = next(iter(self._to_void))
+            await self._write(partial(money.void, call_id=call_id), bound_s)
+            self._to_void.discard(call_id)
 
-    def _commit_group(self) -> None:
-        """Write the group in one transaction, and tell each row's ``settle`` what became of it."""
-        group, self._group = self._group, []
-        if not group:
-            return
-        illegal: dict[str, Exception] = {}
-        try:
-            if not self._is_in_place():
-                raise sqlite3.OperationalError(_REPLACED)
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                for row, _ in group:
-                    try:
-                        self._book(row)
-                    except _NEVER_WRITABLE as error:
-                        illegal[row["id"]] = IllegalRowError(f"usage row {row['id']}: {error}")
-        except sqlite3.Error as error:
-            for row, written in group:
-                self._keep(row, error)
-                _fail(written, StoreUnavailable(f"{self._path}: {_why(error)}"))
-            return
-        for row, written in group:
-            if fault := illegal.get(row["id"]):
-                _fail(written, fault)
-            elif not written.done():
-                written.set_result(None)
-        if self._kept:
-            self._write_some_kept()
+    def _keep_holds(self, connection: sqlite3.Connection) -> None:
+        money.renew(connection, self._owner.id, datetime.now(UTC))
+        self._interrupt_the_dead(connection)
 
-    def _book(self, row: Row) -> None:
-        try:
-            self._connection.execute(self._insert, row)
-        except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
-            # Checked only here, because nearly every row is good: a client's text and a provider's counts have no
-            # say in whether a call is booked.
-            self._connection.execute(self._insert, storable(row))
+    def _interrupt_the_dead(self, connection: sqlite3.Connection) -> None:
+        now = datetime.now(UTC)
+        if ended := money.interrupt(connection, lambda owner: not self._owner.lives(owner), now):
+            log.warning("%d calls of a gateway that ended were interrupted", ended)
 
-    def _keep(self, row: Row, error: Exception) -> None:
-        if row["id"] in self._kept:
-            return
-        if len(self._kept) >= KEPT_ROWS:
-            _log_lost(row, f"{KEPT_ROWS} rows are kept already")
-            return
-        if not self._kept:
-            self._wait(_NO_WAIT_MS)
-            reason = _why(error)
-            log.error(
-                "the ledger can't be written, rows are kept in memory: %s",
-                reason,
-                extra={"event": "ledger unavailable", "reason": reason},
-            )
-        self._kept[row["id"]] = dict(row)
+    async def _write[T](self, step: Step[T], bound_s: float = BOUND_S) -> T:
+        """Run ``step`` in one transaction."""
+        return await self._attempt(lambda: self._transact(step), bound_s)
 
-    def _write_some_kept(self) -> None:
-        """Write kept rows after one that went through; what fails again stays kept."""
-        try:
-            self._write_kept()
-        except sqlite3.Error as error:
-            log.warning("rows are still kept in memory: %s", _why(error), extra={"event": "ledger behind"})
+    async def _attempt[T](self, work: Callable[[], T], bound_s: float = BOUND_S) -> T:
+        """Return what ``work`` returns, trying again while another process has the database locked."""
+        give_up_s = time.monotonic() + bound_s
+        while True:
+            try:
+                return work()
+            except _NEVER_WRITABLE:
+                raise
+            except (OSError, sqlite3.Error) as error:
+                if not _is_locked(error) or time.monotonic() > give_up_s:
+                    raise StoreUnavailable(f"{self._path}: {_why(error)}") from error
+            await asyncio.sleep(_RETRY_S)
 
-    def _write_kept(self) -> None:
-        """Write a batch of kept rows in one transaction. Raises ``sqlite3.Error``, and then nothing is forgotten."""
-        batch = list(islice(self._kept.items(), _BATCH_ROWS))
-        with self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
-            for _, row in batch:
-                try:
-                    self._book(row)
-                except _NEVER_WRITABLE as error:
-                    _log_lost(row, str(error))
-        for row_id, _ in batch:
-            del self._kept[row_id]
-        if not self._kept:
-            self._wait(_BRIEF_MS)
-            log.info("no row is kept in memory any more", extra={"event": "ledger recovered"})
-
-    def _wait(self, duration_ms: int) -> None:
-        """Set how long a statement waits for another process's lock."""
-        self._connection.execute(f"PRAGMA busy_timeout = {duration_ms}")
-
-
-def _fail(written: asyncio.Future[None], error: Exception) -> None:
-    if not written.done():
-        written.set_exception(error)
-
-
-def storable(row: Row) -> dict[str, Any]:
-    """Return ``row`` with counts cut to ``LARGEST`` and what is no Unicode text (lone surrogates) replaced."""
-    return {name: _storable_value(value) for name, value in row.items()}
-
-
-def _storable_value(value: Any) -> Any:
-    if isinstance(value, int):
-        return min(value, LARGEST)
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+    def _transact[T](self, step: Step[T]) -> T:
+        if _file_identity(self._path) != self._file:
+            # What is written into a deleted file is nowhere.
+            raise sqlite3.OperationalError(_REPLACED)
+        with self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            return step(connection)
 
 
 def _create(path: Path) -> None:
@@ -226,11 +191,12 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _insert_statement(connection: sqlite3.Connection) -> str:
-    """The columns are those that the table has, so that only the migrations list them."""
-    columns = [column[1] for column in connection.execute("PRAGMA table_info(usage)")]
-    values = ", ".join(f":{column}" for column in columns)
-    return f"INSERT INTO usage ({', '.join(columns)}) VALUES ({values}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+def _is_locked(error: Exception) -> bool:
+    # Extended codes bear the plain one in their last byte.
+    return (
+        isinstance(error, sqlite3.Error)
+        and (getattr(error, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_BUSY
+    )
 
 
 def _file_identity(path: Path) -> tuple[int, int]:
@@ -242,11 +208,9 @@ def _why(error: Exception) -> str:
     return (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
 
 
-def _log_lost(row: Row, reason: str) -> None:
+def _log_lost(booking: Booking, reason: str) -> None:
     """Leave enough in the log to book the call by hand."""
     named = ("id", "created_at", "workspace", "key_id", "model_slug", "mode", "status")
     counted = ("prompt_tokens", "completion_tokens", "wholesale_nanousd", "retail_nanousd")
-    booking = {name: row.get(name) for name in named + counted}
-    log.error(
-        "a ledger row is lost: %s: %s", reason, booking, extra={"event": "ledger row lost"} | {"row": booking}
-    )
+    shown: dict[str, Any] = {name: booking.row.get(name) for name in named + counted}
+    log.error("a ledger row is lost: %s: %s", reason, shown, extra={"event": "ledger row lost", "row": shown})

@@ -1,0 +1,58 @@
+"""Who placed a hold, and whether that process still lives: an owner keeps a lock, which ends when it dies."""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+from addon.folder_lock import locked
+
+
+class Owner:
+    """This process as the owner of holds. Its file in ``folder`` is locked until ``close`` or death. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.id = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._folder = folder
+        # A file that is not locked yet would be taken for a dead owner's.
+        with locked(folder):
+            _remove_dead(folder)
+            self._file: int | None = os.open(folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def lives(self, owner_id: str) -> bool:
+        """Tell whether the process that calls itself ``owner_id`` lives, on this machine. Raises OSError."""
+        return owner_id == self.id or _is_locked(self._folder / owner_id)
+
+    def close(self) -> None:
+        """Be dead from now on: whatever is still held is for others to end."""
+        if self._file is not None:
+            (self._folder / self.id).unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+
+
+def _remove_dead(folder: Path) -> None:
+    for file in folder.iterdir():
+        if not _is_locked(file):
+            file.unlink(missing_ok=True)
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,230 @@
+"""What the store does to its tables, one function a step: each runs inside one transaction of ``sqlite.SqliteStore``.
+
+All raise ``sqlite3.Error``. Source of the rules: ``policies.bucket``, ``policies.limits``, ``policies.spend``.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from addon.store import INTERRUPTED, LEASE_S, Booking, HoldRequest, WalletEntry
+from addon.store.migrations import COUNT, LARGEST
+from policies.bucket import WINDOW_US, slice_us
+from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_start, wallet_counter
+from policies.spend import Denial, Hold, Used, place_hold
+
+type Row = Mapping[str, Any]
+
+USAGE_COLUMNS = (
+    *(
+        "id",
+        "created_at",
+        "workspace",
+        "key_id",
+        "requested_model",
+        "model_slug",
+        "provider",
+        "upstream_model_id",
+    ),
+    *("mode", "fallback", "attempts", "stream", "status", "error_code", "finish_reason"),
+    *(
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "cached_tokens",
+        "reasoning_tokens",
+        "usage_source",
+    ),
+    *("wholesale_nanousd", "retail_nanousd", "first_byte_ms", "duration_ms", "end_user"),
+)
+
+CALL = "call"
+"""The ``reference`` of a wallet entry that is a call's cost; its ``id`` is the call's."""
+
+# The limiter.
+
+
+def tokens_out(connection: sqlite3.Connection, workspace: str, now_us: int) -> int:
+    """Return how many tokens of the bucket are out. Takes of the future are of a clock that began anew: over."""
+    first, last = connection.execute(
+        "SELECT min(total - count), max(total) FROM takes WHERE workspace = ? AND taken_at_us > ? AND taken_at_us <= ?",
+        (workspace, now_us - WINDOW_US, now_us),
+    ).fetchone()
+    return 0 if last is None else int(last - first)
+
+
+def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> bool:
+    """Take a token, if there is one."""
+    connection.execute(
+        "DELETE FROM takes WHERE workspace = ? AND (taken_at_us <= ? OR taken_at_us > ?)",
+        (workspace, now_us - WINDOW_US, now_us),
+    )
+    if tokens_out(connection, workspace, now_us) >= limit_rpm:
+        return False
+    newest = connection.execute(
+        "SELECT total, count, began_at_us FROM takes WHERE workspace = ? ORDER BY total DESC LIMIT 1",
+        (workspace,),
+    ).fetchone()
+    total, count, began_at_us = newest or (0, 0, 0)
+    if newest and now_us - began_at_us < slice_us(limit_rpm):
+        connection.execute(
+            "UPDATE takes SET total = ?, count = ?, taken_at_us = ? WHERE workspace = ? AND total = ?",
+            (total + 1, count + 1, now_us, workspace, total),
+        )
+    else:
+        connection.execute("INSERT INTO takes VALUES (?, ?, 1, ?, ?)", (workspace, total + 1, now_us, now_us))
+    return True
+
+
+# Holds.
+
+
+def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
+    """Place the hold that ``policies.spend`` allows, or none."""
+    if placed := connection.execute(
+        "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?", (request.id,)
+    ).fetchone():
+        return Hold(*placed)
+    used = {limit.counter: _used(connection, limit, request) for limit in request.limits}
+    decided = place_hold(request.want, request.limits, used)
+    if isinstance(decided, Hold):
+        connection.execute(
+            "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                request.id,
+                request.interrupted_row["created_at"],
+                lease_end(now),
+                request.workspace,
+                request.key_id,
+                decided.amount_nanousd,
+                owner,
+                decided.cap_tokens,
+                json.dumps(storable(request.interrupted_row)),
+            ),
+        )
+    return decided
+
+
+_COUNTED = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
+_IN_FLIGHT = (
+    "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds WHERE workspace = ? AND created_at >= ?"
+)
+
+
+def _used(connection: sqlite3.Connection, limit: Limit, request: HoldRequest) -> Used:
+    counter = limit.counter
+    counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
+    since = period_start(counter.period)
+    if limit.kind in LIMITS_OF_KEYS:
+        of_key = (request.workspace, since, request.key_id)
+        in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", of_key).fetchone()
+    else:
+        in_flight = connection.execute(_IN_FLIGHT, (request.workspace, since)).fetchone()
+    return Used(*counted, *in_flight)
+
+
+def void(connection: sqlite3.Connection, call_id: str) -> None:
+    """Release a hold, if it is there."""
+    connection.execute("DELETE FROM holds WHERE id = ?", (call_id,))
+
+
+def renew(connection: sqlite3.Connection, owner: str, now: datetime) -> None:
+    """Prolong the lease of all holds of ``owner``."""
+    connection.execute("UPDATE holds SET expires_at = ? WHERE owner = ?", (lease_end(now), owner))
+
+
+def interrupt(connection: sqlite3.Connection, is_dead: Callable[[str], bool], now: datetime) -> int:
+    """End every hold whose owner is dead or gave no sign in time, as a call that was interrupted; return how many."""
+    owners = connection.execute("SELECT owner, min(expires_at) FROM holds GROUP BY owner").fetchall()
+    ended = 0
+    for owner, expires_at in owners:
+        if expires_at <= iso(now) or is_dead(owner):
+            rows = connection.execute(
+                "SELECT interrupted_row FROM holds WHERE owner = ?", (owner,)
+            ).fetchall()
+            for (row,) in rows:
+                settle(connection, Booking(json.loads(row), from_wallet=False))
+            ended += len(rows)
+    return ended
+
+
+# The ledger.
+
+
+def settle(connection: sqlite3.Connection, booking: Booking) -> None:
+    """Book a call: its row, its cost in every counter, what its wallet paid; and release its hold."""
+    row = booking.row
+    try:
+        calls = _book(connection, row)
+    except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
+        # Looked at only here, because nearly every row is good: a client's text and a provider's counts have no
+        # say in whether a call is booked.
+        row = storable(row)
+        calls = _book(connection, row)
+    if calls is not None:
+        _count(connection, row, calls, from_wallet=booking.from_wallet)
+    void(connection, row["id"])
+
+
+def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
+    """Enter money into a wallet; return whether the entry is new."""
+    is_new = connection.execute(
+        "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (entry.id, iso(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
+    ).rowcount
+    if is_new:
+        counter = wallet_counter(entry.workspace)
+        connection.execute(COUNT, (counter.scope, counter.period, -entry.amount_nanousd, 0))
+    return bool(is_new)
+
+
+_INSERT = (
+    f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in USAGE_COLUMNS)})"  # noqa: S608
+    " ON CONFLICT (id) DO NOTHING"
+)
+_REPLACE = (
+    f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
+    f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND :error_code IS NOT '{INTERRUPTED}'"
+)
+
+
+def _book(connection: sqlite3.Connection, row: Row) -> int | None:
+    """Write the row; return how many calls it adds to the counters, or None where they have it all."""
+    if connection.execute(_INSERT, row).rowcount:
+        return 1
+    # A call that was taken for dead, and lived: it was counted, but not its cost.
+    return 0 if connection.execute(_REPLACE, row).rowcount else None
+
+
+def _count(connection: sqlite3.Connection, row: Row, calls: int, *, from_wallet: bool) -> None:
+    spent_nanousd = row["retail_nanousd"]
+    counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
+    connection.executemany(COUNT, [(c.scope, c.period, spent_nanousd, calls) for c in counters])
+    if from_wallet and spent_nanousd:
+        entry = (row["id"], row["created_at"], row["workspace"], -spent_nanousd, CALL)
+        connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", entry)
+        wallet = wallet_counter(row["workspace"])
+        connection.execute(COUNT, (wallet.scope, wallet.period, spent_nanousd, 0))
+
+
+def storable(row: Row) -> dict[str, Any]:
+    """Return ``row`` with counts cut to ``LARGEST`` and what is no Unicode text (lone surrogates) replaced."""
+    return {name: _storable_value(value) for name, value in row.items()}
+
+
+def _storable_value(value: Any) -> Any:
+    if isinstance(value, int):
+        return min(value, LARGEST)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def iso(moment: datetime) -> str:
+    """Return a moment as the tables have it: UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def lease_end(now: datetime) -> str:
+    """Return when a hold of a process that gives no further sign ends."""
+    return iso(now + timedelta(seconds=LEASE_S))
