@@ -6,21 +6,23 @@ A call that was sent upstream gets its ledger row, and every call its log line.
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from addon.call import Call
-from addon.exchange import MOVES, Stage
+from addon.exchange import CLIENT_CLOSED_REQUEST, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_call, log_refusal
 from addon.settlement import outcome
-from addon.store import IllegalRowError, Store, StoreUnavailable
+from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
+from policies.limits import pays_from_wallet
 
 log = logging.getLogger("tollgate.books")
 
-CLIENT_CLOSED_REQUEST = 499
-"""The status of a call whose client left before its answer was whole, as nginx has it."""
 CLIENT_DISCONNECTED = "client_disconnected"
-INTERRUPTED = "interrupted"
-"""The gateway stopped, and did not wait for this call any longer."""
+
+CLOSING_TIMEOUT_S = 2.0
+"""How long the last calls, whose clients were cut off, may take to end."""
 
 
 class Books:
@@ -34,8 +36,17 @@ class Books:
         self.cutting_off = False
         self._bookings: set[asyncio.Task[None]] = set()
 
+    async def close(self) -> None:
+        """Wait for the calls that were cut off, and for what is being booked. The store may be closed then."""
+        try:
+            async with asyncio.timeout(CLOSING_TIMEOUT_S):
+                await self.idle.wait()
+        except TimeoutError:
+            log.error("%d calls did not end; their holds end with this process", len(self.in_flight))
+        await asyncio.gather(*self._bookings)
+
     def open(self, call: Call) -> None:
-        """The call was admitted."""
+        """The call's key is known, and it is being checked."""
         self.in_flight.add(call.exchange.id)
         self.idle.clear()
 
@@ -60,6 +71,8 @@ class Books:
 
     def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
         if stage in MOVES[call.exchange.stage]:
+            if call.exchange.stage is Stage.HELD:
+                self._do(self._void(call.exchange.id))
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._leave(call)
             log_refusal(call.exchange, time.monotonic())
@@ -69,23 +82,36 @@ class Books:
         try:
             call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
             log_call(call.exchange, now_s)
-            booking = asyncio.get_running_loop().create_task(self._book(call.exchange.ledger_row(now_s)))
+            self._do(self._book(_booking(call.exchange, now_s)))
         finally:
             self._leave(call)
-        if not booking.done():
-            self._bookings.add(booking)
-            booking.add_done_callback(self._bookings.discard)
 
-    async def _book(self, row: dict[str, Any]) -> None:
-        """Write a row. The answer is the client's whether that can be done now or not."""
+    def _do(self, booking: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(booking)
+        if not task.done():
+            self._bookings.add(task)
+            task.add_done_callback(self._bookings.discard)
+
+    async def _book(self, booking: Booking) -> None:
+        """Settle a call. Its answer is the client's whether that can be done now or not: the store keeps it if not."""
         try:
-            await self.store.settle(row)
+            await self.store.settle(booking)
         except StoreUnavailable as error:
-            log.error("the ledger can't be written, the row waits: %s", error)
+            log.warning("a call can't be booked now, and is kept: %s", error)
         except IllegalRowError:
             log.exception("a row that the ledger can't hold")
+
+    async def _void(self, call_id: str) -> None:
+        with suppress(StoreUnavailable):  # The store will do it later.
+            await self.store.void(call_id)
 
     def _leave(self, call: Call) -> None:
         self.in_flight.discard(call.exchange.id)
         if not self.in_flight:
             self.idle.set()
+
+
+def _booking(exchange: Exchange, now_s: float) -> Booking:
+    assert exchange.workspace is not None  # noqa: S101  (a settled call has one)
+    from_wallet = pays_from_wallet(exchange.workspace, exchange.attempt.mode)
+    return Booking(exchange.ledger_row(now_s), from_wallet)

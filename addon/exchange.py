@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from policies.facts import Attempt, Key, Route, Usage, Workspace
+from policies.spend import Hold
 
 UsageSource = Literal["provider", "estimated", "none"]
 
@@ -23,13 +24,18 @@ class Stage(Enum):
     IDENTIFIED = "identified"  # workspace and key
     ADMITTED = "admitted"  # the rate limiter let it in
     ROUTED = "routed"  # the body is valid, and there is a route
-    HELD = "held"  # the money is set aside
+    HELD = "held"  # every limit was checked, and the money is set aside
     DISPATCHED = "dispatched"  # an attempt may be sent upstream
     ANSWERED = "answered"  # an upstream answer, or its failure, is final
     SETTLED = "settled"  # the ledger row is made
     REFUSED = "refused"  # the gateway said no; nothing was sent upstream
     ABANDONED = "abandoned"  # the client left before anything was sent upstream
 
+
+CLIENT_CLOSED_REQUEST = 499
+"""The status of a call whose client left before its answer was whole, as nginx has it."""
+INTERRUPTED = "interrupted"
+"""The error code of a call that the gateway did not, or could not, wait for: it stopped, or was killed."""
 
 _OUT = frozenset({Stage.REFUSED, Stage.ABANDONED})
 
@@ -68,6 +74,7 @@ class Exchange:
     end_user: str | None = None
     stream: bool = False
     route: Route | None = None
+    hold: Hold | None = None
     attempts: int = 0
     status: int | None = None
     error_code: str | None = None
@@ -108,6 +115,11 @@ class Exchange:
     def was_sent_upstream(self) -> bool:
         """Whether this call owes the ledger a row."""
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
+
+    def interrupted_row(self) -> dict[str, Any]:
+        """The row that this call leaves behind, should its process end before it does. Nothing of it is billed."""
+        interrupted = self.note(attempts=1, status=CLIENT_CLOSED_REQUEST, error_code=INTERRUPTED)
+        return interrupted.ledger_row(self.started_s)
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
         """The row of the ``usage`` table (columns: docs/ledger.md); ``now_s`` is a reading of ``started_s``'s clock."""

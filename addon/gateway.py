@@ -36,15 +36,22 @@ from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
-from addon.prepare import client_head, prepare_attempt, reader_of, route_call
+from addon.prepare import client_head, hold_request, prepare_attempt, reader_of, route_call
 from addon.request_id import new_request_id
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
 from addon.wire import json_response
+from policies.limits import rpm_of
 from policies.refusal import Refusal
+from policies.spend import Denial, refusal_of
 
 log = logging.getLogger("tollgate.gateway")
+
+STORE_UNAVAILABLE = Refusal(
+    "rate_limit_unavailable",
+    "Limits can't be checked at the moment, so no call is let through; try again shortly.",
+)
 
 CLOSING_STATUSES = frozenset({408, 413})
 """Refusals after which the rest of the body is not worth waiting for."""
@@ -94,6 +101,8 @@ class Gateway:
             await self.lifecycle.start(self.settings)
 
     async def done(self) -> None:
+        if self.books:
+            await self.books.close()
         if self.lifecycle:
             await self.lifecycle.stop()
 
@@ -161,7 +170,7 @@ class Gateway:
 
     # Calls.
 
-    def requestheaders(self, flow: http.HTTPFlow) -> None:
+    async def requestheaders(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = self._begin(flow)
             endpoint = endpoint_of(flow.request)
@@ -170,14 +179,16 @@ class Gateway:
                 return
             check_size(flow.request, call.settings.conf.limits.max_request_bytes)
             self._identify(flow, call)
+            await self._admit(call)
 
-    def request(self, flow: http.HTTPFlow) -> None:
+    async def request(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             if call.refusal:
                 raise call.refusal
             if flow.response is None and call.exchange.stage is Stage.ADMITTED:
                 route_call(call, flow.request)
+                await self._hold(call)
                 flow.request = prepare_attempt(call)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
@@ -232,8 +243,25 @@ class Gateway:
     def _identify(self, flow: http.HTTPFlow, call: Call) -> None:
         workspace, key = identify(call.settings.keys, parse_bearer(bearer_header(flow.request)))
         call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
-        call.exchange = call.exchange.advance(Stage.ADMITTED)
         self._books().open(call)
+
+    async def _admit(self, call: Call) -> None:
+        workspace = call.exchange.workspace
+        assert workspace is not None  # noqa: S101  (an identified call has one)
+        limit_rpm = rpm_of(
+            workspace, call.settings.conf.limits.standard_rpm, call.settings.conf.limits.pro_rpm
+        )
+        if not await self._books().store.take(workspace.id, limit_rpm):
+            raise Refusal(
+                "rate_limit_exceeded", f"The workspace's limit of {limit_rpm} requests a minute is reached."
+            )
+        call.exchange = call.exchange.advance(Stage.ADMITTED)
+
+    async def _hold(self, call: Call) -> None:
+        decided = await self._books().store.hold(hold_request(call))
+        if isinstance(decided, Denial):
+            raise refusal_of(decided)
+        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
@@ -259,6 +287,9 @@ class Gateway:
             yield
         except Refusal as refusal:
             self._refuse(flow, from_refusal(refusal))
+        except StoreUnavailable:
+            # Logged once by ``lifecycle``, not by each call.
+            self._refuse(flow, from_refusal(STORE_UNAVAILABLE))
         except Exception:
             log.exception("a call failed inside the gateway")
             self._refuse(flow, INTERNAL)

@@ -12,10 +12,13 @@ from addon.admin import Admin, Readiness
 from addon.reload import Watcher
 from addon.sandbox import Sandbox
 from addon.settings import Settings
-from addon.store import Store, StoreUnavailable
+from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.sqlite import SqliteStore
 
 log = logging.getLogger("tollgate.lifecycle")
+
+_STORE_LOST = {"event": "store unavailable"}
+_STORE_BACK = {"event": "store recovered"}
 
 
 class Lifecycle:
@@ -37,6 +40,7 @@ class Lifecycle:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
         await self.store.check()
         await self._apply(settings)
+        self.upkeep = asyncio.create_task(self._keep_up())
         admin = settings.conf.admin
         port = await self.admin.start(admin.host, admin.port)
         host = f"[{admin.host}]" if ":" in admin.host else admin.host
@@ -48,10 +52,27 @@ class Lifecycle:
         """Stop everything, the store last."""
         if self.started:
             await self.watcher.stop()
+            self.upkeep.cancel()
             await self.admin.stop()
         if self.sandbox:
             await self.sandbox.stop()
-        self.store.close()
+        await self.store.close()
+
+    async def _keep_up(self) -> None:
+        """See to the store as long as the process lives, and say once when it can't be asked, and when it can again."""
+        available = True
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            try:
+                await self.store.upkeep()
+            except StoreUnavailable as error:
+                if available:
+                    log.error("the store is unavailable, calls are refused: %s", error, extra=_STORE_LOST)
+                available = False
+            else:
+                if not available:
+                    log.info("the store is available again", extra=_STORE_BACK)
+                available = True
 
     def apply(self, settings: Settings) -> None:
         """Take settings that were loaded while running."""

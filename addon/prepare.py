@@ -17,11 +17,15 @@ from addon.errors import upstream_garbage
 from addon.exchange import Stage
 from addon.mask import bookable
 from addon.relay import Broken, Guarded, Inflated, Relay
+from addon.store import HoldRequest
 from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
-from policies.facts import Family
+from policies.estimate import estimate_prompt_tokens
+from policies.facts import Attempt, Family
+from policies.limits import limits_of
 from policies.routing import choose_route
-from policies.sanitize import sanitize
+from policies.sanitize import choices_sent, sanitize
+from policies.spend import NOT_METERED, Want, wanted
 
 
 def route_call(call: Call, request: http.Request) -> None:
@@ -35,7 +39,38 @@ def route_call(call: Call, request: http.Request) -> None:
     workspace = call.exchange.workspace
     assert workspace is not None  # noqa: S101  (an admitted call has one)
     route = choose_route(chat.model, workspace, call.settings.models)
-    call.exchange = call.exchange.advance(Stage.ROUTED, route=route).advance(Stage.HELD)
+    call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
+
+
+def hold_request(call: Call) -> HoldRequest:
+    """Return what a routed call wants held, and under which limits it stands."""
+    exchange, attempt = call.exchange, call.exchange.attempt
+    assert exchange.workspace is not None and exchange.key is not None  # noqa: S101  (a routed call has both)
+    created_at = exchange.created_at
+    return HoldRequest(
+        id=exchange.id,
+        created_at=created_at,
+        workspace=exchange.workspace.id,
+        key_id=exchange.key.id,
+        want=_want(call, attempt, is_protected=exchange.workspace.overage_protection),
+        limits=limits_of(exchange.workspace, exchange.key, attempt.mode, created_at),
+        interrupted_row=exchange.interrupted_row(),
+    )
+
+
+def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
+    chat, model = call.request, attempt.model
+    assert chat is not None  # noqa: S101  (a routed call has one)
+    if attempt.mode != "payg":
+        return NOT_METERED
+    sendable = _sendable(chat, model.family)
+    return wanted(
+        model.retail,
+        prompt_tokens=estimate_prompt_tokens(sendable, model.family.estimator),
+        cap_tokens=completion_cap(chat.requested_cap, model.max_completion_tokens),
+        choices=choices_sent(sendable, model.family),
+        is_protected=is_protected,
+    )
 
 
 def prepare_attempt(call: Call) -> http.Request:
@@ -43,7 +78,8 @@ def prepare_attempt(call: Call) -> http.Request:
     chat, exchange = call.request, call.exchange
     assert chat is not None and exchange.route is not None  # noqa: S101  (a routed call has both)
     attempt = exchange.route.attempts[exchange.attempts]
-    cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens)
+    budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
+    cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens, budget)
     sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
     request = _http_request(DIALECTS[attempt.model.provider.dialect].request(attempt, sanitized.body))
     call.relay = None

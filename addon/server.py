@@ -73,8 +73,13 @@ class Handler(ProxyConnectionHandler):
             if method is not None:
                 with safecall():
                     result = method(*hook.args())
-                    if result is not None:
-                        awaited.append(result)
+                    if result is None:
+                        continue
+                    task = asyncio.ensure_future(result)
+                    if task.done():
+                        task.result()
+                    else:
+                        awaited.append(task)
         return awaited
 
     async def _complete(self, hook: commands.StartHook, awaited: list[Awaitable[None]]) -> None:

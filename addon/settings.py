@@ -123,17 +123,10 @@ def _not_enforced(workspaces: Iterable[Workspace]) -> Iterator[str]:
     """What this version reads and checks but does not act on yet, so that ``serve`` can say so."""
     for workspace in workspaces:
         named = {
-            "plan": True,
-            "rpm_override": workspace.rpm_override is not None,
-            "monthly_spend_cap_usd": workspace.monthly_spend_cap_nanousd is not None,
-            "overage_protection": workspace.overage_protection,
             "fallback_model": workspace.fallback_model is not None,
             "safety_net": workspace.safety_net,
             "rules": bool(workspace.rules),
             "heuristics": bool(workspace.heuristics),
         }
         named |= {dotted("byok", name, "routing"): byok.routing for name, byok in workspace.byok.items()}
-        for key in workspace.keys:
-            named[dotted("keys", key.id, "spend_cap_usd")] = key.spend_cap_nanousd is not None
-            named[dotted("keys", key.id, "request_cap")] = key.request_cap is not None
         yield from (f"workspace {workspace.id}: {name}" for name, is_set in named.items() if is_set)

@@ -89,6 +89,13 @@ def counters_of(workspace: str, key_id: str, created_at: datetime) -> tuple[Coun
     return (*periods, Counter(workspace_scope(workspace), period_of(created_at, "monthly")))
 
 
+def rpm_of(workspace: Workspace, standard_rpm: int, pro_rpm: int) -> int:
+    """Return the workspace's requests per minute. Source: contract, "Limits"."""
+    if workspace.rpm_override is not None:
+        return max(workspace.rpm_override, 1)
+    return pro_rpm if workspace.plan == "pro" else standard_rpm
+
+
 def pays_from_wallet(workspace: Workspace, mode: Mode) -> bool:
     """Tell whether a call is paid from the wallet: metered calls of workspaces that are not Pro."""
     return mode == "payg" and workspace.plan != "pro"

@@ -63,6 +63,12 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int, stream: bool) ->
     return Sanitized(body, tuple(changes))
 
 
+def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
+    """Return how many choices are asked of the upstream: ``n`` as it is sent."""
+    asked, _ = _accept("n", fields.get("n", 1), family)
+    return int(asked.get("n", 1))
+
+
 def check_family(family: Family) -> None:
     """Raise ValueError, naming the fields, for a family that touches what no family may."""
     touched = family.drops | family.clamps.keys() | family.renames.keys() | set(family.renames.values())

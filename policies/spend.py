@@ -57,7 +57,7 @@ class Denial:
     reason: DenialReason
 
 
-NOTHING = Want(0, 0, 1, is_protected=False)
+NOT_METERED = Want(0, 0, 1, is_protected=False)
 """What a call wants that is not metered."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from addon.exchange import INTERRUPTED as INTERRUPTED
 from policies.limits import Limit
 from policies.spend import Denial, Hold, Want
 
@@ -20,9 +21,6 @@ LEASE_S = 60
 
 UPKEEP_S = 1.0
 """How often ``upkeep`` is called."""
-
-INTERRUPTED = "interrupted"
-"""The ``error_code`` of a call whose process ended before the call did. Its status is 499, its cost 0."""
 
 
 class StoreUnavailable(Exception):  # noqa: N818  (a state that callers answer to, not a fault of theirs)
