@@ -67,7 +67,7 @@ def m0002_money(db: Database) -> None:
             workspace TEXT NOT NULL,
             amount_nanousd INTEGER NOT NULL CHECK (amount_nanousd BETWEEN {-LARGEST * 100} AND {LARGEST * 100}),
             reference TEXT NOT NULL
-        ) STRICT
+        ) STRICT, WITHOUT ROWID
     """)
     db.conn.execute("CREATE INDEX wallet_entries_workspace ON wallet_entries (workspace, created_at)")
     db.conn.execute(f"""
@@ -83,7 +83,7 @@ def m0002_money(db: Database) -> None:
             cap_tokens INTEGER NOT NULL,
             -- The ledger row, as JSON, of a call whose process ends before it does.
             interrupted_row TEXT NOT NULL
-        ) STRICT
+        ) STRICT, WITHOUT ROWID
     """)
     # All that a check reads of the calls in flight, so that it reads no row.
     db.conn.execute("CREATE INDEX holds_in_flight ON holds (workspace, key_id, created_at, amount_nanousd)")
@@ -104,7 +104,7 @@ def m0002_money(db: Database) -> None:
             count INTEGER NOT NULL CHECK (count > 0),
             began_at_us INTEGER NOT NULL,
             taken_at_us INTEGER NOT NULL,
-            PRIMARY KEY (workspace, total)
+            PRIMARY KEY (workspace, taken_at_us, total)
         ) STRICT, WITHOUT ROWID
     """)
 

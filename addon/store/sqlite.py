@@ -29,6 +29,7 @@ type Step[T] = Callable[[sqlite3.Connection], T]
 
 _PATIENT_MS = 2000  # While opening, when no call waits.
 _PATIENT_S = 2.0  # While closing.
+_CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
 _RETRY_S = 0.0005  # About how long another process's transaction takes.
 
 _REPLACED = "the file was removed or replaced; restart to book into the new one"
@@ -184,6 +185,8 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        # A checkpoint waits for the disk, and every call in flight with it: seldom, then.
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         migrate(connection)
     except BaseException:
         connection.close()

@@ -48,35 +48,37 @@ CALL = "call"
 
 def tokens_out(connection: sqlite3.Connection, workspace: str, now_us: int) -> int:
     """Return how many tokens of the bucket are out. Takes of the future are of a clock that began anew: over."""
-    first, last = connection.execute(
-        "SELECT min(total - count), max(total) FROM takes WHERE workspace = ? AND taken_at_us > ? AND taken_at_us <= ?",
-        (workspace, now_us - WINDOW_US, now_us),
-    ).fetchone()
-    return 0 if last is None else int(last - first)
+    of_window = (workspace, now_us - WINDOW_US, now_us)
+    newest = connection.execute(f"SELECT total {_OF_WINDOW} DESC, total DESC LIMIT 1", of_window).fetchone()
+    if newest is None:
+        return 0
+    oldest = connection.execute(f"SELECT total - count {_OF_WINDOW}, total LIMIT 1", of_window).fetchone()
+    return int(newest[0] - oldest[0])
 
 
 def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> bool:
     """Take a token, if there is one."""
-    connection.execute(
-        "DELETE FROM takes WHERE workspace = ? AND (taken_at_us <= ? OR taken_at_us > ?)",
-        (workspace, now_us - WINDOW_US, now_us),
-    )
+    connection.execute(f"{_FORGET} <= ?", (workspace, now_us - WINDOW_US))
+    connection.execute(f"{_FORGET} > ?", (workspace, now_us))
     if tokens_out(connection, workspace, now_us) >= limit_rpm:
         return False
-    newest = connection.execute(
-        "SELECT total, count, began_at_us FROM takes WHERE workspace = ? ORDER BY total DESC LIMIT 1",
-        (workspace,),
-    ).fetchone()
-    total, count, began_at_us = newest or (0, 0, 0)
+    newest = connection.execute(_NEWEST, (workspace,)).fetchone()
+    total, count, began_at_us, _ = newest or (0, 0, 0, 0)
     if newest and now_us - began_at_us < slice_us(limit_rpm):
-        connection.execute(
-            "UPDATE takes SET total = ?, count = ?, taken_at_us = ? WHERE workspace = ? AND total = ?",
-            (total + 1, count + 1, now_us, workspace, total),
-        )
+        group = (workspace, total + 1, count + 1, began_at_us, now_us)
+        connection.execute(f"{_FORGET} = ? AND total = ?", (workspace, newest[3], total))
     else:
-        connection.execute("INSERT INTO takes VALUES (?, ?, 1, ?, ?)", (workspace, total + 1, now_us, now_us))
+        group = (workspace, total + 1, 1, now_us, now_us)
+    connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?)", group)
     return True
 
+
+_OF_WINDOW = "FROM takes WHERE workspace = ? AND taken_at_us > ? AND taken_at_us <= ? ORDER BY taken_at_us"
+_FORGET = "DELETE FROM takes WHERE workspace = ? AND taken_at_us"
+_NEWEST = (
+    "SELECT total, count, began_at_us, taken_at_us FROM takes WHERE workspace = ?"
+    " ORDER BY taken_at_us DESC, total DESC LIMIT 1"
+)
 
 # Holds.
 
