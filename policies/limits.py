@@ -8,6 +8,7 @@ Source: contract, "402 situations" and "Limits".
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Literal, get_args
 
 from policies.facts import Key, Mode, Reset, Workspace
@@ -43,14 +44,19 @@ class Limit:
 
 def period_of(moment: datetime, reset: Reset) -> str:
     """Return the name of the period that ``moment``, a time in UTC, lies in."""
+    return _period_of(moment.date(), reset)
+
+
+@lru_cache(maxsize=64)
+def _period_of(day: date, reset: Reset) -> str:
     match reset:
         case "daily":
-            return moment.strftime("%Y-%m-%d")
+            return day.isoformat()
         case "weekly":
-            year, week, _ = moment.isocalendar()
+            year, week, _ = day.isocalendar()
             return f"{year}-W{week:02d}"
         case "monthly":
-            return moment.strftime("%Y-%m")
+            return day.isoformat()[:7]
         case "never":
             return EVER
 
@@ -84,9 +90,14 @@ def counters_of(workspace: str, key_id: str, created_at: datetime) -> tuple[Coun
 
     All periods of a key are counted, whichever it is limited by, so that another ``spend_reset`` counts from the start.
     """
+    return _counters_of(workspace, key_id, created_at.date())
+
+
+@lru_cache(maxsize=4096)
+def _counters_of(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
     key = key_scope(workspace, key_id)
-    periods = tuple(Counter(key, period_of(created_at, reset)) for reset in get_args(Reset))
-    return (*periods, Counter(workspace_scope(workspace), period_of(created_at, "monthly")))
+    periods = tuple(Counter(key, _period_of(day, reset)) for reset in get_args(Reset))
+    return (*periods, Counter(workspace_scope(workspace), _period_of(day, "monthly")))
 
 
 def rpm_of(workspace: Workspace, standard_rpm: int, pro_rpm: int) -> int:

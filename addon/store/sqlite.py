@@ -46,6 +46,7 @@ class SqliteStore:
         self._path = path
         self._kept: dict[str, Booking] = {}
         self._to_void: set[str] = set()
+        self._full: set[str] = set()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
@@ -60,12 +61,15 @@ class SqliteStore:
         self._connection.execute("PRAGMA busy_timeout = 0")
 
     async def take(self, workspace: str, limit_rpm: int) -> bool:
-        """See ``Store.take``. The clock is the machine's monotonic one, which all its processes share."""
-        now_us = time.monotonic_ns() // 1000
-        # Reading needs no lock, so a flood of calls that are refused holds up nobody.
-        if await self._attempt(lambda: money.tokens_out(self._connection, workspace, now_us)) >= limit_rpm:
-            return False
-        return await self._write(lambda c: money.take(c, workspace, limit_rpm, time.monotonic_ns() // 1000))
+        """See ``Store.take``."""
+        if workspace in self._full:
+            # Reading needs no lock, so a flood of calls that are refused holds up nobody.
+            out = await self._attempt(lambda: money.tokens_out(self._connection, workspace, _clock_us()))
+            if out >= limit_rpm:
+                return False
+        taken = await self._write(lambda c: money.take(c, workspace, limit_rpm, _clock_us()))
+        (self._full.discard if taken else self._full.add)(workspace)
+        return taken
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
@@ -167,6 +171,11 @@ class SqliteStore:
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             return step(connection)
+
+
+def _clock_us() -> int:
+    """The machine's monotonic clock, which all its processes share."""
+    return time.monotonic_ns() // 1000
 
 
 def _create(path: Path) -> None:
