@@ -1,0 +1,107 @@
+"""Which limits a call stands under, which counters it adds to, and what a period is."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.facts import Key, Mode, Reset, Workspace
+from policies.limits import (
+    Counter,
+    counters_of,
+    limits_of,
+    pays_from_wallet,
+    period_of,
+    period_start,
+    rpm_of,
+    wallet_counter,
+)
+
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+KEY = Key("ci", "00", spend_cap_nanousd=20, spend_reset="weekly", request_cap=7, request_reset="daily")
+WORKSPACE = Workspace("acme", "Acme", "standard", (KEY,), monthly_spend_cap_nanousd=250)
+BARE = Workspace("acme", "Acme", "pro", ())
+
+
+@pytest.mark.parametrize(
+    ("day", "reset", "period"),
+    [
+        ("2026-11-21", "never", "ever"),
+        ("2026-11-21", "daily", "2026-11-21"),
+        ("2026-11-21", "monthly", "2026-11"),
+        ("2026-11-16", "weekly", "2026-W47"),
+        ("2026-11-22", "weekly", "2026-W47"),
+        ("2026-11-23", "weekly", "2026-W48"),
+        ("2027-01-01", "weekly", "2026-W53"),
+        ("2024-12-30", "weekly", "2025-W01"),
+    ],
+)
+def test_a_day_lies_in_a_period(day: str, reset: Reset, period: str) -> None:
+    assert period_of(datetime.fromisoformat(day), reset) == period
+
+
+@given(st.dates(date(2020, 1, 1), date(2060, 1, 1)), st.sampled_from(["daily", "weekly", "monthly"]))
+def test_a_period_begins_on_its_first_day(day: date, reset: Reset) -> None:
+    moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    first = datetime.fromisoformat(period_start(period_of(moment, reset))).replace(tzinfo=UTC)
+    assert period_of(first, reset) == period_of(moment, reset)
+    assert period_of(first - timedelta(seconds=1), reset) != period_of(moment, reset)
+    assert first <= moment < first + timedelta(days=31)
+
+
+def test_what_never_ends_began_before_every_day() -> None:
+    assert period_start("ever") < "0001-01-01"
+
+
+def test_limits_stand_in_the_order_in_which_they_are_checked() -> None:
+    limits = limits_of(WORKSPACE, KEY, "payg", NOW)
+    assert [(limit.kind, limit.counter, limit.most) for limit in limits] == [
+        ("request_cap", Counter("key:acme/ci", "2026-11-21"), 7),
+        ("spend_cap", Counter("key:acme/ci", "2026-W47"), 20),
+        ("wallet", Counter("wallet:acme", "ever"), 0),
+        ("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 250),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workspace", "key", "mode", "kinds"),
+    [
+        (BARE, Key("k", "00"), "payg", []),
+        (replace(BARE, plan="standard"), Key("k", "00"), "payg", ["wallet"]),
+        (replace(WORKSPACE, plan="pro"), KEY, "payg", ["request_cap", "spend_cap", "monthly_spend_cap"]),
+        (WORKSPACE, KEY, "byok", ["request_cap"]),
+        (BARE, Key("k", "00", spend_cap_nanousd=0), "payg", ["spend_cap"]),
+        (BARE, Key("k", "00", request_cap=0), "payg", ["request_cap"]),
+    ],
+)
+def test_only_what_is_set_limits_a_call(workspace: Workspace, key: Key, mode: Mode, kinds: list[str]) -> None:
+    assert [limit.kind for limit in limits_of(workspace, key, mode, NOW)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("plan", "mode", "paid"),
+    [("standard", "payg", True), ("pro", "payg", False), ("standard", "byok", False)],
+)
+def test_the_wallet_pays_for_metered_calls_without_pro(plan: str, mode: Mode, paid: bool) -> None:
+    assert pays_from_wallet(replace(BARE, plan=plan), mode) is paid  # type: ignore[arg-type]
+
+
+def test_every_counter_that_a_limit_may_look_at_is_counted_but_the_wallets() -> None:
+    counted = set(counters_of("acme", "ci", NOW))
+    for reset in ("never", "daily", "weekly", "monthly"):
+        key = replace(KEY, spend_reset=reset, request_reset=reset)
+        looked_at = {limit.counter for limit in limits_of(WORKSPACE, key, "payg", NOW)}
+        assert looked_at - {wallet_counter("acme")} <= counted
+
+
+@pytest.mark.parametrize(
+    ("plan", "override", "rpm"),
+    [("standard", None, 60), ("pro", None, 120), ("standard", 600, 600), ("pro", 1, 1), ("pro", 0, 1)],
+)
+def test_the_plan_sets_the_rate_and_an_override_replaces_it(
+    plan: str, override: int | None, rpm: int
+) -> None:
+    workspace = replace(BARE, plan=plan, rpm_override=override)  # type: ignore[arg-type]
+    assert rpm_of(workspace, standard_rpm=60, pro_rpm=120) == rpm
