@@ -77,6 +77,11 @@ class Gateway:
     def pid(self) -> int:
         return self._process.pid
 
+    def children(self) -> list[int]:
+        """The processes that it started and that live: its workers."""
+        listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
+        return [int(pid) for pid in listed.split()]
+
     @property
     def stderr(self) -> str:
         """Its last lines."""

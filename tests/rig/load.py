@@ -1,0 +1,75 @@
+"""Many calls at once against a running gateway, each under a name of its own that the ledger and the upstream see."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from rig.scripts import Received, Script, completion, whole
+
+PATH = "/v1/chat/completions"
+
+
+@dataclass
+class Outcome:
+    """What became of the calls: answers by their name, and the names of those that got none."""
+
+    answers: dict[str, httpx.Response] = field(default_factory=dict)
+    unanswered: set[str] = field(default_factory=set)
+
+    @property
+    def statuses(self) -> Counter[int]:
+        return Counter(answer.status_code for answer in self.answers.values())
+
+    def of_status(self, status: int) -> list[httpx.Response]:
+        return [answer for answer in self.answers.values() if answer.status_code == status]
+
+
+def sized_calls(count: int, model: str, seed: int = 7, **body: Any) -> dict[str, dict[str, Any]]:
+    """``count`` chat bodies of different sizes by the name that each bears as ``user``."""
+    dice = random.Random(seed)
+    made = {}
+    for number in range(count):
+        name = f"caller-{seed}-{number}"
+        text = "word " * dice.randint(1, 300)
+        asked = {"model": model, "user": name, "messages": [{"role": "user", "content": text}]}
+        made[name] = asked | {"max_tokens": dice.randint(1, 2_000)} | body
+    return made
+
+
+def run_calls(urls: Iterable[str], key: str, calls: dict[str, dict[str, Any]], at_once: int) -> Outcome:
+    """Make all ``calls``, ``at_once`` in flight, spread over ``urls`` and over new connections."""
+    return asyncio.run(_run(list(urls), key, calls, at_once))
+
+
+async def _run(urls: list[str], key: str, calls: dict[str, dict[str, Any]], at_once: int) -> Outcome:
+    outcome = Outcome()
+    waiting = list(calls.items())
+    headers = {"Authorization": f"Bearer {key}"}
+
+    async def caller(number: int) -> None:
+        # A client of its own: the kernel spreads connections over workers, not calls.
+        async with httpx.AsyncClient(headers=headers, timeout=30, trust_env=False) as client:
+            while waiting:
+                name, body = waiting.pop()
+                try:
+                    outcome.answers[name] = await client.post(urls[number % len(urls)] + PATH, json=body)
+                except httpx.TransportError:
+                    outcome.unanswered.add(name)
+
+    await asyncio.gather(*(caller(number) for number in range(at_once)))
+    return outcome
+
+
+def as_dear_as_allowed(request: Received) -> Script:
+    """An upstream that uses every token it may, and a prompt token for every four bytes."""
+    body = request.json()
+    cap = body.get("max_completion_tokens") or body["max_tokens"]
+    prompt = len(json.dumps(body["messages"])) // 4
+    usage = {"prompt_tokens": prompt, "completion_tokens": cap, "total_tokens": prompt + cap}
+    return whole(completion(usage=usage))
