@@ -22,6 +22,8 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "top_logprobs": (0, 20),
     }
 )
+# Source: OpenAI, API reference, "Create chat completion" (n), which no other vendor exceeds.
+DEFAULT_N_LIMIT: Final = 128
 NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
 # Ours alone: whatever a client said about them was decided before, and reaches this module as an argument.
 RESERVED: Final = frozenset({"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
@@ -102,8 +104,8 @@ def _accept(name: str, value: Any, family: Family) -> tuple[dict[str, Any], list
 def _limit(name: str, value: Any, family: Family) -> Any:
     if name == "stop" and family.stop_limit is not None and isinstance(value, list):
         return value[: family.stop_limit]
-    if name == "n" and family.n_limit is not None:
-        return min(value, family.n_limit)
+    if name == "n":
+        return min(value, DEFAULT_N_LIMIT if family.n_limit is None else family.n_limit)
     clamp = family.clamps.get(name, DEFAULT_CLAMPS.get(name))
     return value if clamp is None else _clamp(value, *clamp)
 

@@ -16,6 +16,9 @@ from policies.refusal import Refusal, RefusalCode
 
 PICOUSD_PER_NANOUSD = 1_000
 
+MAX_HOLD_NANOUSD = 10**15
+"""A million USD: the most that is held for a call that no limit bounds. Nobody misses what is beyond it."""
+
 DenialReason = LimitKind | Literal["budget", "budget_of_prompt"]
 
 
@@ -82,7 +85,8 @@ def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]
         return Hold(want.prompt_nanousd, want.cap_tokens)
     left = [_left_nanousd(limit, used) for limit in limits if limit.kind != "request_cap"]
     if not left:
-        return _hold(want, want.cap_tokens)
+        whole = _hold(want, want.cap_tokens)
+        return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
     room_nanousd = min(left) - want.prompt_nanousd
     if room_nanousd < 0:
         return Denial("budget_of_prompt")

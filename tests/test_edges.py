@@ -1,6 +1,7 @@
 """What happens at the edges of a call: between two ends, behind the last byte, under a slow hand."""
 
 import json
+import shutil
 import ssl
 import threading
 import zlib
@@ -18,6 +19,7 @@ from rig.scripts import (
     Gate,
     chunk,
     chunked,
+    completion,
     event,
     response_head,
     whole,
@@ -176,10 +178,16 @@ def test_a_row_for_a_ledger_that_was_deleted_is_in_the_log(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway()
-    for file in (gateway.folder / "var").iterdir():
-        file.unlink()
+    gate = Gate()
+    upstream.behave((gate, *whole(completion())))
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway))
+        upstream.wait_for_requests()
+        shutil.rmtree(gateway.folder / "var")
+        gate.open()
         assert client.read_answer().status == 200
+        client.send(_chat(gateway))
+        answer = client.read_answer()
+        assert (answer.status, answer.json()["error"]["code"]) == (503, "rate_limit_unavailable")
     assert gateway.stop() == 0
     assert any(line.get("event") == "ledger row lost" for line in gateway.logs)
