@@ -89,8 +89,10 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
         "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?", (request.id,)
     ).fetchone():
         return Hold(*placed)
-    used = {limit.counter: _used(connection, limit, request) for limit in request.limits}
-    decided = place_hold(request.want, request.limits, used)
+    by_counter = {
+        limit.counter: used(connection, limit, request.workspace, request.key_id) for limit in request.limits
+    }
+    decided = place_hold(request.want, request.limits, by_counter)
     if isinstance(decided, Hold):
         connection.execute(
             "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -115,15 +117,16 @@ _IN_FLIGHT = (
 )
 
 
-def _used(connection: sqlite3.Connection, limit: Limit, request: HoldRequest) -> Used:
+def used(connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str) -> Used:
+    """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold."""
     counter = limit.counter
     counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
     since = period_start(counter.period)
     if limit.kind in LIMITS_OF_KEYS:
-        of_key = (request.workspace, since, request.key_id)
+        of_key = (workspace, since, key_id)
         in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", of_key).fetchone()
     else:
-        in_flight = connection.execute(_IN_FLIGHT, (request.workspace, since)).fetchone()
+        in_flight = connection.execute(_IN_FLIGHT, (workspace, since)).fetchone()
     return Used(*counted, *in_flight)
 
 
