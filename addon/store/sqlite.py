@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,12 @@ type Step[T] = Callable[[sqlite3.Connection], T]
 _PATIENT_MS = 2000  # While opening, when no call waits.
 _PATIENT_S = 2.0  # While closing.
 _CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
-_RETRY_S = 0.0005  # About how long another process's transaction takes.
+# Another process's transaction takes less than a tenth of a millisecond, so its end is waited for in place. Only if the
+# lock stays do other calls of this process go on meanwhile. With four busy processes on two cores that gave a fifth more
+# calls, and a median of 0.3 ms instead of 4 ms, than turns of the event loop alone.
+_TRIES_IN_PLACE = 8
+_IN_PLACE_S = 0.0001
+_RETRY_S = 0.0005
 
 _REPLACED = "the file was removed or replaced; restart to book into the new one"
 _NEVER_WRITABLE = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
@@ -154,7 +160,7 @@ class SqliteStore:
     async def _attempt[T](self, work: Callable[[], T], bound_s: float = BOUND_S) -> T:
         """Return what ``work`` returns, trying again while another process has the database locked."""
         give_up_s = time.monotonic() + bound_s
-        while True:
+        for tries in count(1):
             try:
                 return work()
             except _NEVER_WRITABLE:
@@ -162,7 +168,11 @@ class SqliteStore:
             except (OSError, sqlite3.Error) as error:
                 if not _is_locked(error) or time.monotonic() > give_up_s:
                     raise StoreUnavailable(f"{self._path}: {_why(error)}") from error
-            await asyncio.sleep(_RETRY_S)
+            if tries % _TRIES_IN_PLACE:
+                time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
+            else:
+                await asyncio.sleep(_RETRY_S)
+        raise AssertionError("unreachable")
 
     def _transact[T](self, step: Step[T]) -> T:
         if _file_identity(self._path) != self._file:
