@@ -18,7 +18,18 @@ from addon.settings_files import (
 )
 from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
 from addon.settings_types import NAME, NAME_IS, SecretReference
-from policies.facts import Byok, Family, Heuristic, Key, KeywordRule, Model, Prices, Provider, Workspace
+from policies.facts import (
+    Byok,
+    Estimator,
+    Family,
+    Heuristic,
+    Key,
+    KeywordRule,
+    Model,
+    Prices,
+    Provider,
+    Workspace,
+)
 from policies.money import retail_prices
 from policies.sanitize import check_family
 
@@ -156,6 +167,7 @@ class Facts:
 def _family(name: str, table: FamilyTable, file: Path) -> Family:
     fields = {key: getattr(table, key) for key in type(table).model_fields}
     fields |= {"clamps": MappingProxyType(table.clamps), "renames": MappingProxyType(table.renames)}
+    fields["estimator"] = Estimator(**table.estimator.model_dump())
     family = Family(name, **fields)
     try:
         check_family(family)

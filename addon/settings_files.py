@@ -27,16 +27,20 @@ from addon.settings_types import (
     Price,
     ProviderName,
     Range,
+    Ratio,
     RedisUrl,
     Seconds,
     Secret,
     Slug,
     Text,
+    Tokens,
     Usd,
     Words,
     only,
 )
-from policies.facts import CapField, HeuristicWhen, Plan, Reset
+from policies.facts import CapField, Estimator, HeuristicWhen, Plan, Reset
+
+_DEFAULT = Estimator()
 
 
 def _fault(reason: str, *path: str | int) -> PydanticCustomError:
@@ -172,6 +176,20 @@ class ProviderTable(Table):
         return self
 
 
+class EstimatorTable(Table):
+    """``[FAMILY.estimator]``: how its provider counts tokens."""
+
+    base_tokens: Tokens = _DEFAULT.base_tokens
+    tokens_per_message: Tokens = _DEFAULT.tokens_per_message
+    letters_per_token: Ratio = _DEFAULT.letters_per_token
+    marks_per_token: Ratio = _DEFAULT.marks_per_token
+    other_bytes_per_token: Ratio = _DEFAULT.other_bytes_per_token
+    tools_tokens: Tokens = _DEFAULT.tools_tokens
+    tokens_per_tool: Tokens = _DEFAULT.tokens_per_tool
+    tokens_per_image: Tokens = _DEFAULT.tokens_per_image
+    completion_chars_per_token: Ratio = _DEFAULT.completion_chars_per_token
+
+
 class FamilyTable(Table):
     """One table of families.toml; what is absent is accepted as the contract states it."""
 
@@ -184,6 +202,7 @@ class FamilyTable(Table):
     n_limit: Count | None = None
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
+    estimator: EstimatorTable = EstimatorTable()
 
 
 class ModelTable(Table):

@@ -157,6 +157,8 @@ type Slug = Annotated[
 ]
 type Port = Annotated[int, Field(ge=0, le=65535)]
 type Count = Annotated[int, Field(ge=1)]
+type Tokens = Annotated[int, Field(ge=0)]
+type Ratio = Annotated[float, Field(ge=0.1, le=100)]
 type Seconds = Annotated[float, Field(gt=0)]
 type Price = Annotated[int, _from_text(parse_price_microusd_per_mtok, "0.15")]
 type Usd = Annotated[int, _from_text(parse_usd_nanousd, "250")]

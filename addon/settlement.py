@@ -9,8 +9,7 @@ from typing import Any
 from addon.call import Call
 from addon.exchange import UsageSource
 from addon.mask import bookable
-from addon.message import text_chars
-from policies.estimate import estimate_tokens
+from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
 
@@ -42,10 +41,11 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         return counted, "provider"
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"
+    estimator = call.exchange.attempt.model.family.estimator
     prompt_tokens = counted.prompt_tokens
     if prompt_tokens is None:
-        prompt_tokens = estimate_tokens(sum(map(text_chars, call.request.fields["messages"])))
-    completion_tokens = estimate_tokens(relay.relayed_text_chars)
+        prompt_tokens = estimate_prompt_tokens(call.request.fields, estimator)
+    completion_tokens = estimate_completion_tokens(relay.relayed_text_chars, estimator)
     total_tokens = prompt_tokens + completion_tokens
     return replace(
         counted,

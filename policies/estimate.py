@@ -1,9 +1,154 @@
-"""Token estimates, for answers whose provider never said how many tokens it used."""
+"""How many tokens a provider will count, from text alone: a prompt's estimate errs upwards, an answer's is the middle.
 
-# OpenAI's rule of thumb for English text: help.openai.com, "What are tokens and how to count them?"
-CHARS_PER_TOKEN = 4
+A prompt is counted before it is sent, so that money can be held for it: everything in it counts, whatever its kind.
+The coefficients are the family's, measured on recorded traffic: docs/decisions/prompt-estimates-are-calibrated.md.
+"""
+
+import json
+import math
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from policies.facts import Estimator
+
+# A token holds several letters of a word and the space before it, but hardly more than one digit or mark.
+_LETTERS: Final = (string.ascii_letters + " ").encode()
+_ASCII: Final = bytes(range(128))
+
+# An image is a fixed number of tokens, whatever its bytes. Sound is 32 tokens a second for Gemini, the most of any
+# vendor (ai.google.dev, "Audio understanding"): a second has 8,000 bytes or more where it is not compressed (8 kHz of
+# 8 bits), and 750 in the densest coding there is (Opus, 6 kbit/s). A file's text, once unpacked, and the pictures of
+# its pages come to at most a token for each byte of it.
+_IMAGES: Final = frozenset({"image_url", "input_image", "image"})
+_SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
+_FILES: Final = frozenset(
+    {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
+)
+_SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250, "pcm16": 250})
+_DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
+UNSEEN_TOKENS: Final = 5_000
+"""The least that a sound or a file counts: it may stand behind a URL or an id, where nobody knows its size."""
 
 
-def estimate_tokens(chars: int) -> int:
-    """Tokens of a text of ``chars`` characters, rounded up."""
-    return -(-chars // CHARS_PER_TOKEN)
+def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -> int:
+    """Return the tokens that the provider will count at most, nearly always, for a validated request body.
+
+    ``fields`` has ``messages``, and ``tools``, ``tool_choice`` and ``response_format`` where they are set. Text and
+    tools cost what ``estimator`` says; a response format that isn't plain costs as much as a tool.
+    """
+    tally = _Tally()
+    for message in _items(fields.get("messages")):
+        tally.add_message(message)
+    for tool in _items(fields.get("tools")):
+        tally.tools += 1
+        tally.add(tool)
+    tally.add(fields.get("tool_choice"))
+    if (response_format := fields.get("response_format")) is not None:
+        tally.tools += 1
+        tally.add(response_format)
+    return tally.tokens(estimator)
+
+
+def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
+    """Return the tokens of ``chars`` characters of answer, reasoning and arguments, too few as often as too many."""
+    return math.ceil(chars / estimator.completion_chars_per_token)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a prompt is made of: bytes of text by kind, and the number of things that bear a price of their own."""
+
+    letters: int = 0
+    marks: int = 0
+    other_bytes: int = 0
+    messages: int = 0
+    tools: int = 0
+    images: int = 0
+    media_tokens: int = 0
+
+    def tokens(self, estimator: Estimator) -> int:
+        return math.ceil(
+            estimator.base_tokens
+            + self.messages * estimator.tokens_per_message
+            + self.letters / estimator.letters_per_token
+            + self.marks / estimator.marks_per_token
+            + self.other_bytes / estimator.other_bytes_per_token
+            + (estimator.tools_tokens if self.tools else 0)
+            + self.tools * estimator.tokens_per_tool
+            + self.images * estimator.tokens_per_image
+            + self.media_tokens
+        )
+
+    def add(self, value: object) -> None:
+        """Count a text as it stands, and anything else as the JSON that it is."""
+        if value is None:
+            return
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        )
+        raw = text.encode("utf-8", "surrogatepass")
+        other_bytes = 0 if text.isascii() else len(raw.translate(None, _ASCII))
+        not_letters = len(raw.translate(None, _LETTERS))
+        self.letters += len(raw) - not_letters
+        self.marks += not_letters - other_bytes
+        self.other_bytes += other_bytes
+
+    def add_message(self, message: Mapping[str, object]) -> None:
+        self.messages += 1
+        for name, value in message.items():
+            if name == "content" and isinstance(value, list):
+                for part in value:
+                    self.add_part(part)
+            elif name == "tool_calls" and isinstance(value, list):
+                for call in value:
+                    self.add_call(call)
+            else:
+                self.add(value)
+
+    def add_call(self, call: Mapping[str, object]) -> None:
+        """A call that an assistant made stands in the prompt like a message."""
+        self.messages += 1
+        for value in call.values():
+            for member in value.values() if isinstance(value, dict) else (value,):
+                self.add(member)
+
+    def add_part(self, part: Mapping[str, object]) -> None:
+        kind = part.get("type")
+        if kind in _IMAGES and not _is_other_file(part.get(str(kind))):
+            self.images += 1
+        elif kind in _SOUNDS:
+            self.media_tokens += _sound_tokens(part)
+        elif kind in _FILES or kind in _IMAGES:
+            self.media_tokens += max(UNSEEN_TOKENS, _decoded_bytes(part))
+        else:
+            for name, value in part.items():
+                if name != "type":
+                    self.add(value)
+
+
+def _items(value: object) -> list[dict[str, object]]:
+    return value if isinstance(value, list) else []
+
+
+def _is_other_file(image: object) -> bool:
+    """Tell whether what is called an image is something else, such as a PDF, which some vendors take there."""
+    url = image.get("url") if isinstance(image, dict) else image
+    return isinstance(url, str) and (start := url[:11].lower()).startswith("data:") and start != "data:image/"
+
+
+def _sound_tokens(part: Mapping[str, object]) -> int:
+    sound = part.get("input_audio")
+    coding = sound.get("format") if isinstance(sound, dict) else None
+    bytes_per_token = _SOUND_BYTES_PER_TOKEN.get(str(coding), _DENSEST_SOUND_BYTES_PER_TOKEN)
+    return max(UNSEEN_TOKENS, _decoded_bytes(part) // bytes_per_token)
+
+
+def _decoded_bytes(value: object) -> int:
+    """Return how many bytes the texts in ``value`` are at most, taken as base64."""
+    if isinstance(value, str):
+        return len(value) * 3 // 4
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_decoded_bytes, members))

@@ -27,6 +27,7 @@ SECTIONS: dict[str, type[Table]] = {
     "`[policies]`": settings_files.Policies,
     "`[PROVIDER]`": settings_files.ProviderTable,
     "`[FAMILY]`": settings_files.FamilyTable,
+    "`[FAMILY.estimator]`": settings_files.EstimatorTable,
     '`["slug"]`': settings_files.ModelTable,
     "workspace": settings_files.WorkspaceTable,
     "`[[keys]]`": settings_files.KeyTable,
@@ -57,7 +58,9 @@ def shown_default(section: str, key: str, field: FieldInfo) -> str:
     value: Any = field.default
     if value is None:
         return "none"
-    if isinstance(value, bool | int):
+    if isinstance(value, Table):
+        return "`{}`"
+    if isinstance(value, bool | int | float):
         return f"`{str(value).lower()}`"
     if isinstance(value, frozenset | tuple):
         return f"`{list(value)}`"
