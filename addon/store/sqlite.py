@@ -32,8 +32,8 @@ _PATIENT_MS = 2000  # While opening, when no call waits.
 _PATIENT_S = 2.0  # While closing.
 _CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
 # Another process's transaction takes less than a tenth of a millisecond, so its end is waited for in place. Only if the
-# lock stays do other calls of this process go on meanwhile. With four busy processes on two cores that gave a fifth more
-# calls, and a median of 0.3 ms instead of 4 ms, than turns of the event loop alone.
+# lock stays do other calls of this process go on meanwhile. With four busy processes on two cores that gave a fifth
+# more calls, and a median of 0.3 ms instead of 4 ms, than turns of the event loop alone.
 _TRIES_IN_PLACE = 8
 _IN_PLACE_S = 0.0001
 _RETRY_S = 0.0005
