@@ -1,0 +1,179 @@
+"""A real Redis server: a process, port and folder of its own, to be stopped, killed, frozen and started again."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rig.configuration import ROOT
+from rig.upstream import BOUND_S
+
+HOST = "127.0.0.1"
+NO_RETRY = Retry(NoBackoff(), 0)
+"""What a client is given that shall fail at once."""
+
+INSTALL_BOUND_S = 300.0
+"""How long the first run may take to fetch the server's packages."""
+
+# Systems give outgoing connections ports from 32768 on. One below stays free for as long as a stopped server needs it:
+# a client that keeps trying to reach it can't be given that very port, and so connect to itself.
+_LOWEST_PORT, _HIGHEST_PORT = 15_000, 30_000
+
+
+def redis_program() -> Path:
+    """Where a Redis server lies; it is fetched where there is none. Raises RuntimeError that says why it can't be."""
+    script = [str(ROOT / "tests" / "install_redis.sh")]
+    found = subprocess.run(script, capture_output=True, text=True, timeout=INSTALL_BOUND_S, check=False)
+    if found.returncode:
+        raise RuntimeError(f"{found.stderr}TOLLGATE_WITHOUT_REDIS=1 skips the tests that need it.")
+    return Path(found.stdout.strip())
+
+
+class RedisServer:
+    """One server. Use as a context manager: it answers when the block begins, and is gone when it ends.
+
+    Nothing outlives a restart unless it is ``appendonly``. ``maxmemory`` is what Redis takes, such as "8mb"; a full
+    server refuses writes. ``password`` is part of ``url``.
+    """
+
+    def __init__(
+        self, program: Path, *, appendonly: bool = False, maxmemory: str = "0", password: str = ""
+    ) -> None:
+        self.port = _free_port()
+        self.url = f"redis://{f':{password}@' if password else ''}{HOST}:{self.port}/0"
+        self._options = {
+            "bind": HOST,
+            "port": str(self.port),
+            "save": "",
+            "appendonly": "yes" if appendonly else "no",
+            "maxmemory": maxmemory,
+            "maxmemory-policy": "noeviction",
+            "requirepass": password,
+        }
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = TemporaryDirectory(prefix="redis-", ignore_cleanup_errors=True)
+        self._log_path = Path(self._folder.name, "redis.log")
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._process:
+            self.kill()
+        self._folder.cleanup()
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def log(self) -> str:
+        """The last lines that the server wrote, whichever start they are of."""
+        return "\n".join(self._log_path.read_text("utf-8").splitlines()[-20:])
+
+    def start(self) -> None:
+        """Start it, on the port and in the folder that it had; return when it answers."""
+        assert self._process is None, "it runs already"
+        words = [word for name, value in self._options.items() for word in (f"--{name}", value)]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._program), *words],
+                cwd=self._folder.name,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end; a frozen one is thawed to hear of it."""
+        self._running.send_signal(signal.SIGTERM)
+        self._running.send_signal(signal.SIGCONT)
+        try:
+            code = self._running.wait(BOUND_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self._process = None
+        assert code == 0, f"exit code {code} after SIGTERM; its log:\n{self.log}"
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._running.kill()
+        self._running.wait(BOUND_S)
+        self._process = None
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: connections stay open and new ones are accepted, but nothing is answered."""
+        self._running.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "it ended instead"
+
+    def thaw(self) -> None:
+        """Let it go on; it answers what was asked meanwhile."""
+        self._running.send_signal(signal.SIGCONT)
+
+    def command(self, *words: str | bytes | int | float) -> Any:
+        """Run one command and return the answer, text as ``str``."""
+        with self._client() as client:
+            return client.execute_command(*words)
+
+    def flush(self) -> None:
+        """Delete everything, in every database."""
+        self.command("FLUSHALL")
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process, "it does not run"
+        return self._process
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, decode_responses=True, socket_timeout=BOUND_S, retry=NO_RETRY)
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + BOUND_S
+        while not self._answers():
+            assert self._running.poll() is None, f"it ended before it answered; its log:\n{self.log}"
+            assert time.monotonic() < deadline, f"it never answered; its log:\n{self.log}"
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            self.command("PING")
+        except redis.ConnectionError:  # Refused, or still loading what it kept.
+            return False
+        return True
+
+
+def _free_port() -> int:
+    while True:
+        port = random.randint(_LOWEST_PORT, _HIGHEST_PORT)
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((HOST, port))
+            except OSError:
+                continue
+        return port
