@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -54,14 +55,18 @@ class SqliteStore:
         self._to_void: set[str] = set()
         self._full: set[str] = set()
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
-            with locked(path.parent):
-                _create(path)
-                self._connection = _open(path)
-            self._file = _file_identity(path)
-            self._owner = Owner(path.with_name(f"{path.name}-owners"))
-            self._transact(self._interrupt_the_dead)
+            with ExitStack() as half_open:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
+                with locked(path.parent):
+                    _create(path)
+                    self._connection = _open(path)
+                half_open.callback(self._connection.close)
+                self._file = _file_identity(path)
+                self._owner = Owner(path.with_name(f"{path.name}-owners"))
+                half_open.callback(self._owner.close)
+                self._transact(self._interrupt_the_dead)
+                half_open.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(f"{path}: can't be opened: {_why(error)}") from error
         self._connection.execute("PRAGMA busy_timeout = 0")
