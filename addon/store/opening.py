@@ -1,0 +1,10 @@
+"""The store that ``[state]`` in proxy.conf names."""
+
+from addon.settings_files import ProxyConf
+from addon.store import Store
+from addon.store.sqlite import SqliteStore
+
+
+def open_store(conf: ProxyConf) -> Store:
+    """Open it. Raises ``StoreUnavailable`` where that can't be done."""
+    return SqliteStore(conf.paths.database)
