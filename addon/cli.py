@@ -9,6 +9,7 @@ from addon.commands.catalog import catalog
 from addon.commands.common import conf_option, reason
 from addon.commands.keys import keys
 from addon.commands.usage import usage
+from addon.commands.wallet import wallet
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,6 +35,7 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
 
 
 main.add_command(keys)
+main.add_command(wallet)
 main.add_command(usage)
 main.add_command(catalog)
 

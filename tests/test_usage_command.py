@@ -4,20 +4,26 @@ import asyncio
 import csv
 import io
 import json
+import re
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.ledger import booked, locked_by_another, make_row
+from rig.ledger import booked, locked_by_another, make_row, second_connection
+from settings_files_on_disk import edit, write_files
 
 from addon.commands.usage import usage
-from addon.store.report import open_report
+from addon.settings import load_settings
+from addon.store import Booking, HoldRequest, WalletEntry
+from addon.store.report import counted_in, find_limits, open_report
 from addon.store.sqlite import SqliteStore
+from policies.spend import Want
 
 CALLS = [
     make_row("first", created_at="2026-01-30T23:59:59.999+00:00", retail_nanousd=1_000_000_000),
@@ -54,9 +60,14 @@ def ledger(conf: Path) -> Path:
 
 def book(conf: Path, rows: list[dict[str, Any]]) -> Path:
     path = conf.parent / "var" / "ledger.db"
-    with closing(SqliteStore(path)) as store:
+
+    async def settle() -> None:
+        store = SqliteStore(path)
         for row in rows:
-            asyncio.run(store.settle(row))
+            await store.settle(Booking(row, from_wallet=False))
+        await store.close()
+
+    asyncio.run(settle())
     return path
 
 
@@ -233,6 +244,145 @@ def test_what_is_no_moment_is_a_usage_error_that_names_the_option(
 @pytest.mark.parametrize("options", [["--by", "provider"], ["--limit", "0"], ["--format", "xml"]])
 def test_an_option_that_means_nothing_is_a_usage_error(options: list[str], conf: Path) -> None:
     assert run(conf, *options).exit_code == 2
+
+
+# Limits.
+
+LIMITED = f"""\
+name = "Acme"
+monthly_spend_cap_usd = "250"
+
+[[keys]]
+id = "ci"
+hash = "sha256:{"1" * 64}"
+spend_cap_usd = "20"
+request_cap = 10000
+
+[[keys]]
+id = "web"
+hash = "sha256:{"2" * 64}"
+
+[[keys]]
+id = "retired"
+hash = "sha256:{"3" * 64}"
+active = false
+spend_cap_usd = "1"
+"""
+NOW = datetime.now(UTC)
+MONTH = f"{NOW:%Y-%m}"
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Path:
+    """Files with a standard workspace under every limit, and a Pro one (beta) under none; its proxy.conf.
+
+    Five dollars were credited; one call was booked at 1.25, and another in flight holds 0.5.
+    """
+    conf = write_files(tmp_path)
+    (tmp_path / "policies/workspaces/acme.toml").write_text(LIMITED)
+    edit(tmp_path / "policies/workspaces/beta.toml", 'name = "Beta"', 'name = "Beta"\nplan = "pro"')
+    moment = NOW.isoformat(timespec="milliseconds")
+    done = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
+    open_ = make_row("open", created_at=moment, retail_nanousd=0, usage_source="none", wholesale_nanousd=0)
+    want = Want(500_000_000, 0, 1, is_protected=True)
+
+    async def spend() -> None:
+        store = SqliteStore(tmp_path / "var" / "tollgate.db")
+        assert await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
+        await store.settle(Booking(done, from_wallet=True))
+        await store.hold(HoldRequest("open", NOW, "acme", "ci", want, (), open_))
+        await store.close()
+
+    asyncio.run(spend())
+    return conf
+
+
+def test_limits_stand_at_the_end_with_what_is_spent_in_flight_and_left(limited: Path) -> None:
+    shown = run(limited).stdout
+    titles = [line for line in shown.splitlines() if line.startswith(("Recent", "By", "Limits"))]
+    assert titles[-1] == "Limits (UTC)"
+    table = [re.split(r" {2,}", line) for line in shown.split("Limits (UTC)")[1].splitlines()[4:]]
+    assert table == [
+        ["acme", "wallet", "ever", "0.50 USD", "3.75 USD", "3.25 USD"],
+        ["acme", "monthly spend cap", MONTH, "1.25 USD", "0.50 USD", "250.00 USD", "248.25 USD"],
+        ["acme", "ci", "request cap", "ever", "1", "1", "10000", "9998"],
+        ["acme", "ci", "spend cap", "ever", "1.25 USD", "0.50 USD", "20.00 USD", "18.25 USD"],
+    ]
+    assert run(limited, "--by", "limits").stdout == "Limits (UTC)" + shown.split("Limits (UTC)")[1]
+
+
+def test_programs_get_limits_as_exact_integers_with_units(limited: Path) -> None:
+    shown = run_json(limited)
+    assert list(shown) == ["recent", "totals", "limits"]
+    wallet, month, requests, spend = shown["limits"]
+    counts = ("requests", "requests_in_flight", "request_cap", "requests_left")
+    amounts = ("spent_nanousd", "held_nanousd", "cap_nanousd", "left_nanousd")
+    assert [wallet[name] for name in amounts] == [None, 500_000_000, 3_750_000_000, 3_250_000_000]
+    assert [month[name] for name in amounts] == [1_250_000_000, 500_000_000, 250 * 10**9, 248_250_000_000]
+    assert [spend[name] for name in amounts] == [1_250_000_000, 500_000_000, 20 * 10**9, 18_250_000_000]
+    assert [requests[name] for name in counts] == [1, 1, 10_000, 9_998]
+    assert {requests[name] for name in amounts} | {spend[name] for name in counts} == {None}
+    assert [row["key_id"] for row in shown["limits"]] == [None, None, "ci", "ci"]
+    assert run_json(limited, "--by", "limits") == {"limits": shown["limits"]}
+    as_csv = run_csv(limited, "--by", "limits")
+    assert as_csv == [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in shown["limits"]
+    ]
+
+
+def test_limits_can_be_those_of_one_workspace_or_the_first_few(limited: Path) -> None:
+    assert len(run_json(limited, "--workspace", "acme")["limits"]) == 4
+    assert run_json(limited, "--workspace", "beta", "--by", "limits") == {"limits": []}
+    assert run(limited, "--workspace", "beta", "--by", "limits").stdout == "There is no limit.\n"
+    assert len(run_json(limited, "--by", "limits", "--limit", "3")["limits"]) == 3
+
+
+def test_each_limit_is_counted_in_the_period_that_runs(limited: Path) -> None:
+    later = datetime(NOW.year + 1, 7, 15, 12, tzinfo=UTC)
+    acme = load_settings(limited, {}).workspaces["acme"]
+    resets = replace(acme.keys[0], spend_reset="weekly", request_reset="daily")
+    with open_report(limited.parent / "var" / "tollgate.db") as ledger:
+        table = find_limits(counted_in(ledger), [replace(acme, keys=(resets,))], later)
+    found = {row["limit"]: row for row in table.records()}
+    assert found["request_cap"]["period"] == later.date().isoformat()
+    assert found["spend_cap"]["period"] == f"{later:%G-W%V}"
+    assert found["monthly_spend_cap"]["period"] == f"{later:%Y-%m}"
+    assert [found[name]["spent_nanousd"] for name in ("spend_cap", "monthly_spend_cap")] == [0, 0]
+    assert found["spend_cap"]["held_nanousd"] == 0
+    assert (found["request_cap"]["requests"], found["request_cap"]["requests_in_flight"]) == (0, 0)
+    assert found["wallet"]["cap_nanousd"] == 3_750_000_000
+
+
+@pytest.mark.parametrize("option", ["--model", "--since", "--until"])
+def test_calls_that_are_picked_out_have_no_limits_beside_them(limited: Path, option: str) -> None:
+    value = "tester-large" if option == "--model" else "2026-01-01"
+    assert list(run_json(limited, option, value)) == ["recent", "totals"]
+    refused = run(limited, "--by", "limits", option, value)
+    assert refused.exit_code == 2
+    assert "limits are those of the periods that run now" in refused.stderr
+
+
+def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited: Path) -> None:
+    edit(limited.parent / "catalog_data/models.toml", '"0.15"', '"dear"')
+    result = run(limited)
+    assert result.exit_code == 0
+    assert "By workspace" in result.stdout
+    assert "Limits" not in result.stdout
+    assert result.stderr.startswith("limits are not shown: ")
+    assert "models.toml: gpt-4o-mini.input_price_per_m" in result.stderr
+    assert list(run_json(limited)) == ["recent", "totals"]
+    alone = run(limited, "--by", "limits")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
+
+
+def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: Path) -> None:
+    with second_connection(limited.parent / "var" / "tollgate.db") as ledger:
+        ledger.execute("DROP TABLE spend")
+    result = run(limited)
+    assert result.exit_code == 0
+    assert "By workspace" in result.stdout
+    assert result.stderr == "limits are not shown: no such table: spend\n"
 
 
 # A ledger that is missing, busy or broken.

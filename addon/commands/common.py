@@ -1,12 +1,15 @@
 """What the commands share: the options that several of them take, and how a fault is told in one line."""
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from addon.settings_io import SettingsError
+from addon.settings_io import SettingsError, nearest
+from addon.store import StoreUnavailable
+from addon.store.report import open_report
 
 conf_option = click.option(
     "--conf",
@@ -31,5 +34,20 @@ def clear_errors() -> Iterator[None]:
     """Turn what operators can put right into one line on stderr and exit status 1."""
     try:
         yield
-    except (SettingsError, OSError) as error:
+    except (SettingsError, OSError, StoreUnavailable) as error:
         raise click.ClickException(reason(error)) from None
+
+
+@contextmanager
+def reading(ledger: Path) -> Iterator[sqlite3.Connection]:
+    """Give a view of the ledger at one moment, as ``open_report`` does; a fault names the file."""
+    try:
+        with open_report(ledger) as connection:
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        raise click.ClickException(f"{ledger}: can't be read: {error}") from None
+
+
+def unknown_workspace(workspace: str, known: Iterable[str], hint: str = "") -> click.ClickException:
+    """Return the error that says so, with the name that may have been meant."""
+    return click.ClickException(f'unknown workspace "{workspace}"{nearest(workspace, known)}{hint}')

@@ -7,7 +7,7 @@ Source: docs/operating.md, "Commands".
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ import click
 from tabulate import tabulate
 
 from addon.auth import hash_key, new_key
-from addon.commands.common import clear_errors, conf_option, json_option
+from addon.commands.common import clear_errors, conf_option, json_option, unknown_workspace
 from addon.folder_lock import locked
 from addon.settings import load_conf, load_settings
 from addon.settings_files import WorkspaceTable
@@ -62,7 +62,7 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     with clear_errors():
         settings = load_settings(conf_file)
         if workspace is not None and workspace not in settings.workspaces:
-            raise _unknown_workspace(workspace, settings.workspaces)
+            raise unknown_workspace(workspace, settings.workspaces)
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
     rows = [_row(owner, key) for owner in shown for key in owner.keys]
     if as_json:
@@ -105,7 +105,7 @@ def _editing(conf_file: Path) -> Iterator[Path]:
 def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
     files = {file.stem: file for file in Sources().list_toml(folder)}
     if workspace not in files:
-        raise _unknown_workspace(workspace, files, hint)
+        raise unknown_workspace(workspace, files, hint)
     return files[workspace]
 
 
@@ -114,10 +114,6 @@ def _new_file(folder: Path, workspace: str) -> Path:
         raise click.ClickException(f'workspace "{workspace}" exists already; leave out --new')
     _check_name(workspace, "a workspace")
     return folder / f"{workspace}.toml"
-
-
-def _unknown_workspace(workspace: str, known: Iterable[str], hint: str = "") -> click.ClickException:
-    return click.ClickException(f'unknown workspace "{workspace}"{nearest(workspace, known)}{hint}')
 
 
 def _check_name(name: str, what: str) -> None:

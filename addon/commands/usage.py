@@ -1,10 +1,9 @@
-"""``tollgate usage``: shows what was booked, to people in tables and to programs in JSON or CSV."""
+"""``tollgate usage``: what was booked, and what limits leave, in tables for people, in JSON or CSV for programs."""
 
-import csv
-import io
-import json
 import re
 import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +12,23 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option
-from addon.settings import load_conf
-from addon.store.report import GROUPS, Table, find_recent, find_totals, make_filter, open_report
-from policies.money import format_nanousd_rounded
+from addon.commands.common import clear_errors, conf_option, reading, reason
+from addon.commands.tables import draw, to_csv, to_json
+from addon.settings import load_conf, load_settings
+from addon.settings_io import SettingsError
+from addon.store.report import (
+    GROUPS,
+    Table,
+    counted_in,
+    find_limits,
+    find_recent,
+    find_totals,
+    make_filter,
+)
+from policies.money import format_nanousd, format_nanousd_rounded
 
 RECENT_ROWS = 20
+LIMITS = "limits"
 
 _SHOWN_OF_A_CALL = (
     "created_at",
@@ -62,7 +72,7 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 
 @click.command("usage")
 @conf_option
-@click.option("--workspace", help="Only calls of this workspace.")
+@click.option("--workspace", help="Only calls and limits of this workspace.")
 @click.option("--model", metavar="SLUG", help="Only calls that this model served.")
 @click.option(
     "--since",
@@ -72,12 +82,14 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 )
 @click.option("--until", metavar="WHEN", callback=_moment, help="Only calls before then.")
 @click.option(
-    "--by", type=click.Choice(list(GROUPS)), help="Only totals, by this; without it, recent calls too."
+    "--by",
+    type=click.Choice([*GROUPS, LIMITS]),
+    help="Only totals, by this, or only limits; without it, recent calls, totals and limits.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=2**31),
-    help=f"At most so many rows a table.  [default: {RECENT_ROWS} recent calls, all totals]",
+    help=f"At most so many rows a table.  [default: {RECENT_ROWS} recent calls, all else]",
 )
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
@@ -92,69 +104,110 @@ def usage(
     limit: int | None,
     form: str,
 ) -> None:
-    """Show recent calls, and totals by workspace, model and day (UTC)."""
+    """Show recent calls, totals by workspace, model and day (UTC), and spend against every limit."""
+    if by == LIMITS and (model or since or until):
+        raise click.UsageError("limits are those of the periods that run now: no --model, --since or --until")
     wanted = make_filter(workspace, model, since, until)
+    totals = () if by == LIMITS else (by,) if by else ("workspace", "model", "day")
     with clear_errors():
         path = load_conf(conf_file).paths.database
-    totals = (by,) if by else ("workspace", "model", "day")
-    try:
-        with open_report(path) as ledger:
-            recent = None if by else find_recent(ledger, wanted, limit or RECENT_ROWS)
-            tables = {name: find_totals(ledger, name, wanted, limit) for name in totals}
-    except (sqlite3.Error, OSError) as error:
-        raise click.ClickException(f"{path}: can't be read: {error}") from None
+        with reading(path) as ledger:
+            shown = Shown(
+                None if by else find_recent(ledger, wanted, limit or RECENT_ROWS),
+                {name: find_totals(ledger, name, wanted, limit) for name in totals},
+                _limits(conf_file, ledger, workspace, limit) if by == LIMITS else None,
+            )
+            if not (by or model or since or until):
+                shown = replace(shown, limits=_limits_or_note(conf_file, ledger, workspace, limit))
     if form == "json":
-        click.echo(_as_json(recent, tables))
+        click.echo(shown.json())
     elif form == "csv":
-        click.echo(_as_csv(recent or tables[totals[0]]), nl=False)
-    elif any(table.rows for table in tables.values()):
-        click.echo(_as_text(recent, tables))
-    elif wanted.values and path.exists():
-        click.echo("No booked call matches.")
+        click.echo(to_csv(shown.first), nl=False)
     else:
-        click.echo(f"No call was booked yet in {path}.")
+        nothing = (
+            "No booked call matches."
+            if wanted.values and path.exists()
+            else f"No call was booked yet in {path}."
+        )
+        click.echo(shown.text(nothing))
 
 
-def _as_json(recent: Table | None, totals: dict[str, Table]) -> str:
-    shown: dict[str, Any] = {} if recent is None else {"recent": recent.records()}
-    shown["totals"] = {name: table.records() for name, table in totals.items()}
-    return json.dumps(shown, indent=2)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown. ``recent`` and ``limits`` are None where they are not."""
+
+    recent: Table | None
+    totals: Mapping[str, Table]
+    limits: Table | None
+
+    @property
+    def first(self) -> Table:
+        """The one table that CSV has room for."""
+        first = next((table for table in (self.recent, *self.totals.values(), self.limits) if table), None)
+        assert first is not None  # noqa: S101  (one of them was asked for)
+        return first
+
+    def json(self) -> str:
+        """Every table that is shown, under its name."""
+        shown: dict[str, Any] = {} if self.recent is None else {"recent": self.recent.records()}
+        if self.totals:
+            shown["totals"] = {name: table.records() for name, table in self.totals.items()}
+        if self.limits is not None:
+            shown["limits"] = self.limits.records()
+        return to_json(shown)
+
+    def text(self, nothing: str) -> str:
+        """Every table that is shown, under its title; ``nothing`` stands for calls where there is none."""
+        parts = list(self._calls()) if any(table.rows for table in self.totals.values()) else []
+        if self.totals and not parts:
+            parts.append(nothing)
+        if self.limits and self.limits.rows:
+            parts.append(f"Limits (UTC)\n\n{_draw_limits(self.limits)}")
+        return "\n\n".join(parts) or "There is no limit."
+
+    def _calls(self) -> Iterator[str]:
+        if self.recent:
+            yield f"Recent calls (UTC)\n\n{_draw_calls(self.recent)}"
+        for name, table in self.totals.items():
+            yield f"By {name}\n\n{draw(table, format_nanousd_rounded)}"
 
 
-def _as_csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return text.getvalue()
+def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
+    workspaces = load_settings(conf_file).workspaces.values()
+    shown = [one for one in workspaces if workspace in (None, one.id)]
+    table = find_limits(counted_in(ledger), shown, datetime.now(UTC))
+    return replace(table, rows=table.rows[:most])
 
 
-def _as_text(recent: Table | None, totals: dict[str, Table]) -> str:
-    parts = [] if recent is None else [f"Recent calls (UTC)\n\n{_draw(_shown_of_calls(recent))}"]
-    parts += [f"By {name}\n\n{_draw(table)}" for name, table in totals.items()]
-    return "\n\n".join(parts)
+def _limits_or_note(
+    conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None
+) -> Table | None:
+    """Files that do not load keep nobody from seeing what was booked."""
+    try:
+        return _limits(conf_file, ledger, workspace, most)
+    except (SettingsError, sqlite3.Error) as error:
+        click.echo(f"limits are not shown: {reason(error)}", err=True)
+        return None
 
 
-def _shown_of_calls(recent: Table) -> Table:
-    return Table(_SHOWN_OF_A_CALL, [[call[name] for name in _SHOWN_OF_A_CALL] for call in recent.records()])
+def _draw_calls(recent: Table) -> str:
+    rows = [[call[name] for name in _SHOWN_OF_A_CALL] for call in recent.records()]
+    return draw(Table(_SHOWN_OF_A_CALL, rows), format_nanousd_rounded)
 
 
-def _draw(table: Table) -> str:
-    numeric = [any(isinstance(value, int) for value in column) for column in zip(*table.rows, strict=True)]
-    return tabulate(
-        [[_shown(*cell) for cell in zip(table.columns, row, strict=True)] for row in table.rows],
-        headers=[name.replace("_nanousd", "_usd").replace("_", "\n") for name in table.columns],
-        colalign=["right" if is_numeric else "left" for is_numeric in numeric],
-        disable_numparse=True,
-    )
+def _draw_limits(limits: Table) -> str:
+    """Both units share their columns here: a limit has but one of them."""
+    rows = [
+        [row["workspace"], row["key_id"], row["limit"].replace("_", " "), row["period"], *_amounts(row)]
+        for row in limits.records()
+    ]
+    headers = ("workspace", "key", "limit", "period", "used", "in flight", "cap", "left")
+    return tabulate(rows, headers, disable_numparse=True, colalign=("left",) * 4 + ("right",) * 4)
 
 
-def _shown(column: str, value: Any) -> str:
-    """A value for the eye. Text that came from outside gets no say over the terminal."""
-    if value is None:
-        return ""
-    if column.endswith("_nanousd"):
-        return format_nanousd_rounded(value)
-    if column == "created_at":
-        return str(value)[:19].replace("T", " ")
-    return "".join(character if character.isprintable() else "?" for character in str(value))
+def _amounts(row: Mapping[str, Any]) -> list[str]:
+    if row["limit"] == "request_cap":
+        counts = (row["requests"], row["requests_in_flight"], row["request_cap"], row["requests_left"])
+        return [str(count) for count in counts]
+    amounts = (row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"], row["left_nanousd"])
+    return ["" if amount is None else f"{format_nanousd(amount)} USD" for amount in amounts]

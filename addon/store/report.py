@@ -1,14 +1,20 @@
-"""What was booked, read from the ledger through a connection that can't write to it. Source: docs/ledger.md."""
+"""What was booked, and what limits leave, read through a connection that can't write. Source: docs/ledger.md."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from addon.store import WalletEntry
 from addon.store.migrations import migrate
+from addon.store.sqlite_money import used
+from policies.facts import Workspace
+from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
+from policies.spend import Used
 
 GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -91,6 +97,93 @@ def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: 
         f" GROUP BY {places} ORDER BY {order} LIMIT ?"
     )
     return _select(connection, sql, (*wanted.values, -1 if limit is None else limit))
+
+
+type ReadUsed = Callable[[Limit, str, str], Used]
+"""Tells what is used of a limit of a workspace, or of its key: (limit, workspace, key id)."""
+
+
+def counted_in(connection: sqlite3.Connection) -> ReadUsed:
+    """Return what reads the counters that the ledger's own file keeps."""
+    return lambda limit, workspace, key_id: used(connection, limit, workspace, key_id)
+
+
+LIMIT_COLUMNS = (
+    *(
+        "workspace",
+        "key_id",
+        "limit",
+        "period",
+        "spent_nanousd",
+        "held_nanousd",
+        "cap_nanousd",
+        "left_nanousd",
+    ),
+    *("requests", "requests_in_flight", "request_cap", "requests_left"),
+)
+
+
+def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datetime) -> Table:
+    """Return how much is left of every limit of metered calls at ``now`` (UTC): workspaces', then their active keys'.
+
+    The cap of a wallet is its balance. Columns of the other unit, and ``key_id`` of a workspace's limit, are None.
+    """
+    rows = []
+    for workspace in workspaces:
+        of_keys = {
+            limit: key.id
+            for key in workspace.keys
+            if key.active
+            for limit in limits_of(workspace, key, "payg", now)
+        }
+        for limit, key_id in sorted(of_keys.items(), key=lambda item: item[0].kind in LIMITS_OF_KEYS):
+            standing = read_used(limit, workspace.id, key_id)
+            shown_key = key_id if limit.kind in LIMITS_OF_KEYS else None
+            rows.append(
+                (workspace.id, shown_key, limit.kind, limit.counter.period, *_standing(limit, standing))
+            )
+    return Table(LIMIT_COLUMNS, rows)
+
+
+def _standing(limit: Limit, of: Used) -> tuple[int | None, ...]:
+    if limit.kind == "request_cap":
+        left = limit.most - of.requests - of.in_flight
+        return (None, None, None, None, of.requests, of.in_flight, limit.most, left)
+    left_nanousd = limit.most - of.spent_nanousd - of.held_nanousd
+    if limit.kind == "wallet":
+        return (None, of.held_nanousd, -of.spent_nanousd, left_nanousd, None, None, None, None)
+    return (of.spent_nanousd, of.held_nanousd, limit.most, left_nanousd, None, None, None, None)
+
+
+def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:
+    """Return what is in the wallets of ``workspaces``, what calls in flight hold of it, and what that leaves."""
+    rows = []
+    for workspace in workspaces:
+        of = read_used(Limit("wallet", wallet_counter(workspace), 0), workspace, "")
+        rows.append((workspace, -of.spent_nanousd, of.held_nanousd, -of.spent_nanousd - of.held_nanousd))
+    return Table(("workspace", "balance_nanousd", "held_nanousd", "left_nanousd"), rows)
+
+
+def find_wallets(connection: sqlite3.Connection) -> list[str]:
+    """Return the workspaces that have entries, by name."""
+    return [
+        name for (name,) in connection.execute("SELECT DISTINCT workspace FROM wallet_entries ORDER BY 1")
+    ]
+
+
+def find_entries(connection: sqlite3.Connection, workspace: str, limit: int) -> Table:
+    """Return the newest entries of a wallet, the newest first, with every column of the table."""
+    sql = "SELECT * FROM wallet_entries WHERE workspace = ? ORDER BY created_at DESC, id DESC LIMIT ?"
+    return _select(connection, sql, (workspace, limit))
+
+
+def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:
+    """Return one entry of a wallet."""
+    row = connection.execute(
+        "SELECT id, created_at, workspace, amount_nanousd, reference FROM wallet_entries WHERE id = ?",
+        (entry_id,),
+    ).fetchone()
+    return row and WalletEntry(row[0], datetime.fromisoformat(row[1]), *row[2:])
 
 
 def _select(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Table:

@@ -1,0 +1,186 @@
+"""``tollgate wallet``: money into wallets, each credit once, and what is in them.
+
+An entry is never changed: a mistake is corrected by another one. Source: docs/commands.md.
+"""
+
+import asyncio
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from addon.commands.common import clear_errors, conf_option, json_option, reading, unknown_workspace
+from addon.commands.tables import draw, to_csv, to_json
+from addon.settings import load_conf
+from addon.settings_files import ProxyConf
+from addon.settings_io import Sources
+from addon.store import WalletEntry
+from addon.store.opening import open_store
+from addon.store.report import counted_in, find_balances, find_entries, find_entry, find_wallets
+from addon.store.sqlite_money import CALL
+from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
+
+HISTORY_ROWS = 20
+MAX_REFERENCE_CHARS = 200
+
+
+def _amount(context: click.Context, argument: click.Parameter, text: str) -> int:
+    """Return nano-USD, negative where money is taken out."""
+    is_negative = text.startswith("-")
+    try:
+        amount_nanousd = parse_usd_nanousd(text[is_negative:])
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}", context, argument) from None
+    if amount_nanousd == 0:
+        raise click.BadParameter("must not be zero", context, argument)
+    return -amount_nanousd if is_negative else amount_nanousd
+
+
+def _reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is None or (0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL):
+        return text
+    reason = f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", which stands for calls'
+    raise click.BadParameter(reason, context, option)
+
+
+@click.group()
+def wallet() -> None:
+    """Credit wallets, and show what is in them. Works while the gateway runs."""
+
+
+@wallet.command()
+@click.argument("workspace")
+@click.argument("amount_nanousd", metavar="AMOUNT", callback=_amount)
+@click.option(
+    "--reference", metavar="TEXT", callback=_reference, help="What it is for: the same one is credited once."
+)
+@conf_option
+def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file: Path) -> None:
+    """Put AMOUNT in USD ("50", "12.5") into the wallet of WORKSPACE and print the balance.
+
+    With a reference it can be repeated: what was credited under it is not credited again. A mistake is corrected by a
+    negative amount with a reference of its own: wallet credit acme --reference "typo of May 4" -- -450
+    """
+    if amount_nanousd < 0 and reference is None:
+        raise click.UsageError("a negative AMOUNT needs a --reference that says what it corrects")
+    with clear_errors():
+        conf = load_conf(conf_file)
+        known = _workspaces(conf)
+        if workspace not in known:
+            raise unknown_workspace(workspace, known)
+        entry = credit_entry(workspace, amount_nanousd, reference)
+        _refuse_too_much(conf, entry)
+        is_new = enter(conf, entry)
+        _tell(conf, entry, is_new)
+
+
+@wallet.command()
+@click.argument("workspace", required=False)
+@json_option
+@conf_option
+def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
+    """Show the balance of WORKSPACE, or of all; what its calls in flight hold, and what that leaves."""
+    with clear_errors():
+        conf = load_conf(conf_file)
+        with reading(conf.paths.database) as ledger:
+            known = sorted({*_workspaces(conf), *find_wallets(ledger)})
+            if workspace is not None and workspace not in known:
+                raise unknown_workspace(workspace, known)
+            table = find_balances(counted_in(ledger), known if workspace is None else [workspace])
+    if as_json:
+        click.echo(to_json(table.records()))
+    else:
+        click.echo(draw(table) if table.rows else "There is no workspace.")
+
+
+@wallet.command()
+@click.argument("workspace")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 2**31),
+    default=HISTORY_ROWS,
+    show_default=True,
+    help="At most so many entries.",
+)
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@conf_option
+def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: Path) -> None:
+    """Show the entries of WORKSPACE, newest first: credits, and with the reference "call" what calls cost."""
+    if as_json and as_csv:
+        raise click.UsageError("either --json or --csv")
+    with clear_errors():
+        conf = load_conf(conf_file)
+        with reading(conf.paths.database) as ledger:
+            table = find_entries(ledger, workspace, limit)
+            if not table.rows and workspace not in (known := _workspaces(conf)):
+                raise unknown_workspace(workspace, [*known, *find_wallets(ledger)])
+    if as_json:
+        click.echo(to_json(table.records()))
+    elif as_csv:
+        click.echo(to_csv(table), nl=False)
+    else:
+        click.echo(draw(table) if table.rows else f"The wallet of {workspace} has no entries.")
+
+
+def credit_entry(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
+    """Return the entry of a credit. One with a reference is the same entry each time; without, each is a new one."""
+    # Ids of calls hold no slash, nor do names of workspaces: two ids are equal only if both parts are.
+    entry_id = f"credit_{secrets.token_hex(16)}" if reference is None else f"{workspace}/{reference}"
+    return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
+
+
+def enter(conf: ProxyConf, entry: WalletEntry) -> bool:
+    """Enter it in the store that ``conf`` names; return whether it is new. Raises ``StoreUnavailable``."""
+
+    async def credit_and_close() -> bool:
+        store = open_store(conf)
+        try:
+            return await store.credit(entry)
+        finally:
+            await store.close()
+
+    return asyncio.run(credit_and_close())
+
+
+def _workspaces(conf: ProxyConf) -> list[str]:
+    """The workspaces that have a file, whether or not it loads."""
+    return [file.stem for file in Sources().list_toml(conf.paths.workspaces)]
+
+
+def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
+    with reading(conf.paths.database) as ledger:
+        [of_workspace] = find_balances(counted_in(ledger), [workspace]).records()
+    found: int = of_workspace["balance_nanousd"]
+    return found
+
+
+def _refuse_too_much(conf: ProxyConf, entry: WalletEntry) -> None:
+    """A slip of the keyboard must not bring a wallet near what a sum can be."""
+    if abs(_balance_nanousd(conf, entry.workspace) + entry.amount_nanousd) > MAX_CAP_USD * 10**9:
+        raise click.ClickException(
+            f"the balance would pass {MAX_CAP_USD} USD, the most that a wallet can hold"
+        )
+
+
+def _tell(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
+    with reading(conf.paths.database) as ledger:
+        stored = find_entry(ledger, entry.id) or entry
+    amount, reference = f"{format_nanousd(stored.amount_nanousd)} USD", f'reference "{entry.reference}"'
+    day = f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    if stored.amount_nanousd != entry.amount_nanousd:
+        raise click.ClickException(
+            f"{reference} of {entry.workspace} stands for another amount, {amount} of {day}; nothing was changed"
+        )
+    left_nanousd = _balance_nanousd(conf, entry.workspace)
+    done = (
+        f"credited {amount} to {entry.workspace}"
+        if is_new
+        else f"already credited: {amount}, {reference}, {day}"
+    )
+    click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
+    if left_nanousd < 0:
+        click.echo(
+            "The balance is below zero: metered calls are refused, unless the workspace is Pro.", err=True
+        )
