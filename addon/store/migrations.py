@@ -100,11 +100,12 @@ def m0002_money(db: Database) -> None:
     db.conn.execute("""
         CREATE TABLE takes (
             workspace TEXT NOT NULL,
-            total INTEGER NOT NULL,
-            count INTEGER NOT NULL CHECK (count > 0),
+            -- A group of takes: its first and its last, how many, and how many there were of the workspace in all.
             began_at_us INTEGER NOT NULL,
             taken_at_us INTEGER NOT NULL,
-            PRIMARY KEY (workspace, taken_at_us, total)
+            count INTEGER NOT NULL CHECK (count > 0),
+            total INTEGER NOT NULL,
+            PRIMARY KEY (workspace, began_at_us)
         ) STRICT, WITHOUT ROWID
     """)
 

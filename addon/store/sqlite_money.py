@@ -48,46 +48,55 @@ CALL = "call"
 
 def tokens_out(connection: sqlite3.Connection, workspace: str, now_us: int) -> int:
     """Return how many tokens of the bucket are out. Takes of the future are of a clock that began anew: over."""
-    of_window = (workspace, now_us - WINDOW_US, now_us)
-    newest = connection.execute(f"SELECT total {_OF_WINDOW} DESC, total DESC LIMIT 1", of_window).fetchone()
-    if newest is None:
-        return 0
-    oldest = connection.execute(f"SELECT total - count {_OF_WINDOW}, total LIMIT 1", of_window).fetchone()
-    return int(newest[0] - oldest[0])
+    return _out(*_window(connection, workspace, now_us))
 
 
 def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> bool:
     """Take a token, if there is one."""
-    connection.execute(f"{_FORGET} <= ?", (workspace, now_us - WINDOW_US))
-    connection.execute(f"{_FORGET} > ?", (workspace, now_us))
-    if tokens_out(connection, workspace, now_us) >= limit_rpm:
+    newest, oldest = _window(connection, workspace, now_us)
+    if _out(newest, oldest) >= limit_rpm:
         return False
-    newest = connection.execute(_NEWEST, (workspace,)).fetchone()
-    total, count, began_at_us, _ = newest or (0, 0, 0, 0)
-    if newest and now_us - began_at_us < slice_us(limit_rpm):
-        group = (workspace, total + 1, count + 1, began_at_us, now_us)
-        connection.execute(f"{_FORGET} = ? AND total = ?", (workspace, newest[3], total))
-    else:
-        group = (workspace, total + 1, 1, now_us, now_us)
-    connection.execute("INSERT INTO takes VALUES (?, ?, ?, ?, ?)", group)
+    joins = newest is not None and now_us - newest[0] < slice_us(limit_rpm)
+    began_at_us, total = (newest[0] if joins else now_us, newest[1]) if newest else (now_us, 0)
+    if not joins:
+        connection.execute(_FORGET, (workspace, oldest[0] if oldest else now_us, now_us))
+    connection.execute(_TAKE, (workspace, began_at_us, now_us, total + 1))
     return True
 
 
-_OF_WINDOW = "FROM takes WHERE workspace = ? AND taken_at_us > ? AND taken_at_us <= ? ORDER BY taken_at_us"
-_FORGET = "DELETE FROM takes WHERE workspace = ? AND taken_at_us"
-_NEWEST = (
-    "SELECT total, count, began_at_us, taken_at_us FROM takes WHERE workspace = ?"
-    " ORDER BY taken_at_us DESC, total DESC LIMIT 1"
-)
+type _Group = tuple[int, int, int]
+"""When it began, the total with it, and how many takes it has."""
+
+_GROUPS = "SELECT began_at_us, total, count FROM takes WHERE workspace = ?"
+_NEWEST = f"{_GROUPS} AND began_at_us <= ? ORDER BY began_at_us DESC LIMIT 1"
+_OLDEST = f"{_GROUPS} AND taken_at_us > ? ORDER BY began_at_us LIMIT 1"
+_FORGET = "DELETE FROM takes WHERE workspace = ? AND (began_at_us < ? OR began_at_us > ?)"
+_TAKE = """
+    INSERT INTO takes (workspace, began_at_us, taken_at_us, count, total) VALUES (?, ?, ?, 1, ?)
+    ON CONFLICT (workspace, began_at_us) DO UPDATE
+    SET taken_at_us = excluded.taken_at_us, count = count + 1, total = excluded.total
+"""
+
+
+def _window(
+    connection: sqlite3.Connection, workspace: str, now_us: int
+) -> tuple[_Group | None, _Group | None]:
+    """The newest group there is, and the oldest whose tokens are not back yet."""
+    newest = connection.execute(_NEWEST, (workspace, now_us)).fetchone()
+    oldest = newest and connection.execute(_OLDEST, (workspace, now_us - WINDOW_US)).fetchone()
+    return newest, oldest
+
+
+def _out(newest: _Group | None, oldest: _Group | None) -> int:
+    return newest[1] - oldest[1] + oldest[2] if newest and oldest else 0
+
 
 # Holds.
 
 
 def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
     """Place the hold that ``policies.spend`` allows, or none."""
-    if placed := connection.execute(
-        "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?", (request.id,)
-    ).fetchone():
+    if placed := connection.execute(_PLACED, (request.id,)).fetchone():
         return Hold(*placed)
     by_counter = {
         limit.counter: used(connection, limit, request.workspace, request.key_id) for limit in request.limits
@@ -111,6 +120,7 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
     return decided
 
 
+_PLACED = "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?"
 _COUNTED = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 _IN_FLIGHT = (
     "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds WHERE workspace = ? AND created_at >= ?"
