@@ -1,10 +1,18 @@
-"""The first run: a gateway without any workspace gets one, with a random key, so that it answers at once."""
+"""The first run: a gateway without any workspace gets one, with a random key and a wallet, so that it answers at once.
+
+The wallet is credited first, under a reference that can be entered once only. So a process that dies in between has
+lost nothing, the next first run makes the rest, and one that is provoked by deleting the workspace credits nothing.
+"""
 
 from pathlib import Path
 
 from addon.auth import hash_key, new_key
 from addon.folder_lock import locked
 from addon.settings_io import Sources, write_atomically
+
+DEMO = "demo"
+WELCOME_NANOUSD = 5 * 10**9
+WELCOME_REFERENCE = "first run"
 
 _DEMO = """\
 # Made by the first run. docs/configuration.md explains every key; `tollgate keys create` adds API keys.
@@ -28,5 +36,5 @@ def ensure_workspace(folder: Path, default_model: str) -> str | None:
         if Sources().list_toml(folder):
             return None
         key = new_key()
-        write_atomically(folder / "demo.toml", _DEMO.format(model=default_model, hash=hash_key(key)))
+        write_atomically(folder / f"{DEMO}.toml", _DEMO.format(model=default_model, hash=hash_key(key)))
     return key

@@ -14,8 +14,13 @@ import httpx
 import pytest
 from rig.configuration import environment
 from rig.gateway import Gateway
+from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
 from rig.upstream import BOUND_S
+
+from addon.commands.wallet import credit_entry, enter
+from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
+from addon.settings import load_conf
 
 type Start = Callable[..., Gateway]
 
@@ -84,6 +89,58 @@ def test_the_key_is_shown_once_and_stored_nowhere(start: Start, tmp_path: Path) 
     assert "curl" not in said
 
 
+def _credits(folder: Path) -> list[tuple[str, str, int]]:
+    entries = select(folder / "var" / "tollgate.db", "SELECT * FROM wallet_entries WHERE reference <> 'call'")
+    return [(entry["workspace"], entry["reference"], entry["amount_nanousd"]) for entry in entries]
+
+
+FIVE_DOLLARS = ("demo", "first run", 5 * USD)
+
+
+def test_the_first_workspace_has_five_dollars_once(start: Start, tmp_path: Path) -> None:
+    first = start()
+    curl_line(first)
+    [key] = shown_keys("\n".join(first.stderr_lines))
+    assert _status(first, key) == (200, None)
+    row = first.wait_for_row(lambda _row: True)
+    assert first.stop() == 0
+    assert start().stop() == 0
+    assert _credits(tmp_path) == [FIVE_DOLLARS]
+    [balance] = json.loads(_tollgate(tmp_path, "wallet", "balance", "demo", "--json"))
+    assert balance["balance_nanousd"] == 5 * USD - row["retail_nanousd"]
+
+
+def test_deleting_the_first_workspace_brings_a_new_key_and_no_new_money(start: Start, tmp_path: Path) -> None:
+    assert start().stop() == 0
+    assert enter(load_conf(tmp_path / "proxy.conf"), credit_entry(DEMO, -4_990_000_000, "spent"))
+    (tmp_path / "policies" / "workspaces" / "demo.toml").unlink()
+    second = start()
+    assert len(shown_keys("\n".join(second.stderr_lines))) == 1
+    assert _credits(tmp_path) == [FIVE_DOLLARS, ("demo", "spent", -4_990_000_000)]
+
+
+def test_a_first_run_that_died_after_the_credit_is_made_whole_by_the_next(
+    start: Start, tmp_path: Path
+) -> None:
+    conf = load_conf(Shipped().write(tmp_path))
+    assert enter(conf, credit_entry(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
+    gateway = start()
+    [key] = shown_keys("\n".join(gateway.stderr_lines))
+    assert _status(gateway, key) == (200, None)
+    assert _credits(tmp_path) == [FIVE_DOLLARS]
+
+
+def test_where_no_credit_can_be_entered_no_workspace_is_made(tmp_path: Path) -> None:
+    shipped = Shipped()
+    shipped.write(tmp_path)
+    (tmp_path / "var" / "tollgate.db").mkdir(parents=True)
+    ended = run_to_its_end(shipped, tmp_path)
+    assert ended.returncode == 1
+    assert "tollgate.db: can't be opened" in ended.stderr
+    assert shown_keys(ended.stderr) == set()
+    assert not list(tmp_path.rglob("demo.toml"))
+
+
 def test_a_first_run_that_fails_has_shown_its_key_all_the_same(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -118,6 +175,7 @@ def test_with_a_provider_key_there_is_no_sandbox_and_keys_create_makes_the_first
     gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
     gateway.wait_until(lambda: _status(gateway, key) == (400, "invalid_state"))
     assert not list(tmp_path.rglob("demo.toml"))
+    assert _credits(tmp_path) == []
 
     _tollgate(tmp_path, "keys", "revoke", "acme", "key-1")
     gateway.wait_until(lambda: _status(gateway, key) == (401, "invalid_api_key"))

@@ -63,6 +63,7 @@ def test_create_names_keys_by_number_where_no_id_is_given(folder: Path) -> None:
 def test_create_new_makes_a_workspace_for_its_owner_only(folder: Path) -> None:
     result = run(folder, "create", "gamma", "--new")
     assert result.exit_code == 0, result.output
+    assert "tollgate wallet credit gamma USD" in result.stderr
     gamma = load_settings(folder / "proxy.conf", {}).workspaces["gamma"]
     assert (gamma.name, [key.id for key in gamma.keys]) == ("gamma", ["key-1"])
     assert (folder / "policies/workspaces/gamma.toml").stat().st_mode & 0o777 == 0o600

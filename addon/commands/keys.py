@@ -51,6 +51,8 @@ def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> No
         _write_if_it_loads(conf_file, file, add_key(text, key_id, hash_key(key)))
     click.echo(key)
     click.echo(f"key {key_id} of workspace {workspace}; it is not stored and not shown again", err=True)
+    if new:
+        click.echo(f"its calls are paid from its wallet: tollgate wallet credit {workspace} USD", err=True)
 
 
 @keys.command("list")

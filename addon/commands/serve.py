@@ -6,7 +6,8 @@ from pathlib import Path
 
 from mitmproxy.exceptions import OptionsError
 
-from addon.first_run import ensure_workspace
+from addon.commands.wallet import credit_entry, enter
+from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.log import configure_logging
 from addon.server import serve
 from addon.settings import Settings, load_conf, load_settings
@@ -40,6 +41,8 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     """Make the demo workspace where the sandbox can answer it. Its key is shown at once: the start may still fail."""
     sandbox = (model.slug for model in settings.models.values() if model.active and model.provider.builtin)
     default_model = next(sandbox, None)
+    if default_model:
+        enter(settings.conf, credit_entry(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     key = ensure_workspace(folder, default_model) if default_model else None
     _tell(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
@@ -63,4 +66,6 @@ Try it:
     -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
 """
 
-_NO_WORKSPACE = "No workspace has a key yet. Make one: ./run.sh keys create NAME --new"
+_NO_WORKSPACE = """\
+No workspace has a key yet. Make one:     ./run.sh keys create NAME --new
+Its calls are paid from its wallet:       ./run.sh wallet credit NAME USD"""
