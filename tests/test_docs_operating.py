@@ -1,14 +1,10 @@
-"""docs/operating.md names every command with its options, and every bound with its number."""
+"""docs/operating.md names every bound with its number."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from addon import clients, log, request_stream, sse, upstream_message, wire
-from addon.cli import main
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -17,42 +13,6 @@ def rows(title: str) -> list[list[str]]:
     """The cells of the table below ``## title``, its two head lines left out."""
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
-
-
-def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, under its whole name."""
-    for word, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{name} {word}")
-        else:
-            yield f"{name} {word}", command
-
-
-COMMANDS = dict(commands(main, "tollgate"))
-DOCUMENTED = {re.match(r"`([a-z ]+)", row[0])[1].strip(): row for row in rows("Commands")}  # type: ignore[index]
-
-
-def test_every_command_is_documented() -> None:
-    assert set(DOCUMENTED) == set(COMMANDS)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_documented_with_all_of_its_arguments_and_options(name: str) -> None:
-    usage, options, does = DOCUMENTED[name]
-    parameters = COMMANDS[name].params
-    arguments = [
-        one.make_metavar(click.Context(COMMANDS[name]))
-        for one in parameters
-        if isinstance(one, click.Argument)
-    ]
-    assert usage == f"`{' '.join([name, *arguments])}`"
-    assert set(re.findall(r"`(--[a-z]+)[^`]*`", options)) == {
-        one.opts[0] for one in parameters if isinstance(one, click.Option)
-    }
-    for one in parameters:
-        if isinstance(one, click.Option):
-            assert f"`{one.opts[0]}`" in options if one.is_flag else f"`{one.opts[0]} " in options
-    assert len(does) > 10
 
 
 BOUNDS = {

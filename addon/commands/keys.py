@@ -1,7 +1,7 @@
 """``tollgate keys``: API keys of the workspaces, edited in the operators' own files with comments and layout kept.
 
 An edit changes the lines that it must and no other, and is written only when the whole set of files loads with it.
-Source: docs/operating.md, "Commands".
+Source: docs/commands.md.
 """
 
 import json
