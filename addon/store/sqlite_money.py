@@ -170,29 +170,52 @@ def interrupt(connection: sqlite3.Connection, is_dead: Callable[[str], bool], no
 
 def settle(connection: sqlite3.Connection, booking: Booking) -> None:
     """Book a call: its row, its cost in every counter, what its wallet paid; and release its hold."""
+    row, calls = book(connection, booking)
+    if calls is not None:
+        spent_nanousd = row["retail_nanousd"]
+        counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
+        connection.executemany(COUNT, [(c.scope, c.period, spent_nanousd, calls) for c in counters])
+        if booking.from_wallet and spent_nanousd:
+            wallet = wallet_counter(row["workspace"])
+            connection.execute(COUNT, (wallet.scope, wallet.period, spent_nanousd, 0))
+    void(connection, row["id"])
+
+
+def book(connection: sqlite3.Connection, booking: Booking) -> tuple[Row, int | None]:
+    """Write a call's row and what its wallet paid.
+
+    Return the row as it stands, and how many calls it adds to the counters: None where they have all of it.
+    """
     row = booking.row
     try:
-        calls = _book(connection, row)
+        calls = _write_row(connection, row)
     except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
         # Looked at only here, because nearly every row is good: a client's text and a provider's counts have no
         # say in whether a call is booked.
         row = storable(row)
-        calls = _book(connection, row)
-    if calls is not None:
-        _count(connection, row, calls, from_wallet=booking.from_wallet)
-    void(connection, row["id"])
+        calls = _write_row(connection, row)
+    if calls is not None and booking.from_wallet and row["retail_nanousd"]:
+        paid = (row["id"], row["created_at"], row["workspace"], -row["retail_nanousd"], CALL)
+        connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", paid)
+    return row, calls
 
 
 def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
-    """Enter money into a wallet; return whether the entry is new."""
-    is_new = connection.execute(
-        "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (entry.id, iso(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
-    ).rowcount
+    """Enter money into a wallet and count it; return whether the entry is new."""
+    is_new = enter(connection, entry)
     if is_new:
         counter = wallet_counter(entry.workspace)
         connection.execute(COUNT, (counter.scope, counter.period, -entry.amount_nanousd, 0))
-    return bool(is_new)
+    return is_new
+
+
+def enter(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
+    """Write an entry; return whether it is new."""
+    written = connection.execute(
+        "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (entry.id, iso(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
+    )
+    return bool(written.rowcount)
 
 
 _INSERT = (
@@ -205,23 +228,11 @@ _REPLACE = (
 )
 
 
-def _book(connection: sqlite3.Connection, row: Row) -> int | None:
-    """Write the row; return how many calls it adds to the counters, or None where they have it all."""
+def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
     if connection.execute(_INSERT, row).rowcount:
         return 1
     # A call that was taken for dead, and lived: it was counted, but not its cost.
     return 0 if connection.execute(_REPLACE, row).rowcount else None
-
-
-def _count(connection: sqlite3.Connection, row: Row, calls: int, *, from_wallet: bool) -> None:
-    spent_nanousd = row["retail_nanousd"]
-    counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
-    connection.executemany(COUNT, [(c.scope, c.period, spent_nanousd, calls) for c in counters])
-    if from_wallet and spent_nanousd:
-        entry = (row["id"], row["created_at"], row["workspace"], -spent_nanousd, CALL)
-        connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", entry)
-        wallet = wallet_counter(row["workspace"])
-        connection.execute(COUNT, (wallet.scope, wallet.period, spent_nanousd, 0))
 
 
 def storable(row: Row) -> dict[str, Any]:
