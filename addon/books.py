@@ -11,15 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from addon.call import Call
-from addon.exchange import CLIENT_CLOSED_REQUEST, INTERRUPTED, MOVES, Exchange, Stage
+from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_call, log_refusal
 from addon.settlement import outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from policies.limits import pays_from_wallet
 
 log = logging.getLogger("tollgate.books")
-
-CLIENT_DISCONNECTED = "client_disconnected"
 
 CLOSING_TIMEOUT_S = 2.0
 """How long the last calls, whose clients were cut off, may take to end."""

@@ -34,6 +34,8 @@ class Stage(Enum):
 
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as nginx has it."""
+CLIENT_DISCONNECTED = "client_disconnected"
+"""The error code of a call whose client left before it ended."""
 INTERRUPTED = "interrupted"
 """The error code of a call that the gateway did not, or could not, wait for: it stopped, or was killed."""
 

@@ -1,0 +1,254 @@
+"""What the gateway counts for Prometheus: every metric is defined here, and docs/metrics.md explains it.
+
+A label's value comes from the catalog, the contract or this file: never a key, a workspace, or a client's text.
+
+In one process the numbers live in its memory. Several workers write theirs to files in one directory, which they find
+in ``PROMETHEUS_MULTIPROC_DIR`` when they start (prometheus_client decides by it when it is first imported), and their
+supervisor sums them up with ``render_workers``.
+"""
+
+from collections.abc import Callable, Container
+from functools import partial
+from pathlib import Path
+from time import time
+from typing import Literal, NamedTuple, get_args
+
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
+from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
+from policies.refusal import RefusalCode
+
+type StoreOperation = Literal["take", "hold", "settle", "void"]
+type Rendered = tuple[str, bytes]
+"""Content type and body."""
+
+OTHER = "other"
+"""Stands for a model that is not in the catalog, and for a code that is not in these tables."""
+
+REFUSAL_CODES = frozenset({*get_args(RefusalCode), CLIENT_DISCONNECTED, INTERRUPTED, OTHER})
+UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM.values(), SERVER_ERROR, REQUEST_ERROR)})
+
+MOST = 10**15
+"""The most that one call adds to a counter, which stays an exact float: a provider's word is no reason to lose it."""
+
+STORE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
+CALL_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+
+disable_created_metrics()
+
+
+class _Children[Child](dict[tuple[str, ...], Child]):
+    """One metric's children by their labels' values; finding one here takes a tenth of the time of ``labels``."""
+
+    def __init__(self, make: Callable[..., Child]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, values: tuple[str, ...]) -> Child:
+        child = self[values] = self._make(*values)
+        return child
+
+
+class _Amounts(NamedTuple):
+    """What the calls of one model in one mode add to."""
+
+    prompt: Counter
+    cached: Counter
+    completion: Counter
+    reasoning: Counter
+    wholesale: Counter
+    retail: Counter
+
+
+class Metrics:
+    """The metrics of one gateway process. Make one a process: workers' files know no second."""
+
+    def __init__(self, version: str) -> None:
+        self.registry = CollectorRegistry()
+        self._define_calls()
+        self._define_upstream()
+        self._define_store()
+        self._define_process(version)
+
+    def _define_calls(self) -> None:
+        counter = partial(Counter, registry=self.registry)
+        calls = counter("tollgate_calls", "Calls sent upstream.", ("model", "provider", "mode", "status"))
+        refusals = counter("tollgate_refusals", "Calls that were not sent upstream.", ("code",))
+        self._tokens = counter("tollgate_tokens", "Tokens as booked.", ("kind", "model"))
+        self._cost = counter("tollgate_cost_usd", "USD as booked.", ("price", "model", "mode"))
+        self._calls_by = _Children[Counter](calls.labels)
+        self._amounts_by = _Children[_Amounts](self._amounts)
+        # What is known beforehand begins at 0, so that the first of its kind is seen as a rise.
+        self._refusals = {code: refusals.labels(code) for code in sorted(REFUSAL_CODES)}
+
+    def _define_upstream(self) -> None:
+        seconds = partial(Histogram, buckets=CALL_BUCKETS_S, registry=self.registry)
+        call = seconds("tollgate_call_seconds", "From a call's arrival to its end.", ("provider", "stream"))
+        first_byte = seconds(
+            "tollgate_upstream_first_byte_seconds",
+            "From the arrival of a call for a stream to the first byte of its answer.",
+            ("provider",),
+        )
+        errors = Counter(
+            "tollgate_upstream_errors",
+            "Attempts that failed at the provider.",
+            ("provider", "code"),
+            registry=self.registry,
+        )
+        self._call_by = _Children[Histogram](call.labels)
+        self._first_byte_by = _Children[Histogram](first_byte.labels)
+        self._errors_by = _Children[Counter](errors.labels)
+
+    def _define_store(self) -> None:
+        operations = get_args(StoreOperation.__value__)
+        seconds = Histogram(
+            "tollgate_store_seconds",
+            "Time that the store took.",
+            ("operation",),
+            buckets=STORE_BUCKETS_S,
+            registry=self.registry,
+        )
+        errors = Counter(
+            "tollgate_store_errors",
+            "Times the store could not be asked.",
+            ("operation",),
+            registry=self.registry,
+        )
+        self._store_seconds = {operation: seconds.labels(operation) for operation in operations}
+        self._store_errors = {operation: errors.labels(operation) for operation in operations}
+        self._holds = Gauge(
+            "tollgate_holds_in_flight",
+            "Holds that wait for their call to end.",
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+
+    def _define_process(self, version: str) -> None:
+        gauge = partial(Gauge, registry=self.registry)
+        gauge(
+            "tollgate_build_info", "Always 1; the label tells.", ("version",), multiprocess_mode="livemax"
+        ).labels(version).set(1)
+        gauge("tollgate_workers", "Processes that serve.", multiprocess_mode="livesum").set(1)
+        gauge(
+            "tollgate_start_time_seconds",
+            "When the oldest process began, Unix time.",
+            multiprocess_mode="livemin",
+        ).set(time())
+        Counter("tollgate_worker_starts", "Processes that began to serve.", registry=self.registry).inc()
+        ProcessCollector(registry=self.registry)
+
+    def call_ended(self, exchange: Exchange, catalog: Container[str], now_s: float) -> None:
+        """Count a settled call. ``catalog`` has the slugs of its settings, ``now_s`` is of ``started_s``'s clock."""
+        attempt = exchange.attempt
+        provider, mode = attempt.model.provider.name, attempt.mode
+        model = attempt.model.slug if attempt.model.slug in catalog else OTHER
+        self._calls_by[model, provider, mode, str(exchange.status)].inc()
+        amounts, usage = self._amounts_by[model, mode], exchange.usage
+        _add(amounts.prompt, usage.prompt_tokens)
+        _add(amounts.cached, usage.cached_tokens)
+        _add(amounts.completion, usage.completion_tokens)
+        _add(amounts.reasoning, usage.reasoning_tokens)
+        _add(amounts.wholesale, exchange.wholesale_nanousd, 1e9)
+        _add(amounts.retail, exchange.retail_nanousd, 1e9)
+        self._call_by[provider, "true" if exchange.stream else "false"].observe(now_s - exchange.started_s)
+        if exchange.stream and exchange.first_byte_s is not None:
+            self._first_byte_by[(provider,)].observe(exchange.first_byte_s - exchange.started_s)
+        if exchange.error_code:
+            self.attempt_failed(provider, exchange.error_code)
+
+    def attempt_failed(self, provider: str, code: str) -> None:
+        """Count an attempt that failed at its provider and that another follows; ``call_ended`` counts the last one."""
+        if code in UPSTREAM_CODES:
+            self._errors_by[provider, code].inc()
+
+    def call_refused(self, code: str) -> None:
+        """Count a call that ended before it was sent: turned down, or abandoned by its client."""
+        self._refusals[code if code in self._refusals else OTHER].inc()
+
+    def set_holds_in_flight(self, count: int) -> None:
+        """Say how many holds this process has placed whose calls have not ended."""
+        self._holds.set(count)
+
+    def store_asked(self, operation: StoreOperation, duration_s: float, *, available: bool) -> None:
+        """Count one operation of the store, and how long it took, whether or not it could be done."""
+        self._store_seconds[operation].observe(duration_s)
+        if not available:
+            self._store_errors[operation].inc()
+
+    def render(self) -> Rendered:
+        """What this process counted."""
+        return _rendered(self.registry)
+
+    def _amounts(self, model: str, mode: str) -> _Amounts:
+        kinds = ("prompt", "cached", "completion", "reasoning")
+        prices = ("wholesale", "retail")
+        return _Amounts(
+            *(self._tokens.labels(kind, model) for kind in kinds),
+            *(self._cost.labels(price, model, mode) for price in prices),
+        )
+
+
+def render_workers(directory: Path) -> Rendered:
+    """What the workers counted that write to ``directory``: sums, also of those that have ended since."""
+    registry = CollectorRegistry()
+    registry.register(_Workers(directory))
+    return _rendered(registry)
+
+
+def worker_ended(directory: Path, pid: int) -> None:
+    """Take a worker's gauges away, and add what it counted to the sums of those before it.
+
+    So there are never more files than the living have, and two, however many workers die. Call it from the process and
+    thread that calls ``render_workers``.
+    """
+    mark_process_dead(pid, str(directory))
+    for kind in ("counter", "histogram"):
+        file = directory / f"{kind}_{pid}.db"
+        if file.exists():
+            _add_file(file, directory / f"{kind}_ended.db")
+            file.unlink()
+
+
+class _Workers:
+    """Reads the workers' files; one that was made this moment has nothing in it yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def collect(self) -> list[Metric]:
+        files = [str(file) for file in self._directory.glob("*.db") if file.stat().st_size]
+        return list(MultiProcessCollector.merge(files))
+
+
+def _add_file(file: Path, sums_file: Path) -> None:
+    if not file.stat().st_size:
+        return
+    sums = MmapedDict(str(sums_file))
+    try:
+        for key, value, *_ in MmapedDict.read_all_values_from_file(str(file)):
+            so_far, _ = sums.read_value(key)
+            sums.write_value(key, so_far + value, 0.0)
+    finally:
+        sums.close()
+
+
+def _rendered(registry: CollectorRegistry) -> Rendered:
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+
+
+def _add(counter: Counter, amount: int | None, scale: float = 1.0) -> None:
+    if amount:
+        counter.inc(min(amount, MOST) / scale)
