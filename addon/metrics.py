@@ -236,9 +236,10 @@ class _Workers:
 def _add_file(file: Path, sums_file: Path) -> None:
     if not file.stat().st_size:
         return
+    counted = list(MmapedDict.read_all_values_from_file(str(file)))
     sums = MmapedDict(str(sums_file))
     try:
-        for key, value, *_ in MmapedDict.read_all_values_from_file(str(file)):
+        for key, value, *_ in counted:
             so_far, _ = sums.read_value(key)
             sums.write_value(key, so_far + value, 0.0)
     finally:
