@@ -7,7 +7,7 @@ Source: contract, "402 situations" and "Limits".
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -70,6 +70,16 @@ def period_start(period: str) -> str:
     return period if len(period) == len("2026-11-21") else f"{period}-01"
 
 
+def period_end(period: str) -> str:
+    """Return the first UTC day after a period ("2026-W47" → "2026-11-23"); of ``EVER``, what sorts after all days."""
+    if period == EVER:
+        return "~"
+    first = date.fromisoformat(period_start(period))
+    if len(period) == len("2026-11"):
+        return (first + timedelta(days=31)).replace(day=1).isoformat()
+    return (first + timedelta(days=7 if "W" in period else 1)).isoformat()
+
+
 def key_scope(workspace: str, key_id: str) -> str:
     """Return the scope of one API key."""
     return f"key:{workspace}/{key_id}"
@@ -90,11 +100,12 @@ def counters_of(workspace: str, key_id: str, created_at: datetime) -> tuple[Coun
 
     All periods of a key are counted, whichever it is limited by, so that another ``spend_reset`` counts from the start.
     """
-    return _counters_of(workspace, key_id, created_at.date())
+    return counters_of_day(workspace, key_id, created_at.date())
 
 
 @lru_cache(maxsize=4096)
-def _counters_of(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
+def counters_of_day(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
+    """Return what ``counters_of`` does for any call of ``day`` (UTC)."""
     key = key_scope(workspace, key_id)
     periods = tuple(Counter(key, _period_of(day, reset)) for reset in get_args(Reset))
     return (*periods, Counter(workspace_scope(workspace), _period_of(day, "monthly")))

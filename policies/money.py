@@ -15,7 +15,8 @@ from policies.facts import Prices, Usage
 
 # A dollar a token: beyond it a slip of the decimal point is certain.
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
-MAX_CAP_USD: Final = 1_000_000_000
+# Below 2^53 nano-USD: scripts in Redis count in doubles, and limits are compared exactly there.
+MAX_CAP_USD: Final = 9_000_000
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
 _PICOUSD_PER_NANOUSD: Final = 1_000

@@ -13,6 +13,7 @@ from policies.limits import (
     counters_of,
     limits_of,
     pays_from_wallet,
+    period_end,
     period_of,
     period_start,
     rpm_of,
@@ -51,8 +52,17 @@ def test_a_period_begins_on_its_first_day(day: date, reset: Reset) -> None:
     assert first <= moment < first + timedelta(days=31)
 
 
-def test_what_never_ends_began_before_every_day() -> None:
+@given(st.dates(date(2020, 1, 1), date(2060, 1, 1)), st.sampled_from(["daily", "weekly", "monthly"]))
+def test_a_period_ends_where_the_next_one_begins(day: date, reset: Reset) -> None:
+    period = period_of(datetime(day.year, day.month, day.day, tzinfo=UTC), reset)
+    after = datetime.fromisoformat(period_end(period)).replace(tzinfo=UTC)
+    assert period_start(period_of(after, reset)) == period_end(period)
+    assert period_of(after - timedelta(seconds=1), reset) == period
+
+
+def test_what_never_ends_holds_every_day() -> None:
     assert period_start("ever") < "0001-01-01"
+    assert period_end("ever") > "9999-12-31"
 
 
 def test_limits_stand_in_the_order_in_which_they_are_checked() -> None:

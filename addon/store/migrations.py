@@ -120,7 +120,13 @@ def _count_what_was_booked(db: Database) -> None:
             db.conn.execute(COUNT, (counter.scope, counter.period, spent_nanousd, requests))
 
 
-STEPS = (m0001_usage, m0002_money)
+def m0003_ledger(db: Database) -> None:
+    """One row: which ledger this is, and which state in Redis counts for it. NULL: the table ``spend`` does."""
+    db.conn.execute("CREATE TABLE ledger (id TEXT NOT NULL, redis_state TEXT) STRICT")
+    db.conn.execute("INSERT INTO ledger VALUES (lower(hex(randomblob(16))), NULL)")
+
+
+STEPS = (m0001_usage, m0002_money, m0003_ledger)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:

@@ -12,7 +12,7 @@ from typing import Any
 from addon.store import INTERRUPTED, LEASE_S, Booking, HoldRequest, WalletEntry
 from addon.store.migrations import COUNT, LARGEST
 from policies.bucket import WINDOW_US, slice_us
-from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_start, wallet_counter
+from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
 from policies.spend import Denial, Hold, Used, place_hold
 
 type Row = Mapping[str, Any]
@@ -123,7 +123,8 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
 _PLACED = "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?"
 _COUNTED = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 _IN_FLIGHT = (
-    "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds WHERE workspace = ? AND created_at >= ?"
+    "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds"
+    " WHERE workspace = ? AND created_at >= ? AND created_at < ?"
 )
 
 
@@ -131,12 +132,11 @@ def used(connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: s
     """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold."""
     counter = limit.counter
     counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
-    since = period_start(counter.period)
+    within = (workspace, period_start(counter.period), period_end(counter.period))
     if limit.kind in LIMITS_OF_KEYS:
-        of_key = (workspace, since, key_id)
-        in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", of_key).fetchone()
+        in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", (*within, key_id)).fetchone()
     else:
-        in_flight = connection.execute(_IN_FLIGHT, (workspace, since)).fetchone()
+        in_flight = connection.execute(_IN_FLIGHT, within).fetchone()
     return Used(*counted, *in_flight)
 
 

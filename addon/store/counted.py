@@ -1,0 +1,50 @@
+"""The counters as the ledger's rows have them: counted anew, whoever kept them meanwhile."""
+
+import sqlite3
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+
+from policies.limits import Counter, counters_of_day, wallet_counter
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What calls and entries make of one counter. A wallet's amount is what it lacks, and has no requests."""
+
+    spent_nanousd: int = 0
+    requests: int = 0
+
+
+_DAYS = """
+    SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3
+"""
+_WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
+
+
+def counted(connection: sqlite3.Connection) -> dict[Counter, Counted]:
+    """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``."""
+    sums: defaultdict[Counter, Counted] = defaultdict(Counted)
+    for workspace, key_id, day, spent_nanousd, requests in connection.execute(_DAYS):
+        for counter in counters_of_day(workspace, key_id, date.fromisoformat(day)):
+            before = sums[counter]
+            sums[counter] = Counted(before.spent_nanousd + spent_nanousd, before.requests + requests)
+    for workspace, lacking_nanousd in connection.execute(_WALLETS):
+        sums[wallet_counter(workspace)] = Counted(lacking_nanousd)
+    return dict(sums)
+
+
+def take_back(connection: sqlite3.Connection) -> None:
+    """Make this file the keeper of the counters again, where Redis was: they are counted anew from the rows."""
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    if redis_state is None:
+        return
+    connection.execute("DELETE FROM spend")
+    connection.executemany(
+        "INSERT INTO spend VALUES (?, ?, ?, ?)",
+        [
+            (counter.scope, counter.period, of.spent_nanousd, of.requests)
+            for counter, of in counted(connection).items()
+        ],
+    )
+    connection.execute("UPDATE ledger SET redis_state = NULL")
