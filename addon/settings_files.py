@@ -185,7 +185,6 @@ class EstimatorTable(Table):
     marks_per_token: Ratio = _DEFAULT.marks_per_token
     other_bytes_per_token: Ratio = _DEFAULT.other_bytes_per_token
     tools_tokens: Tokens = _DEFAULT.tools_tokens
-    tokens_per_tool: Tokens = _DEFAULT.tokens_per_tool
     tokens_per_image: Tokens = _DEFAULT.tokens_per_image
     completion_chars_per_token: Ratio = _DEFAULT.completion_chars_per_token
 

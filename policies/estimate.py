@@ -14,8 +14,9 @@ from typing import Final
 
 from policies.facts import Estimator
 
-# A token holds several letters of a word and the space before it, but hardly more than one digit or mark.
-_LETTERS: Final = (string.ascii_letters + " ").encode()
+# A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
+# count as marks: in words they are rare, and where they are not (hashes, base64), two characters make a token.
+_LETTERS: Final = (string.ascii_lowercase + " ").encode()
 _ASCII: Final = bytes(range(128))
 
 # An image is a fixed number of tokens, whatever its bytes. Sound is 32 tokens a second for Gemini, the most of any
@@ -37,17 +38,17 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
     """Return the tokens that the provider will count at most, nearly always, for a validated request body.
 
     ``fields`` has ``messages``, and ``tools``, ``tool_choice`` and ``response_format`` where they are set. Text and
-    tools cost what ``estimator`` says; a response format that isn't plain costs as much as a tool.
+    tools cost what ``estimator`` says; a response format counts as a tool.
     """
     tally = _Tally()
     for message in _items(fields.get("messages")):
         tally.add_message(message)
     for tool in _items(fields.get("tools")):
-        tally.tools += 1
+        tally.has_tools = True
         tally.add(tool)
     tally.add(fields.get("tool_choice"))
     if (response_format := fields.get("response_format")) is not None:
-        tally.tools += 1
+        tally.has_tools = True
         tally.add(response_format)
     return tally.tokens(estimator)
 
@@ -65,7 +66,7 @@ class _Tally:
     marks: int = 0
     other_bytes: int = 0
     messages: int = 0
-    tools: int = 0
+    has_tools: bool = False
     images: int = 0
     media_tokens: int = 0
 
@@ -76,8 +77,7 @@ class _Tally:
             + self.letters / estimator.letters_per_token
             + self.marks / estimator.marks_per_token
             + self.other_bytes / estimator.other_bytes_per_token
-            + (estimator.tools_tokens if self.tools else 0)
-            + self.tools * estimator.tokens_per_tool
+            + (estimator.tools_tokens if self.has_tools else 0)
             + self.images * estimator.tokens_per_image
             + self.media_tokens
         )

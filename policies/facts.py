@@ -48,20 +48,19 @@ class Provider:
 class Estimator:
     """How the provider of one family counts tokens, nearly always at most; in tokens, or in bytes for each token.
 
-    ``letters_per_token`` speaks of ASCII letters and spaces, ``marks_per_token`` of all other ASCII (digits,
-    punctuation, line ends), ``other_bytes_per_token`` of UTF-8 bytes beyond ASCII. ``tools_tokens`` are added once to a
-    prompt with tools or a response format, ``tokens_per_tool`` for each of them, ``tokens_per_message`` for each
-    message and each tool call. ``completion_chars_per_token`` is the middle, not a bound: it serves answers.
+    ``letters_per_token`` speaks of small ASCII letters and spaces, ``marks_per_token`` of all other ASCII (capitals,
+    digits, punctuation, line ends), ``other_bytes_per_token`` of UTF-8 bytes beyond ASCII. ``tokens_per_message``
+    are added for each message and each tool call, ``tools_tokens`` once to a prompt with tools or a response format.
+    ``completion_chars_per_token`` is the middle, not a bound: it serves answers.
     Source: recorded traffic; docs/decisions/prompt-estimates-are-calibrated.md.
     """
 
-    base_tokens: int = 0
-    tokens_per_message: int = 0
+    base_tokens: int = 200
+    tokens_per_message: int = 4
     letters_per_token: float = 4.0
     marks_per_token: float = 1.0
     other_bytes_per_token: float = 1.5
-    tools_tokens: int = 0
-    tokens_per_tool: int = 0
+    tools_tokens: int = 500
     tokens_per_image: int = 5_000
     completion_chars_per_token: float = 4.0
 
