@@ -13,6 +13,7 @@ from typing import Any
 from addon.call import Call
 from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_call, log_refusal
+from addon.metrics import Metrics
 from addon.settlement import outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from policies.limits import pays_from_wallet
@@ -26,8 +27,9 @@ CLOSING_TIMEOUT_S = 2.0
 class Books:
     """The calls in flight, and the way out of each."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, metrics: Metrics) -> None:
         self.store = store
+        self.metrics = metrics
         self.in_flight: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -74,12 +76,14 @@ class Books:
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._leave(call)
             log_refusal(call.exchange, time.monotonic())
+            self.metrics.call_refused(error_code)
 
     def _close(self, call: Call) -> None:
         now_s = time.monotonic()
         try:
             call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
             log_call(call.exchange, now_s)
+            self.metrics.call_ended(call.exchange, call.settings.models, now_s)
             self._do(self._book(_booking(call.exchange, now_s)))
         finally:
             self._leave(call)

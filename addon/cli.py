@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from addon import VERSION
 from addon.commands.catalog import catalog
 from addon.commands.common import conf_option, reason
 from addon.commands.keys import keys
@@ -13,7 +14,7 @@ from addon.commands.wallet import wallet
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option("0.1.0", prog_name="tollgate")
+@click.version_option(VERSION, prog_name="tollgate")
 def main() -> None:
     """Tollgate: a chat-completion gateway inside mitmproxy."""
 
