@@ -4,11 +4,12 @@ A page is one line in ``Admin.pages``; it gets nothing of the request but its pa
 """
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from addon.errors import ErrorAnswer, from_refusal
+from addon.errors import from_refusal
 from addon.mask import mask_credentials
 from policies.refusal import Refusal
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from addon.local_http import LocalServer
 
+log = logging.getLogger("tollgate.admin")
+
+JSON = "application/json"
 METHODS = ("GET", "HEAD")
 MAX_BODY_BYTES = 4096
 
@@ -29,7 +33,8 @@ class Readiness:
     checks: Mapping[str, str]
 
 
-type Page = Callable[[], Awaitable[tuple[int, bytes]]]
+type Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
+"""Answers with a status, a content type and a body."""
 
 
 class Admin:
@@ -43,11 +48,13 @@ class Admin:
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
         # Imported here, so that a command which serves nothing does not wait for tornado.
+        from addon.listening import base_url
         from addon.local_http import LocalServer
 
         server = LocalServer(self._answer, MAX_BODY_BYTES)
         bound = await server.start(host, port)
         self._server = server
+        log.info("admin listening", extra={"event": "admin listening", "url": base_url(host, bound)})
         return bound
 
     async def stop(self) -> None:
@@ -55,28 +62,28 @@ class Admin:
         if self._server:
             await self._server.stop()
 
-    async def _health(self) -> tuple[int, bytes]:
-        return 200, b'{"status":"ok"}'
+    async def _health(self) -> tuple[int, str, bytes]:
+        return 200, JSON, b'{"status":"ok"}'
 
-    async def _ready(self) -> tuple[int, bytes]:
+    async def _ready(self) -> tuple[int, str, bytes]:
         found = await self._readiness()
         checks = {name: mask_credentials(said) for name, said in found.checks.items()}
-        return 200 if found.ready else 503, json.dumps({"ready": found.ready, "checks": checks}).encode()
+        body = json.dumps({"ready": found.ready, "checks": checks}).encode()
+        return 200 if found.ready else 503, JSON, body
 
     async def _answer(self, request: "HTTPServerRequest") -> None:
-        from addon.local_http import send_json
+        from addon.local_http import send_answer
 
         page = self.pages.get(request.path)
         if page is None:
-            error = from_refusal(
-                Refusal("not_found", f"There is no page {mask_credentials(request.path)!r} here.")
-            )
-            return await send_json(request, error.status, error.body())
+            unknown = Refusal("not_found", f"There is no page {mask_credentials(request.path)!r} here.")
+            return await send_answer(request, *_refused(unknown))
         if request.method not in METHODS:
-            return await send_json(request, *_not_allowed(), {"Allow": ", ".join(METHODS)})
-        return await send_json(request, *await page())
+            unread = Refusal("method_not_allowed", "This page is only read: use GET.")
+            return await send_answer(request, *_refused(unread), {"Allow": ", ".join(METHODS)})
+        return await send_answer(request, *await page())
 
 
-def _not_allowed() -> tuple[int, bytes]:
-    error: ErrorAnswer = from_refusal(Refusal("method_not_allowed", "This page is only read: use GET."))
-    return error.status, error.body()
+def _refused(refusal: Refusal) -> tuple[int, str, bytes]:
+    error = from_refusal(refusal)
+    return error.status, JSON, error.body()

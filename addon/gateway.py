@@ -76,17 +76,24 @@ class Gateway:
     def configure(self, updated: set[str]) -> None:
         if "tollgate_conf" not in updated:
             return
+        conf_file = Path(ctx.options.tollgate_conf).absolute()
         try:
-            settings = load_settings(conf_file := Path(ctx.options.tollgate_conf).absolute())
-            self.adopt(settings)
-            self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
-            self.books = Books(self.lifecycle.store)
+            settings = load_settings(conf_file)
+            self.use(settings, conf_file)
         except (SettingsError, StoreUnavailable) as error:
             raise OptionsError(str(error)) from error
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
 
+    def use(self, settings: Settings, conf_file: Path | None) -> None:
+        """Begin with ``settings``; ``conf_file`` as for ``Lifecycle``. Raises StoreUnavailable."""
+        self.adopt(settings)
+        self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
+        self.books = Books(self.lifecycle.store, self.lifecycle.metrics)
+
     async def running(self) -> None:
         """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
+        if self.settings and self.settings.conf.listen.workers > 1:
+            log.warning("[listen] workers does not apply here: mitmproxy is one process")
         try:
             await self.start()
             if not await ctx.master.addons.get("proxyserver").setup_servers():
@@ -271,6 +278,8 @@ class Gateway:
             flow.response.headers["allow"] = allowed_methods(flow.request)
         if call and self.books:
             self.books.refuse(call, answer.status, answer.code)
+        elif self.lifecycle:
+            self.lifecycle.metrics.call_refused(answer.code)
 
     def _respond(self, call: Call | None, response: http.Response) -> http.Response:
         """Add what every answer bears."""

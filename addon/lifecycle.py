@@ -1,6 +1,7 @@
 """What runs beside the proxy: the store, the sandbox, the admin port and the watcher of the files.
 
-Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike.
+Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike. A worker leaves the last two to its
+supervisor.
 """
 
 import asyncio
@@ -8,12 +9,15 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from addon import VERSION
 from addon.admin import Admin, Readiness
+from addon.measured_store import MeasuredStore
+from addon.metrics import Metrics
 from addon.reload import Watcher
 from addon.sandbox import Sandbox
 from addon.settings import Settings
 from addon.store import UPKEEP_S, Store, StoreUnavailable
-from addon.store.sqlite import SqliteStore
+from addon.store.opening import open_store
 
 log = logging.getLogger("tollgate.lifecycle")
 
@@ -22,17 +26,23 @@ _STORE_BACK = {"event": "store recovered"}
 
 
 class Lifecycle:
-    """The services of one gateway process. ``adopt`` is called with every good ``Settings``, the first included."""
+    """The services of one gateway process. ``adopt`` is called with every good ``Settings``, the first included.
 
-    def __init__(self, conf_file: Path, settings: Settings, adopt: Callable[[Settings], None]) -> None:
+    ``conf_file`` is None in a worker: its supervisor watches the files and has the admin port.
+    """
+
+    def __init__(self, conf_file: Path | None, settings: Settings, adopt: Callable[[Settings], None]) -> None:
         self.adopt = adopt
-        self.store: Store = SqliteStore(settings.conf.paths.database)
+        self.metrics = Metrics(VERSION)
+        self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
-        self.admin = Admin(self.readiness)
-        self.watcher = Watcher(conf_file, settings, self.apply)
+        self.admin = Admin(self.readiness) if conf_file else None
+        if self.admin:
+            self.admin.pages["/metrics"] = self._metrics
+        self.watcher = Watcher(conf_file, settings, self.apply) if conf_file else None
         self.tasks: set[asyncio.Task[None]] = set()
-        self.started = False
+        self.upkeep: asyncio.Task[None] | None = None
         self.draining = False
         self.fault: BaseException | None = None
 
@@ -41,18 +51,18 @@ class Lifecycle:
         await self.store.check()
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._keep_up())
-        admin = settings.conf.admin
-        port = await self.admin.start(admin.host, admin.port)
-        host = f"[{admin.host}]" if ":" in admin.host else admin.host
-        log.info("admin listening", extra={"event": "admin listening", "url": f"http://{host}:{port}"})
-        self.watcher.start()
-        self.started = True
+        if self.admin:
+            await self.admin.start(settings.conf.admin.host, settings.conf.admin.port)
+        if self.watcher:
+            self.watcher.start()
 
     async def stop(self) -> None:
         """Stop everything, the store last."""
-        if self.started:
-            await self.watcher.stop()
+        if self.upkeep:
             self.upkeep.cancel()
+        if self.watcher:
+            await self.watcher.stop()
+        if self.admin:
             await self.admin.stop()
         if self.sandbox:
             await self.sandbox.stop()
@@ -97,10 +107,14 @@ class Lifecycle:
             log.warning("read, but not enforced by this version: %s", "; ".join(settings.not_enforced))
         self.adopt(settings)
 
+    async def _metrics(self) -> tuple[int, str, bytes]:
+        return 200, *self.metrics.render()
+
     async def readiness(self) -> Readiness:
         """Whether this process should be sent calls, check by check."""
         put_to_use = "could not be put to use; the log says why" if self.fault else "ok"
-        checks = {"settings": self.watcher.error or put_to_use, "store": "ok", "drain": "ok"}
+        not_loaded = self.watcher.error if self.watcher else None
+        checks = {"settings": not_loaded or put_to_use, "store": "ok", "drain": "ok"}
         try:
             await self.store.check()
         except StoreUnavailable as error:

@@ -5,7 +5,6 @@ The admin port and the sandbox stand on it. It is tornado's server without its w
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http.client import responses
 from types import MappingProxyType
@@ -14,6 +13,8 @@ from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.iostream import StreamClosedError
+
+from addon.listening import bind
 
 log = logging.getLogger("tollgate.local_http")
 
@@ -40,11 +41,7 @@ class LocalServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
+        listening = bind(host, port)
         listening.setblocking(False)
         self._server.add_socket(listening)
         return int(listening.getsockname()[1])
@@ -98,12 +95,16 @@ async def send_head(
     )
 
 
-async def send_json(
-    request: HTTPServerRequest, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
+async def send_answer(
+    request: HTTPServerRequest,
+    status: int,
+    content_type: str,
+    body: bytes,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> None:
     """Send a whole answer; to a HEAD, its head alone."""
     sized = {"Content-Length": str(len(body)), "Cache-Control": "no-store", **headers}
-    await send_head(request, status, "application/json", sized)
+    await send_head(request, status, content_type, sized)
     if request.method != "HEAD":
         await connection_of(request).write(body)
     connection_of(request).finish()

@@ -1,13 +1,19 @@
 """Structured logs: one JSON object a line, one line a call, and no credential, body or header in any of them.
 
-Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING.
+Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING. Several
+processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece.
 """
 
 import asyncio
 import json
 import logging
+import os
+import select
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import IO, Any
 
 from addon.exchange import Exchange
@@ -16,6 +22,8 @@ from addon.mask import mask_credentials
 OURS = "tollgate"
 FLUSH_S = 0.05
 """How long an ordinary line may wait for others."""
+WHOLE_BYTES = 4096
+"""What a pipe never mixes with the bytes of other processes: PIPE_BUF on Linux. Source: pipe(7)."""
 QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
 
 _calls = logging.getLogger(f"{OURS}.call")
@@ -23,7 +31,14 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as ``{"time", "level", "logger", "message", ...}``; a traceback is the string ``exception``."""
+    """A record as ``{"time", "level", "logger", "message", ...}``; a traceback is the string ``exception``.
+
+    Each line of a process that is one of several bears the number ``worker``.
+    """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self.own = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -31,6 +46,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
+            **self.own,
         }
         if is_ours(record.name):
             extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
@@ -42,47 +58,62 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_masked({name: _plain(value) for name, value in line.items()}))
 
 
-class _Handler(logging.StreamHandler[IO[str]]):
-    """Writes the lines. Its type marks the handler that a later ``configure_logging`` replaces.
+class _Handler(logging.Handler):
+    """Hands whole lines to ``write``. Its type marks the handler that a later ``configure_logging`` replaces.
 
     While an event loop runs, ordinary lines share a system call with those of the next moment; a warning never waits.
     """
 
-    flush_due: asyncio.TimerHandle | None = None
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._write = write
+        self._waiting = b""
+        self._flush_due = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        super().emit(record)
+        try:
+            line = self.format(record).encode() + b"\n"
+        except Exception:  # noqa: BLE001  (as in the stdlib's handlers: a line that can't be made ends no call)
+            self.handleError(record)
+            return
+        if len(self._waiting) + len(line) > WHOLE_BYTES:
+            self.flush()
+        self._waiting += line
         if record.levelno >= logging.WARNING:
-            self.flush_now()
+            self.flush()
+        elif not self._flush_due:
+            self._flush_soon()
 
     def flush(self) -> None:
+        """Hand over what waits."""
+        with self.lock or nullcontext():
+            self._flush_due = False
+            lines, self._waiting = self._waiting, b""
+            if lines:
+                self._write(lines)
+
+    def _flush_soon(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self.flush_now()
+            self.flush()
             return
-        if self.flush_due is None:
-            self.flush_due = loop.call_later(FLUSH_S, self.flush_now)
-
-    def flush_now(self) -> None:
-        """Hand over what was written."""
-        if self.flush_due is not None:
-            self.flush_due.cancel()
-            self.flush_due = None
-        super().flush()
+        self._flush_due = True
+        loop.call_later(FLUSH_S, self.flush)
 
     def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
         # Levels on loggers are not enough: whoever starts mitmproxy may open the root logger for everything.
         return record.levelno >= (logging.INFO if is_ours(record.name) else logging.WARNING)
 
 
-def configure_logging(stream: IO[str] | None = None) -> None:
+def configure_logging(stream: IO[str] | None = None, worker: int | None = None) -> None:
     """Send all logs to ``stream`` (stderr), one JSON object a line. A second call replaces the first."""
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
-        root.removeHandler(handler)
-    handler = _Handler(stream or _buffered_stderr())
-    handler.setFormatter(JsonFormatter())
+    for earlier in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+        earlier.flush()
+        root.removeHandler(earlier)
+    handler = _Handler(_writer(stream or sys.stderr))
+    handler.setFormatter(JsonFormatter(worker))
     root.addHandler(handler)
     # What no line of ours shows need not be found out for each (logging HOWTO, "Optimization").
     for detail in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
@@ -92,12 +123,23 @@ def configure_logging(stream: IO[str] | None = None) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _buffered_stderr() -> IO[str]:
-    """Python's own stderr writes each line by itself."""
+def _writer(stream: IO[str]) -> Callable[[bytes], None]:
+    """Return what writes to the file below ``stream``, past its buffer, or to a stream that has none."""
     try:
-        return open(sys.stderr.fileno(), "w", buffering=65_536, encoding="utf-8", closefd=False)
-    except OSError:  # Somebody put a stream without a file in its place.
-        return sys.stderr
+        file = stream.fileno()
+    except OSError:
+        return lambda lines: print(lines.decode(), end="", file=stream, flush=True)
+    return partial(_write_all, file)
+
+
+def _write_all(file: int, lines: bytes) -> None:
+    # Nobody is left to tell of a stderr that was closed, and the calls go on.
+    with suppress(OSError):
+        while lines:
+            try:
+                lines = lines[os.write(file, lines) :]
+            except BlockingIOError:
+                select.select([], [file], [])
 
 
 def log_call(exchange: Exchange, now_s: float) -> None:

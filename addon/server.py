@@ -1,11 +1,11 @@
-"""The server: a mitmproxy master with no more addons than a gateway needs, its socket, its signals, its drain."""
+"""The server: a mitmproxy master with no more addons than a gateway needs, its signals, its drain."""
 
 import asyncio
 import gc
-import signal
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mitmproxy import ctx, http
@@ -23,11 +23,11 @@ from mitmproxy.utils import asyncio_utils
 
 from addon.gateway import Gateway
 from addon.hop import HopLayer
-from addon.options import MODE
+from addon.listening import LISTEN_BACKLOG, base_url, bind
+from addon.options import MODE, mitmproxy_options
 from addon.settings import Settings
+from addon.stop_signals import stop_signals
 from addon.tls import UpstreamTls
-
-LISTEN_BACKLOG = 1024
 
 GC_THRESHOLD = 20_000
 """New objects between two collections; a call makes some hundreds, and nearly all die by themselves."""
@@ -121,45 +121,30 @@ class Listener(Proxyserver):
             await handler.handle_client()
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket. Raises OSError with a message that names the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns off Nagle's algorithm only where the protocol is said: 40 ms an answer otherwise.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        # Two sockets may be bound to one port as long as neither listens.
-        sock.listen(LISTEN_BACKLOG)
-    except OSError as error:
-        sock.close()
-        raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
-    return sock
-
-
 def _skip_type_checks() -> None:
     """Turn off what ``python -O`` would: mitmproxy checks the type of each field of each message, a tenth of a call."""
     http.MessageData.__post_init__ = lambda _message: None  # type: ignore[method-assign]
 
 
-async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. Calls ``announce`` with the base URL when ready.
+@asynccontextmanager
+async def serving(
+    settings: Settings, listen: Callable[[], socket.socket], conf_file: Path | None = None
+) -> AsyncIterator[Gateway]:
+    """Serve while the context lasts, then drain. ``listen`` is called when calls can be answered.
 
-    Raises OSError where a port can't be bound, StoreUnavailable where the ledger can't be written.
+    Without ``conf_file`` no file is watched and there is no admin port: a supervisor has both. Raises OSError where a
+    port can't be bound, StoreUnavailable where the ledger can't be written.
     """
     _skip_type_checks()
-    listen = settings.conf.listen
-    sock = bind(listen.host, listen.port)
+    conf = settings.conf.listen
     master = Master(Options())
     gateway = Gateway()
     # Where there is no TLS to begin with, the gateway's layer is the first, and nothing has to be asked.
-    listener = Listener(ReverseProxy if listen.tls_certificate else HopLayer)
+    listener = Listener(ReverseProxy if conf.tls_certificate else HopLayer)
     master.addons.add(UpstreamTls(), listener, gateway)
-    master.options.update(tollgate_conf=str(conf_file))
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     try:
+        gateway.use(settings, conf_file)
+        master.options.update(**mitmproxy_options(settings, master.options))
         await gateway.start()
         # What is loaded by now stays: the collector need not look at it again and again.
         gc.collect()
@@ -167,12 +152,22 @@ async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], N
         gc.set_threshold(GC_THRESHOLD)
         # mitmproxy's own loop runs its tasks eagerly; a hook then costs no turn of the loop.
         with asyncio_utils.set_eager_task_factory():
-            server = await listener.accept(sock)
-            scheme = "https" if listen.tls_certificate else "http"
-            host = f"[{listen.host}]" if ":" in listen.host else listen.host
-            announce(f"{scheme}://{host}:{sock.getsockname()[1]}")
-            await stop.wait()
+            server = await listener.accept(listen())
+            yield gateway
             server.close()
-            await gateway.drain(listen.drain_timeout_s)
+            await gateway.drain(conf.drain_timeout_s)
     finally:
         await master.done()
+
+
+async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve in this process until SIGTERM or SIGINT. Calls ``announce`` with the base URL when ready.
+
+    Raises as ``serving`` does.
+    """
+    conf = settings.conf.listen
+    # Bound at once: who starts a second gateway is told so, and not what that finds in the store.
+    with stop_signals() as stop, bind(conf.host, conf.port) as sock:
+        async with serving(settings, lambda: sock, conf_file):
+            announce(base_url(conf.host, sock.getsockname()[1], tls=bool(conf.tls_certificate)))
+            await stop.wait()

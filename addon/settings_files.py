@@ -68,7 +68,7 @@ class Listen(Table):
 
     host: Text = "127.0.0.1"
     port: Port = 8080
-    workers: Annotated[Count, only(1)] = 1
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
     tls_certificate: OptionalPath = None
     drain_timeout_s: Annotated[float, Field(ge=0)] = 30
 

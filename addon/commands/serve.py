@@ -1,4 +1,4 @@
-"""``tollgate serve``: settings, first run, then the server."""
+"""``tollgate serve``: settings, first run, then the server, or the supervisor of several."""
 
 import asyncio
 import sys
@@ -9,12 +9,12 @@ from mitmproxy.exceptions import OptionsError
 from addon.commands.wallet import credit_entry, enter
 from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.log import configure_logging
-from addon.server import serve
 from addon.settings import Settings, load_conf, load_settings
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
+from addon.workers.child import WorkerFailed
 
-FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable)
+FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
 """Why a gateway does not start. Each says in one line what an operator has to change."""
 
 
@@ -34,6 +34,10 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
         if demo_key:
             _tell(_TRY_IT.format(url=base_url, key=demo_key))
 
+    if settings.conf.listen.workers > 1:
+        from addon.supervisor import supervise as serve
+    else:
+        from addon.server import serve
     asyncio.run(serve(conf_file, settings, announce))
 
 

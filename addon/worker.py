@@ -1,0 +1,79 @@
+"""``python -m addon.worker N``: one of several gateway processes on one port.
+
+Its standard input is a socket to its supervisor, who sends it settings and asks how it is. When that ends, it drains.
+"""
+
+import asyncio
+import socket
+import sys
+from contextlib import suppress
+from functools import partial
+
+from addon.commands.common import reason
+from addon.commands.serve import FAULTS
+from addon.gateway import Gateway
+from addon.listening import join
+from addon.log import configure_logging
+from addon.server import serving
+from addon.settings import Settings
+from addon.stop_signals import stop_signals
+from addon.workers.link import pack_answer, receive
+
+
+async def work() -> bool:
+    """Serve until SIGTERM, SIGINT or the end of the supervisor, then drain. Return False where it can't start."""
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+    try:
+        with stop_signals() as stop:
+            await serve(reader, writer, stop)
+    except FAULTS as error:
+        writer.write(pack_answer(reason(error)))
+        return False
+    finally:
+        writer.close()
+        # A supervisor that was killed takes the socket with it.
+        with suppress(OSError):
+            await writer.wait_closed()
+    return True
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stop: asyncio.Event) -> None:
+    """Serve on the settings that come first until ``stop``. Raises as ``serving`` does."""
+    try:
+        settings = await receive(reader)
+    except EOFError:
+        return
+    assert isinstance(settings, Settings)  # noqa: S101  (that is what a supervisor begins with)
+    join_port = partial(join, settings.conf.listen.host, settings.conf.listen.port)
+    obeying: asyncio.Task[None] | None = None
+    try:
+        async with serving(settings, join_port) as gateway:
+            obeying = asyncio.create_task(obey(reader, writer, gateway, stop))
+            await stop.wait()
+    finally:
+        if obeying:
+            obeying.cancel()
+            await asyncio.wait([obeying])
+
+
+async def obey(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, stop: asyncio.Event
+) -> None:
+    """Take settings and answer questions, also while the gateway drains. Sets ``stop`` when the supervisor is gone."""
+    assert gateway.lifecycle  # noqa: S101  (a gateway that serves has one)
+    try:
+        while True:
+            order = await receive(reader)
+            if isinstance(order, Settings):
+                gateway.lifecycle.apply(order)
+            else:
+                writer.write(pack_answer(await gateway.lifecycle.readiness()))
+    except EOFError:
+        pass
+    finally:
+        stop.set()
+
+
+if __name__ == "__main__":
+    configure_logging(worker=int(sys.argv[1]))
+    sys.exit(not asyncio.run(work()))
