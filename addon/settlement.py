@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from addon.call import Call
+from addon.chat import ChatRequest
 from addon.exchange import UsageSource
 from addon.mask import bookable
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
+from policies.sanitize import choices_sent
 
 
 def outcome(call: Call) -> dict[str, Any]:
@@ -45,7 +47,8 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
     prompt_tokens = counted.prompt_tokens
     if prompt_tokens is None:
         prompt_tokens = estimate_prompt_tokens(call.request.fields, estimator)
-    completion_tokens = estimate_completion_tokens(relay.relayed_text_chars, estimator)
+    estimate = estimate_completion_tokens(relay.relayed_text_chars, estimator)
+    completion_tokens = min(estimate, _most_tokens(call, call.request))
     total_tokens = prompt_tokens + completion_tokens
     return replace(
         counted,
@@ -53,3 +56,12 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         completion_tokens=completion_tokens,
         total_tokens=total_tokens,
     ), "estimated"
+
+
+def _most_tokens(call: Call, request: ChatRequest) -> int:
+    """All that the answer may have had: an estimate is no reason to bill more than was held."""
+    model = call.exchange.attempt.model
+    cap_tokens = model.max_completion_tokens
+    if call.exchange.hold and call.exchange.attempt.mode == "payg":
+        cap_tokens = call.exchange.hold.cap_tokens
+    return cap_tokens * choices_sent(request.fields, model.family)

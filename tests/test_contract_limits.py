@@ -323,3 +323,16 @@ def test_a_call_that_is_refused_for_money_leaves_no_row_and_no_hold(limited: Any
     assert (line["event"], line["status"], line["error_code"]) == ("refusal", 402, "payment_required")
     assert select(one.ledger, "SELECT id FROM usage") == []
     assert holds(one.ledger) == []
+
+
+def test_what_is_estimated_is_never_more_than_what_was_held(limited: Any, upstream: Upstream) -> None:
+    one = limited(plan="standard", wallet="1", overage_protection=True)
+    upstream.behave(chunked(event(chunk("word " * 2_000)), UNTIL_CLIENT_LEAVES, finish=False))
+    body = {"model": "dear", "messages": HELLO, "stream": True, "max_tokens": 20}
+    url = one.gateway.url + PATH
+    with httpx.stream("POST", url, json=body, headers=one.headers, trust_env=False) as answer:
+        next(answer.iter_lines())
+        (hold,) = holds(one.ledger)
+    row = one.gateway.wait_for_row(answer.headers["x-request-id"])
+    assert (row["completion_tokens"], row["usage_source"]) == (20, "estimated")
+    assert row["retail_nanousd"] == hold["amount_nanousd"]
