@@ -1,10 +1,11 @@
 """docs/operating.md names every bound with its number."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from addon import clients, log, request_stream, sse, upstream_message, wire
+from addon import clients, log, request_stream, sse, supervisor, upstream_message, wire
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -45,6 +46,15 @@ def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
 ) -> None:
     monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
     assert f"some\n{round(clients.max_clients(), -2):,} client connections" in PAGE
+
+
+def test_how_patient_a_supervisor_is_is_documented() -> None:
+    [section] = re.findall(r"\n## Workers\n(.*?)\n## ", PAGE, re.DOTALL)
+    said = " ".join(section.split())
+    assert f"has not ended {supervisor.SLACK_S:g} s after" in said
+    assert f"does not answer within {supervisor.ANSWER_S:g} s" in said
+    assert f"started again after {supervisor.restart_delay_s(0):g} s" in said
+    assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
 
 
 def test_how_long_a_log_line_may_wait_is_the_documented_time() -> None:

@@ -79,7 +79,7 @@ def test_a_taken_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> 
 SECOND_START = """
 import sys
 from addon.cli import main
-from addon.server import bind
+from addon.listening import bind
 first = bind("127.0.0.1", 0)
 sys.argv += ["--port", str(first.getsockname()[1])]
 main()
@@ -115,7 +115,6 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path, sections: dict[str, A
 
 
 REFUSED_ARGUMENTS = {
-    ("--workers", "2"): "workers: 2 is not available in this version",
     ("--host", ""): "host: must be a text of one line",
     (
         "--host",

@@ -214,8 +214,8 @@ def test_the_command_line_overrides_listen_by_the_rules_of_the_file(conf_file: P
     overridden = settings.with_listen(port=0, host=None)
     assert (overridden.conf.listen.port, overridden.conf.listen.host) == (0, "127.0.0.1")
     assert overridden.written.listen.port == 9000
-    with pytest.raises(SettingsError, match="command line: workers: 2 is not available in this version"):
-        settings.with_listen(workers=2)
+    with pytest.raises(SettingsError, match="command line: workers: must be greater than or equal to 1"):
+        settings.with_listen(workers=0)
 
 
 def test_settings_do_not_change(conf_file: Path) -> None:

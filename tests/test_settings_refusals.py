@@ -48,7 +48,7 @@ EDITS = {
     "the public port as admin port": (CONF, "9000", "8081", "admin.port", "must differ from listen.port"),
     "host of two lines": (CONF, "9000", '1\nhost = "a\\nb"', "listen.host", "one line"),
     "empty host": (CONF, "9000", '1\nhost = ""', "listen.host", "not empty"),
-    "more workers": (CONF, "9000", "1\nworkers = 2", "listen.workers", "2 is not available in this version"),
+    "too many workers": (CONF, "9000", "1\nworkers = 257", "listen.workers", "less than or equal to 256"),
     "no worker": (CONF, "9000", "1\nworkers = 0", "listen.workers", "greater than or equal to 1"),
     "negative drain": (CONF, "9000", "1\ndrain_timeout_s = -1", "listen.drain_timeout_s", "equal to 0"),
     "no certificate": (

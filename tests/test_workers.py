@@ -1,0 +1,542 @@
+"""``tollgate serve --workers N``: several processes on one port, none of which is missed for long."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import tomlkit
+from conftest import HELLO, StartGateway
+from hypothesis import given
+from hypothesis import strategies as st
+from rig.configuration import ROOT, Configuration, model, new_key, workspace
+from rig.gateway import Gateway
+from rig.processes import Shipped, run_to_its_end
+from rig.raw import RawClient
+from rig.scripts import DONE, Gate, Script, chunk, chunked, event
+from rig.upstream import Upstream
+
+from addon.admin import Readiness
+from addon.listening import bind, join, reserve
+from addon.settings import load_settings
+from addon.supervisor import LONGEST_DELAY_S, merged_checks, restart_delay_s
+from addon.workers.link import ASK, pack, pack_answer, parse_answer, receive
+
+CHAT = "/v1/chat/completions"
+TWO = ("--port", "0", "--workers", "2")
+CALLERS = 24
+"""The kernel spreads connections by a hash: once in 8 million runs all of these meet the same of two workers."""
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process lives; one that nobody has asked for its exit status does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _workers(gateway: Gateway) -> dict[int, int]:
+    """The pid of the newest process of each worker by its number."""
+    return {line["worker"]: line["pid"] for line in gateway.logs if line.get("event") == "worker started"}
+
+
+def _calls(gateway: Gateway) -> dict[str, int]:
+    """Which worker served each call by its id."""
+    return {line["id"]: line["worker"] for line in list(gateway.logs) if line.get("event") == "call"}
+
+
+def _call(gateway: Gateway) -> httpx.Response:
+    """One call on a connection of its own."""
+    return httpx.post(gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False)
+
+
+def _served_by(gateway: Gateway, count: int = CALLERS) -> set[int]:
+    """Make calls, all of which must be answered; the workers that answered them."""
+    ids = set()
+    for _ in range(count):
+        answer = _call(gateway)
+        assert answer.status_code == 200, answer.text
+        ids.add(answer.headers["x-request-id"])
+    gateway.wait_until(lambda: ids <= _calls(gateway).keys())
+    return {_calls(gateway)[one] for one in ids}
+
+
+def _wait_for_successor(gateway: Gateway, number: int, pid: int) -> None:
+    gateway.wait_for_log(
+        lambda line: line.get("event") == "worker started" and line["worker"] == number and line["pid"] != pid
+    )
+    gateway.wait_until(lambda: gateway.readiness().status_code == 200)
+
+
+def _held(gate: Gate) -> Script:
+    return chunked(event(chunk("one")), gate, event(chunk("two", finish="stop")), DONE)
+
+
+class Callers:
+    """Streamed calls that are under way on connections of their own, until the gate is opened."""
+
+    def __init__(self, gateway: Gateway, upstream: Upstream, count: int = CALLERS) -> None:
+        self.gate = Gate()
+        upstream.behave(_held(self.gate))
+        self._open = ExitStack()
+        self._clients: dict[str, RawClient] = {}
+        for _ in range(count):
+            client = self._open.enter_context(RawClient(gateway.url))
+            client.send(gateway.chat_bytes(stream=True))
+            call_id = client.read_head().header("x-request-id")
+            client.read_chunks_until(b"one")
+            assert call_id
+            self._clients[call_id] = client
+
+    def finish(self) -> tuple[set[str], set[str]]:
+        """Let every call end; the ids of those that came to their end and of those that broke off."""
+        self.gate.open()
+        whole, broken = set(), set()
+        for call_id, client in self._clients.items():
+            try:
+                client.read_chunks_until(b"data: [DONE]\n\n")
+                assert client.read_chunk() == b""
+                whole.add(call_id)
+            except (EOFError, ConnectionResetError):
+                broken.add(call_id)
+        self._open.close()
+        return whole, broken
+
+
+@pytest.fixture(scope="module")
+def shared(start_gateway: StartGateway) -> Gateway:
+    return start_gateway(arguments=TWO)
+
+
+@pytest.fixture
+def pair(shared: Gateway, upstream: Upstream) -> Gateway:
+    """A gateway with two workers, both of which serve."""
+    shared.wait_until(lambda: shared.readiness().status_code == 200)
+    return shared
+
+
+# Serving.
+
+
+def test_every_worker_serves_on_the_one_port_that_is_announced(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=("--port", "0", "--workers", "3"))
+    assert sorted(_workers(gateway).values()) == sorted(gateway.children())
+    assert _served_by(gateway, 64) == {1, 2, 3}
+    assert len(gateway.ledger_rows()) == 64
+    pids = gateway.children()
+    assert gateway.stop() == 0
+    assert gateway.later_stdout() == []
+    assert not any(_is_running(pid) for pid in pids)
+    assert not list((gateway.folder / "var").glob("metrics-*"))
+
+
+def test_workers_of_the_file_are_started_too(start_gateway: StartGateway, upstream: Upstream) -> None:
+    gateway = start_gateway(sections={"listen": {"workers": 2}})
+    assert _served_by(gateway) == {1, 2}
+    assert gateway.stop() == 0
+
+
+def test_one_worker_is_one_process_and_its_lines_bear_no_number(gateway: Gateway, upstream: Upstream) -> None:
+    assert gateway.children() == []
+    call_id = _call(gateway).headers["x-request-id"]
+    assert "worker" not in gateway.wait_for_log(lambda line: line.get("id") == call_id)
+
+
+def test_workers_serve_tls(
+    start_gateway: StartGateway, upstream: Upstream, secure_sections: dict[str, Any], trusting: ssl.SSLContext
+) -> None:
+    gateway = start_gateway(arguments=TWO, sections=secure_sections)
+    assert gateway.url.startswith("https://127.0.0.1:")
+    with httpx.Client(verify=trusting, trust_env=False) as client:
+        answer = client.post(gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO})
+    assert answer.status_code == 200
+
+
+def test_each_worker_has_a_sandbox_of_its_own(start_gateway: StartGateway) -> None:
+    gateway = start_gateway(
+        arguments=TWO,
+        sections={"sandbox": {"enabled": True}},
+        providers={"SANDBOX": {"builtin": True, "dialect": "openai"}},
+        models={"tester-large": model(provider="SANDBOX", upstream_model_id="sandbox-chat-001")},
+    )
+    assert _served_by(gateway) == {1, 2}
+
+
+def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
+    assert len([line for line in pair.logs if line.get("event") == "admin listening"]) == 1
+    checks = {"settings": "ok", "store": "ok", "drain": "ok", "workers": "ok"}
+    assert pair.readiness().json() == {"ready": True, "checks": checks}
+    assert httpx.get(f"{pair.admin_url}/healthz", trust_env=False).status_code == 200
+    page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False)
+    assert (page.status_code, page.headers["content-type"].split(";")[0]) == (200, "text/plain")
+
+
+def test_a_ledger_that_is_lost_is_told_by_the_workers(start_gateway: StartGateway) -> None:
+    gateway = start_gateway(arguments=TWO)
+    (gateway.folder / "var" / "tollgate.db").rename(gateway.folder / "var" / "elsewhere.db")
+    gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+    checks = gateway.readiness().json()["checks"]
+    assert "tollgate.db: no such file or directory" in checks["store"]
+    assert checks["workers"] == "ok"
+
+
+# Settings.
+
+
+def test_an_edit_reaches_every_worker_and_is_one_log_line(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    file = gateway.folder / "policies" / "workspaces" / "acme.toml"
+    file.write_text(file.read_text().replace("active = true", "active = false"))
+    gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
+    gateway.wait_until(lambda: {_call(gateway).status_code for _ in range(CALLERS)} == {401})
+    assert len([line for line in gateway.logs if line["message"].startswith("settings reloaded")]) == 1
+
+
+def test_a_worker_that_is_started_again_gets_the_last_good_settings_whatever_stands_in_the_files(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    models = gateway.folder / "catalog_data" / "models.toml"
+    good = models.read_text()
+    models.write_text(good.replace("tester-large", "tester-new"))
+    file = gateway.folder / "policies" / "workspaces" / "acme.toml"
+    file.write_text(file.read_text().replace("tester-large", "tester-new"))
+    gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
+    models.write_text("this is no TOML")
+    gateway.wait_until(lambda: "models.toml" in gateway.readiness().json()["checks"]["settings"])
+    assert gateway.readiness().status_code == 200
+    for number, pid in _workers(gateway).items():
+        os.kill(pid, signal.SIGKILL)
+        _wait_for_successor(gateway, number, pid)
+    assert _served_by(gateway) == {1, 2}
+    assert {row["model_slug"] for row in gateway.ledger_rows()} == {"tester-new"}
+
+
+# Dying.
+
+
+def test_a_worker_that_is_killed_takes_no_call_of_another_with_it_and_is_replaced(
+    pair: Gateway, upstream: Upstream
+) -> None:
+    callers = Callers(pair, upstream)
+    number, pid = 1, _workers(pair)[1]
+    os.kill(pid, signal.SIGKILL)
+    pair.wait_until(lambda: pair.readiness().status_code == 503)
+    assert pair.readiness().json()["checks"]["workers"] in ("1 of 2 running", "ok")
+    whole, broken = callers.finish()
+    pair.wait_until(lambda: whole <= _calls(pair).keys())
+    assert {_calls(pair)[call_id] for call_id in whole} == {2}
+    assert broken, "no call met the worker that was killed"
+    _wait_for_successor(pair, number, pid)
+    ended = pair.wait_for_log(lambda line: line.get("event") == "worker ended" and line["pid"] == pid)
+    assert (ended["worker"], ended["message"]) == (1, "worker 1 ended with signal SIGKILL")
+    upstream.reset()
+    assert _served_by(pair) == {1, 2}
+    for call_id in broken:
+        assert pair.wait_for_row(call_id)["error_code"] == "interrupted"
+    assert {pair.wait_for_row(call_id)["status"] for call_id in whole} == {200}
+
+
+def test_while_a_worker_is_missing_no_connection_waits_for_it(
+    start_gateway: StartGateway, upstream: Upstream, breakable: "Breakable"
+) -> None:
+    gateway = start_gateway(arguments=TWO, environment=breakable.environment)
+    breakable.break_workers()
+    os.kill(_workers(gateway)[1], signal.SIGKILL)
+    gateway.wait_for_log(lambda line: line["message"] == "worker 1 ended with exit status 3")
+    assert _served_by(gateway) == {2}
+    answer = gateway.readiness()
+    assert (answer.status_code, answer.json()["checks"]["workers"]) == (503, "1 of 2 running")
+    breakable.mend_workers()
+    gateway.wait_until(lambda: gateway.readiness().status_code == 200)
+    assert _served_by(gateway) == {1, 2}
+
+
+def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upstream: Upstream) -> None:
+    callers = Callers(pair, upstream)
+    pid = _workers(pair)[2]
+    os.kill(pid, signal.SIGTERM)
+    pair.wait_until(lambda: pair.readiness().status_code == 503)
+    assert pair.readiness().json()["checks"]["drain"] == "draining"
+    whole, broken = callers.finish()
+    assert (len(whole), broken) == (CALLERS, set())
+    _wait_for_successor(pair, 2, pid)
+
+
+SHORT_PATIENCE = """
+import addon.supervisor as supervisor
+supervisor.ANSWER_S, supervisor.SLACK_S = 0.5, 0.5
+from addon.cli import main
+main()
+"""
+
+
+def test_a_frozen_worker_is_not_counted_and_does_not_keep_the_others_from_ending(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(
+        program=("-c", SHORT_PATIENCE), arguments=TWO, sections={"listen": {"drain_timeout_s": 2}}
+    )
+    pids = gateway.children()
+    os.kill(pids[0], signal.SIGSTOP)
+    assert gateway.readiness().json()["checks"]["workers"] == "1 of 2 running"
+    assert gateway.stop() == 1
+    assert gateway.stderr_lines[-1].startswith("tollgate: killed worker 1")
+    assert not any(_is_running(pid) for pid in pids)
+
+
+# Ending.
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_every_worker_and_every_call_ends(
+    start_gateway: StartGateway, upstream: Upstream, signum: signal.Signals
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    callers = Callers(gateway, upstream)
+    # As a terminal does with Ctrl-C, and an impatient operator a second time.
+    for _ in range(2):
+        gateway.terminate(signum)
+        gateway.wait_until(lambda: gateway.readiness().json()["checks"]["drain"] == "draining")
+    gateway.wait_until(lambda: not _accepts(gateway))
+    whole, broken = callers.finish()
+    assert (len(whole), broken) == (CALLERS, set())
+    assert gateway.wait() == 0
+    assert {_calls(gateway)[call_id] for call_id in whole} == {1, 2}
+    assert [row["status"] for row in gateway.ledger_rows()] == [200] * CALLERS
+
+
+def _accepts(gateway: Gateway) -> bool:
+    try:
+        RawClient(gateway.url).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_supervisor_only(pair: Gateway) -> None:
+    assert {os.getpgid(pid) for pid in pair.children()}.isdisjoint({os.getpgid(pair.pid)})
+
+
+def test_a_killed_supervisor_leaves_no_process_behind_and_calls_under_way_end(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    pids = gateway.children()
+    callers = Callers(gateway, upstream)
+    os.kill(gateway.pid, signal.SIGKILL)
+    gateway.wait_until(lambda: not _accepts(gateway))
+    whole, broken = callers.finish()
+    assert (len(whole), broken) == (CALLERS, set())
+    assert gateway.wait() == -signal.SIGKILL
+    gateway.wait_until(lambda: not any(_is_running(pid) for pid in pids))
+    assert [row["status"] for row in gateway.ledger_rows()] == [200] * CALLERS
+    again = start_gateway(
+        folder=gateway.folder, arguments=("--port", gateway.url.rpartition(":")[2], "--workers", "2")
+    )
+    assert again.url == gateway.url
+
+
+# Not starting.
+
+
+def _refused(folder: Path, **changes: Any) -> str:
+    """Start with ``changes``; the one line that says why it did not."""
+    ended = run_to_its_end(Configuration({}, {}, workspaces={"empty": workspace()}, **changes), folder)
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert (ended.returncode, ended.stdout, len(said)) == (1, "", 1), ended
+    return said[0].removeprefix("tollgate: ")
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("second", [1, 2])
+def test_a_second_gateway_on_the_same_port_is_refused(
+    start_gateway: StartGateway, gateway: Gateway, pair: Gateway, tmp_path: Path, first: int, second: int
+) -> None:
+    port = (gateway if first == 1 else pair).url.rpartition(":")[2]
+    said = _refused(tmp_path, arguments=("--port", port, "--workers", str(second)))
+    assert said == f"can't listen on 127.0.0.1:{port}: Address already in use"
+
+
+@pytest.fixture
+def port() -> int:
+    with closing(bind("127.0.0.1", 0)) as once:
+        found: int = once.getsockname()[1]
+    return found
+
+
+@pytest.mark.parametrize("first", [bind, reserve])
+@pytest.mark.parametrize("second", [bind, reserve])
+def test_a_port_is_taken_by_one_however_it_is_taken(
+    port: int, first: Callable[[str, int], socket.socket], second: Callable[[str, int], socket.socket]
+) -> None:
+    with first("127.0.0.1", port):
+        for host in ("127.0.0.1", "0.0.0.0"):
+            with pytest.raises(OSError, match=rf"can't listen on {host}:{port}: Address already in use"):
+                second(host, port)
+    second("127.0.0.1", port).close()
+
+
+def test_a_reserved_port_is_shared_by_those_who_join_and_serves_nobody_without_them(port: int) -> None:
+    with reserve("127.0.0.1", port), join("127.0.0.1", port), join("127.0.0.1", port):
+        socket.create_connection(("127.0.0.1", port)).close()
+        for other in (bind, reserve):
+            with pytest.raises(OSError, match="Address already in use"):
+                other("127.0.0.1", port)
+    with reserve("127.0.0.1", port):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        for other in (bind, reserve):
+            with pytest.raises(OSError, match="Address already in use"):
+                other("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("second", [bind, reserve])
+def test_a_port_is_free_again_though_connections_of_a_single_gateway_linger_on_it(
+    port: int, second: Callable[[str, int], socket.socket]
+) -> None:
+    with bind("127.0.0.1", port) as listening:
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = listening.accept()
+        # Who closes first keeps the address in the state TIME_WAIT.
+        accepted.close()
+        assert client.recv(1) == b""
+        client.close()
+    with second("127.0.0.1", port), ExitStack() as joined:
+        if second is reserve:
+            joined.enter_context(join("127.0.0.1", port))
+
+
+REFUSED_SECTIONS = {
+    "a ledger that is a folder": (
+        {"paths": {"database": "catalog_data"}},
+        r".*catalog_data: can't be opened",
+    ),
+    "a host that is not here": (
+        {"listen": {"host": "203.0.113.1"}},
+        r"can't listen on 203.0.113.1:0: Cannot assign requested address",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sections", "reason"), REFUSED_SECTIONS.values(), ids=REFUSED_SECTIONS)
+def test_what_keeps_a_worker_from_starting_is_one_clear_line(
+    tmp_path: Path, sections: dict[str, Any], reason: str
+) -> None:
+    assert re.match(reason, _refused(tmp_path, sections=sections, arguments=TWO))
+
+
+def test_a_taken_admin_port_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = _refused(tmp_path, sections={"admin": {"port": port}}, arguments=TWO)
+    assert said == f"can't listen on 127.0.0.1:{port}: Address already in use"
+
+
+class Breakable:
+    """An environment in which workers end at once with exit status 3, as long as ``break_workers`` holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._broken = folder / "broken"
+        (folder / "sitecustomize.py").write_text(
+            "import os, sys\n"
+            f"if 'addon.worker' in sys.orig_argv and os.path.exists({str(self._broken)!r}):\n"
+            "    os._exit(3)\n"
+        )
+        self.environment = {"PYTHONPATH": f"{folder}:{ROOT}"}
+
+    def break_workers(self) -> None:
+        self._broken.touch()
+
+    def mend_workers(self) -> None:
+        self._broken.unlink()
+
+
+@pytest.fixture
+def breakable(tmp_path_factory: pytest.TempPathFactory) -> Breakable:
+    return Breakable(tmp_path_factory.mktemp("breakable"))
+
+
+def test_a_worker_that_dies_without_a_word_before_it_serves_ends_the_start(
+    tmp_path: Path, breakable: Breakable
+) -> None:
+    breakable.break_workers()
+    said = _refused(tmp_path, environment=breakable.environment, arguments=TWO)
+    assert said == "worker 1 ended with exit status 3"
+
+
+# The rules.
+
+
+def test_a_worker_that_keeps_dying_is_started_less_and_less_often() -> None:
+    delays = [restart_delay_s(deaths) for deaths in range(200)]
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (0.1, LONGEST_DELAY_S)
+
+
+def _report(**checks: str) -> Readiness:
+    return Readiness(True, {"settings": "ok", "store": "ok"} | checks)
+
+
+@pytest.mark.parametrize(
+    ("reports", "store"),
+    [
+        ([_report()], "ok"),
+        ([_report(), _report()], "ok"),
+        ([_report(), _report(store="locked")], "locked"),
+        ([_report(store="locked"), _report(store="locked")], "locked"),
+        ([_report(store="locked"), _report(store="full")], "full; locked"),
+        ([], "no worker is there to ask"),
+    ],
+)
+def test_what_workers_complain_of_is_said_once(reports: list[Readiness], store: str) -> None:
+    assert merged_checks(reports)["store"] == store
+
+
+@given(ready=st.booleans(), checks=st.dictionaries(st.text(), st.text()), rest=st.binary(max_size=40))
+def test_what_a_worker_says_is_one_line_that_reads_back(
+    ready: bool, checks: dict[str, str], rest: bytes
+) -> None:
+    answer = pack_answer(Readiness(ready, checks))
+    assert answer.count(b"\n") == 1
+    assert parse_answer(answer) == Readiness(ready, checks)
+
+
+@given(
+    said=st.binary()
+    | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps).map(str.encode)
+)
+def test_whatever_else_a_worker_says_is_an_error(said: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_answer(said)
+
+
+async def test_settings_reach_a_worker_as_they_are(tmp_path: Path) -> None:
+    made = workspace(("ci", new_key(), True), monthly_spend_cap_usd="5")
+    conf = Shipped().write(tmp_path)
+    (tmp_path / "policies" / "workspaces").mkdir()
+    (tmp_path / "policies" / "workspaces" / "acme.toml").write_text(tomlkit.dumps(made))
+    settings = load_settings(conf, {"OPENAI_API_KEY": "not-a-real-key"})
+    assert settings.keys
+    reader = asyncio.StreamReader()
+    reader.feed_data(pack(settings) + pack(ASK) + pack(settings)[:-1])
+    reader.feed_eof()
+    received = await receive(reader)
+    assert received == settings
+    assert await receive(reader) == ASK
+    with pytest.raises(EOFError):
+        await receive(reader)
