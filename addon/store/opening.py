@@ -2,9 +2,12 @@
 
 from addon.settings_files import ProxyConf
 from addon.store import Store
+from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore
 
 
 def open_store(conf: ProxyConf) -> Store:
     """Open it. Raises ``StoreUnavailable`` where that can't be done."""
+    if conf.state.backend == "redis":
+        return RedisStore(conf.paths.database, conf.state.redis_url)
     return SqliteStore(conf.paths.database)

@@ -6,18 +6,26 @@ import secrets
 from pathlib import Path
 
 from addon.folder_lock import locked
+from addon.settings_io import write_atomically
+
+_MACHINE = ".machine"
 
 
 class Owner:
-    """This process as the owner of holds. Its file in ``folder`` is locked until ``close`` or death. Raises OSError."""
+    """This process as the owner of holds. Its file in ``folder`` is locked until ``close`` or death. Raises OSError.
+
+    ``machine`` is the folder's own random id: who has another folder knows nothing of its processes.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.id = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._folder = folder
+        self.machine = ""
         # A file that is not locked yet would be taken for a dead owner's.
         with locked(folder):
             _remove_dead(folder)
+            self.machine = _machine(folder)
             self._file: int | None = os.open(folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
 
@@ -29,6 +37,10 @@ class Owner:
         """Tell whether the process that calls itself ``owner_id`` lives, on this machine. Raises OSError."""
         return owner_id == self.id or _is_locked(self._folder / owner_id)
 
+    def living(self) -> frozenset[str]:
+        """Return the processes of this machine that live, this one included. Raises OSError."""
+        return frozenset(file.name for file in _owners(self._folder) if self.lives(file.name))
+
     def close(self) -> None:
         """Be dead from now on: whatever is still held is for others to end."""
         if self._file is not None:
@@ -37,8 +49,19 @@ class Owner:
             self._file = None
 
 
+def _owners(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if not file.name.startswith(".")]
+
+
+def _machine(folder: Path) -> str:
+    file = folder / _MACHINE
+    if not file.exists():
+        write_atomically(file, secrets.token_hex(8))
+    return file.read_text(encoding="ascii")
+
+
 def _remove_dead(folder: Path) -> None:
-    for file in folder.iterdir():
+    for file in _owners(folder):
         if not _is_locked(file):
             file.unlink(missing_ok=True)
 

@@ -1,0 +1,86 @@
+"""Whose calls are in flight in Redis, and whether they still live: on this machine by locks, elsewhere by leases.
+
+A hold is placed only while its owner's lease on the workspace lasts, by Redis's clock. So who looks for leases that
+ended finds every hold that a dead process left, and reads nothing of the others.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from addon.store import LEASE_S
+from addon.store.owner import Owner
+from addon.store.redis_client import RedisClient, Script
+from addon.store.redis_keys import LEASES
+
+_RENEW_S = LEASE_S / 2
+
+LEASE = Script.load("lease")
+FORGET = Script.load("forget_lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """An owner's calls in one workspace, and the end of the lease as Redis has it, in µs."""
+
+    owner: str
+    workspace: str
+    end_us: str
+
+
+class Leases:
+    """The leases of this process, and the look-out for those of dead ones. Raises ``StoreUnavailable``."""
+
+    def __init__(self, client: RedisClient, owner: Owner) -> None:
+        self._client = client
+        self._owner = owner
+        self.owner = f"{owner.machine}/{owner.id}"
+        self._ends: dict[str, tuple[str, float]] = {}
+        self._neighbours: frozenset[str] | None = None
+
+    async def end_us(self, workspace: str, *, anew: bool = False) -> str:
+        """Return the end of this process's lease on a workspace, by Redis's clock; take one where there is none."""
+        held = self._ends.get(workspace)
+        if anew or held is None or time.monotonic() - held[1] > _RENEW_S:
+            await self._renew([workspace], "ended")
+        return self._ends[workspace][0]
+
+    async def keep(self, workspaces: Iterable[str]) -> list[Lease]:
+        """Renew the leases on ``workspaces``; return those of others that are dead. Raises also ``OSError``."""
+        neighbours = self._owner.living()
+        found = await self._renew(workspaces, "ended" if neighbours == self._neighbours else "all")
+        self._neighbours = neighbours
+        began_s = time.monotonic() - LEASE_S
+        self._ends = {name: end for name, end in self._ends.items() if end[1] > began_s}
+        return [lease for lease in found if self._is_dead(lease)]
+
+    def mistrust(self) -> None:
+        """Take new leases from now on: Redis may have lost those that there were."""
+        self._ends.clear()
+
+    async def forget(self, lease: Lease) -> None:
+        """Forget a lease whose holds have all been ended."""
+        await self._client.run(FORGET, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
+
+    async def _renew(self, workspaces: Iterable[str], asked: str) -> list[Lease]:
+        names, began_s = list(workspaces), time.monotonic()
+        end_us, *found = await self._client.run(
+            LEASE, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
+        )
+        self._ends.update((name, (end_us, began_s)) for name in names)
+        self._now_us = int(end_us) - LEASE_S * 1_000_000
+        leases = zip(found[::2], found[1::2], strict=True)
+        return [Lease(*_names(member), ended) for member, ended in leases]
+
+    def _is_dead(self, lease: Lease) -> bool:
+        if lease.owner == self.owner:
+            return False
+        machine, _, owner_id = lease.owner.partition("/")
+        if machine == self._owner.machine and not self._owner.lives(owner_id):
+            return True
+        return float(lease.end_us) <= self._now_us
+
+
+def _names(member: str) -> tuple[str, str]:
+    owner, _, workspace = member.partition(" ")
+    return owner, workspace

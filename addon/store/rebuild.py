@@ -1,0 +1,155 @@
+"""``tollgate state rebuild``: what Redis keeps, made anew from the ledger. It may be empty, half lost or in good order.
+
+Without its state no script does anything: calls are refused meanwhile, bookings are kept by their gateways, and both go
+on by themselves afterwards.
+"""
+
+import asyncio
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from addon.store import BOUND_S as CALLS_BOUND_S
+from addon.store import LEASE_S
+from addon.store.counted import Counted, counted
+from addon.store.redis_client import Script
+from addon.store.redis_keys import LEASES, STATE, WORKSPACES, call_counters, counter_of, keys_of, lives_s
+from addon.store.redis_session import BOUND_S, RedisSession, redis_session
+from addon.store.redis_state import make_group, remember
+from addon.store.sqlite_money import CALL, iso
+from policies.bucket import WINDOW_US
+from policies.limits import Counter, period_end
+
+REFILL = Script.load("refill")
+
+type Command = Sequence[str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was rebuilt. ``booked`` were still on their way to the ledger; ``holds`` are of calls in flight."""
+
+    workspaces: int
+    counters: int
+    holds: int
+    booked: int
+
+
+async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = False) -> Rebuilt:
+    """Make the state in Redis anew from the ledger, which from then on is the one that calls are booked in.
+
+    Raises ``StoreUnavailable``, and then calls stay refused until it is run again. ``take_over``: also where another
+    ledger was the one.
+    """
+    async with redis_session(url, database) as session:
+        await session.claim_ledger(take_over=take_over)
+        async with session.client.bounded(BOUND_S):
+            await session.client.command("DEL", STATE)
+        # A workspace that is being made at this moment is there by then.
+        await asyncio.sleep(CALLS_BOUND_S)
+        names = await session.names()
+        await _stop(session, names)
+        booked = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])
+        return await _restore_all(session, names, booked)
+
+
+async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
+    for workspace in workspaces:
+        async with session.client.bounded(BOUND_S):
+            await session.client.command("DEL", keys_of(workspace).state)
+            await make_group(session.client, workspace)
+
+
+async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]], booked: int) -> Rebuilt:
+    connection = session.file.connection
+    state = session.ledger().state or secrets.token_hex(8)
+    by_workspace: defaultdict[str, dict[str, Counted]] = defaultdict(dict)
+    today = datetime.now(UTC).date()
+    for counter, of in counted(connection).items():
+        workspace = _workspace_of(counter)
+        counters = by_workspace[workspace]
+        if period_end(counter.period) > (today - timedelta(seconds=lives_s(counter.period))).isoformat():
+            counters[keys_of(workspace).counter(counter)] = of
+    holds = 0
+    for workspace in sorted({*names, *by_workspace}):
+        old = [name for name in names.get(workspace, ()) if name.startswith(keys_of(workspace).spend)]
+        holds += await _restore(session, workspace, state, by_workspace[workspace], old)
+    await session.file.write(lambda file: remember(file, state))
+    async with session.client.bounded(BOUND_S):
+        await session.client.command("SET", STATE, state)
+    return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, booked)
+
+
+def _workspace_of(counter: Counter) -> str:
+    return counter.scope.partition(":")[2].partition("/")[0]
+
+
+async def _restore(
+    session: RedisSession, workspace: str, state: str, counters: Mapping[str, Counted], old: Iterable[str]
+) -> int:
+    """Write one workspace's state as one step; return how many holds it has."""
+    keys = keys_of(workspace)
+    async with session.client.bounded(BOUND_S):
+        records = await session.client.command("HVALS", keys.holds)
+        await make_group(session.client, workspace)
+        await session.client.run(REFILL, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
+        for owner in {record.split(":", 3)[2] for record in records}:
+            # Its process may live, or somebody shall find that it does not.
+            end_us = await _lease_end_us(session)
+            await session.client.command("ZADD", LEASES, "NX", end_us, f"{owner} {workspace}")
+        commands: list[Command] = [("DEL", name) for name in old]
+        commands += _counter_commands(counters, in_flight(records))
+        commands.append(("DEL", keys.credits))
+        commands += [("SADD", keys.credits, entry_id) for entry_id in _credits(session, workspace)]
+        commands.append(("SET", keys.state, state))
+        await session.client.transaction(commands)
+        await session.client.command("HSET", WORKSPACES, workspace, "ready")
+    return len(records)
+
+
+def in_flight(records: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return what holds, as Redis has them, make of each counter: the amount that is held, and how many they are."""
+    sums: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for record in records:
+        amount, _, _, packed = record.split(":", 3)
+        row = json.loads(packed)
+        day = datetime.fromisoformat(row["created_at"]).date()
+        for name in call_counters(row["workspace"], row["key_id"], day).keys:
+            held, calls = sums[name]
+            sums[name] = (held + int(amount), calls + 1)
+    return dict(sums)
+
+
+def _counter_commands(
+    counters: Mapping[str, Counted], held: Mapping[str, tuple[int, int]]
+) -> Iterable[Command]:
+    for name in {*counters, *held}:
+        of = counters.get(name, Counted())
+        held_nanousd, calls = held.get(name, (0, 0))
+        spent = ("spent", of.spent_nanousd, "requests", of.requests)
+        yield ("HSET", name, *spent, "held", held_nanousd, "in_flight", calls)
+        if seconds := lives_s(counter_of(name).period):
+            yield ("EXPIRE", name, seconds)
+
+
+def _credits(session: RedisSession, workspace: str) -> list[str]:
+    sql = "SELECT id FROM wallet_entries WHERE workspace = ? AND reference <> ?"
+    return [entry_id for (entry_id,) in session.file.connection.execute(sql, (workspace, CALL))]
+
+
+def _calls_of_window(session: RedisSession, workspace: str) -> int:
+    since = iso(datetime.now(UTC) - timedelta(microseconds=WINDOW_US))
+    sql = "SELECT count(*) FROM usage WHERE workspace = ? AND created_at >= ?"
+    found: int = session.file.connection.execute(sql, (workspace, since)).fetchone()[0]
+    return found
+
+
+async def _lease_end_us(session: RedisSession) -> int:
+    seconds, micros = await session.client.command("TIME")
+    return (int(seconds) + LEASE_S) * 1_000_000 + int(micros)

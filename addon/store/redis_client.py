@@ -1,0 +1,127 @@
+"""Redis as the store asks it: every use is within ``bounded``, and every fault is one error.
+
+A connection whose answer is outstanding is never used again, and nothing is tried again in here: the caller knows what
+may be repeated.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from addon.store import BOUND_S, StoreUnavailable
+
+CONNECTIONS = 32
+"""Enough for a process with some hundred calls at once: Redis answers one command after another."""
+
+_SHOWN_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script of this folder, and what Redis knows it by."""
+
+    text: str
+    sha: str
+
+    @classmethod
+    def load(cls, name: str) -> "Script":
+        """Read ``name``.lua. Raises OSError."""
+        text = Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
+        return cls(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324  (Redis names scripts so)
+
+
+class RedisClient:
+    """Connections to the Redis at ``url``. All methods raise ``StoreUnavailable``, whose message has no credentials."""
+
+    def __init__(self, url: SecretStr) -> None:
+        try:
+            options = parse_url(url.get_secret_value())
+        except ValueError:
+            # Its message may hold a part of the URL.
+            raise StoreUnavailable("state.redis_url can't be understood") from None
+        self.address = str(options.get("path") or f"{options.get('host')}:{options.get('port', 6379)}")
+        pool = BlockingConnectionPool.from_url(
+            url.get_secret_value(),
+            max_connections=CONNECTIONS,
+            timeout=None,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            decode_responses=True,
+        )
+        # Its commands are typed for callers that know which one they make.
+        self._redis: Any = Redis(connection_pool=pool)
+
+    @asynccontextmanager
+    async def bounded(self, bound_s: float = BOUND_S) -> AsyncIterator[None]:
+        """Give up what is asked within the block after ``bound_s``."""
+        try:
+            async with asyncio.timeout(bound_s):
+                yield
+        except TimeoutError as error:
+            raise StoreUnavailable(f"Redis at {self.address}: no answer within {bound_s:g} s") from error
+
+    async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
+        """Run a script. All its ``keys`` have one hash tag."""
+        with self._translated():
+            try:
+                return await self._redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            except NoScriptError:
+                # Redis was started anew, or never saw it: nothing was done.
+                return await self._redis.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+
+    async def command(self, *words: str | int) -> Any:
+        """Run one command."""
+        with self._translated():
+            return await self._redis.execute_command(*words)
+
+    async def transaction(self, commands: Iterable[Sequence[str | int]]) -> list[Any]:
+        """Run commands on names with one hash tag as one step; return their answers."""
+        with self._translated():
+            async with self._redis.pipeline(transaction=True) as pipeline:
+                for words in commands:
+                    pipeline.execute_command(*words)
+                return list(await pipeline.execute())
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        try:
+            await self._redis.aclose()
+            await self._redis.connection_pool.disconnect()
+        except (RedisError, OSError):
+            return
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise  # Of ``bounded``.
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis at {self.address}: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Return what is wrong in a few words: no argument of a command, which may be a client's text, is among them."""
+    said = str(error).partition(", with args")[0].partition("\n")[0]
+    return said[:_SHOWN_CHARS] or type(error).__name__
+
+
+def was_answered(error: StoreUnavailable) -> bool:
+    """Tell whether nothing was done for certain: Redis itself refused, or was not asked."""
+    return error.__cause__ is None or isinstance(error.__cause__, ResponseError)
+
+
+def is_refusal(error: StoreUnavailable, code: str) -> bool:
+    """Tell whether Redis itself refused with ``code``."""
+    return isinstance(error.__cause__, ResponseError) and str(error.__cause__).startswith(code)

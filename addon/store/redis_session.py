@@ -1,0 +1,83 @@
+"""Redis and the ledger's file, opened together for one command's work, and let go of afterwards."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from addon.store import StoreUnavailable
+from addon.store.ledger_file import LedgerFile
+from addon.store.outbox import Outbox
+from addon.store.redis_client import RedisClient
+from addon.store.redis_keys import LEDGER
+from addon.store.redis_state import Ledger, RedisState, read_ledger
+
+BOUND_S = 5.0
+"""For one question of a command: no call waits for it."""
+
+_SCAN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSession:
+    """What a command works with."""
+
+    client: RedisClient
+    file: LedgerFile
+    state: RedisState
+    outbox: Outbox
+
+    def ledger(self) -> Ledger:
+        """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
+        return read_ledger(self.file.connection)
+
+    async def claim_ledger(self, *, take_over: bool = False) -> None:
+        """Make this the ledger that calls are booked in. Raises ``StoreUnavailable`` where another one is."""
+        mine = self.ledger().id
+        async with self.client.bounded(BOUND_S):
+            await self.client.command("SET", LEDGER, mine, *([] if take_over else ["NX"]))
+            if await self.client.command("GET", LEDGER) != mine:
+                raise StoreUnavailable(
+                    f"calls are booked in another ledger than {self.file.path}; only if that one is lost, take over"
+                )
+
+    async def names(self) -> dict[str, list[str]]:
+        """Return all names in Redis by workspace."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        cursor = "0"
+        while True:
+            async with self.client.bounded(BOUND_S):
+                cursor, names = await self.client.command(
+                    "SCAN", cursor, "MATCH", "tollgate:{*}:*", "COUNT", _SCAN
+                )
+            for name in names:
+                found[name[len("tollgate:{") : name.index("}")]].append(name)
+            if int(cursor) == 0:
+                # A name may come twice.
+                return {workspace: list(dict.fromkeys(of)) for workspace, of in found.items()}
+
+
+@asynccontextmanager
+async def redis_session(url: SecretStr, database: Path) -> AsyncIterator[RedisSession]:
+    """Open both. Raises ``StoreUnavailable``."""
+    with closing(LedgerFile(database)) as file:
+        client = RedisClient(url)
+        try:
+            state = RedisState(client, file)
+            yield RedisSession(client, file, state, Outbox(client, file, state))
+        finally:
+            await client.close()
+
+
+async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> int:
+    """Write to the ledger what waits in Redis; return how many calls and credits that were.
+
+    The ledger becomes the one that calls are booked in; ``take_over``: also where another was. May be run again and
+    again, and beside gateways. Raises ``StoreUnavailable``.
+    """
+    async with redis_session(url, database) as session:
+        await session.claim_ledger(take_over=take_over)
+        return sum([await session.outbox.empty(workspace, stale_s=0) for workspace in await session.names()])

@@ -1,0 +1,160 @@
+"""Which state in Redis counts: one that is empty, or another than this ledger's, is refused until it is rebuilt.
+
+A state has a random id, which stands in Redis once for all and once for each workspace. Every script checks its
+workspace's in the same step. A ledger remembers the id that it has worked with, so a Redis that came back empty is
+noticed, and one that somebody else began anew is, too.
+"""
+
+import asyncio
+import logging
+import secrets
+import sqlite3
+from dataclasses import dataclass
+
+from addon.store import StoreUnavailable
+from addon.store.ledger_file import LedgerFile
+from addon.store.redis_client import RedisClient, Script, is_refusal
+from addon.store.redis_keys import LEDGER, STATE, WORKSPACES, keys_of
+
+log = logging.getLogger("tollgate.store")
+
+GROUP = "ledger"
+"""The consumer group of every outbox."""
+
+_REBUILD = "run `tollgate state rebuild` where the ledger is"
+EMPTY = f"Redis came back empty; {_REBUILD}"
+LOST = f"Redis has lost a part of what it kept; {_REBUILD}"
+OTHER = (
+    "Redis holds another state than the one that this ledger has worked with;"
+    f" if that is not meant to be, {_REBUILD}, otherwise give this gateway a new database"
+)
+UNCOUNTED = f"this ledger has calls or credits that Redis does not count; {_REBUILD}"
+EVICTS = "Redis may delete what limits rest on when its memory is full; set maxmemory-policy to noeviction"
+TOO_OLD = "Redis 7 or newer is needed"
+
+CHECK = Script.load("check")
+REGISTER = Script.load("register")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a ledger knows of itself. ``state`` is the id of the state that it works with, None while it has none."""
+
+    id: str
+    state: str | None
+    is_empty: bool
+
+
+_NOTHING = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
+
+
+def read_ledger(connection: sqlite3.Connection) -> Ledger:
+    """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
+    ledger_id, state, is_empty = connection.execute(
+        f"SELECT id, redis_state, {_NOTHING} FROM ledger"  # noqa: S608
+    ).fetchone()
+    return Ledger(ledger_id, state, bool(is_empty))
+
+
+def remember(connection: sqlite3.Connection, state: str) -> None:
+    """Let the ledger work with ``state`` from now on. Raises ``sqlite3.Error``."""
+    connection.execute("UPDATE ledger SET redis_state = ?", (state,))
+
+
+class RedisState:
+    """The state that this process works with. Its methods raise ``StoreUnavailable`` and are called within a bound."""
+
+    def __init__(self, client: RedisClient, file: LedgerFile) -> None:
+        self._client = client
+        self._file = file
+        self._id: str | None = None
+        self._opening = asyncio.Lock()
+        self._fault: str | None = None
+        self.owns_ledger = False
+        """Whether calls are booked in the ledger of this machine."""
+
+    async def id(self) -> str:
+        """Return the id that scripts shall find."""
+        if self._fault:
+            raise StoreUnavailable(self._fault)
+        if self._id is None:
+            async with self._opening:
+                self._id = self._id or await self._open()
+        return self._id
+
+    async def check(self) -> None:
+        """Prove that the state is still there, and that Redis can be written."""
+        state = await self.id() if self._fault is None else self._id
+        found, ledger = await self._client.run(CHECK, [STATE, LEDGER])
+        self._fault = None if found == state else OTHER if found else EMPTY
+        if self._fault:
+            raise StoreUnavailable(self._fault)
+        self._note_owner(ledger, (await self._read()).id)
+
+    async def resolve(self, workspace: str) -> None:
+        """Make the state of a workspace that has none, if it is new."""
+        state = await self.id()
+        answer = await self._client.run(REGISTER, [STATE, WORKSPACES], state, workspace)
+        if answer != "new":
+            raise StoreUnavailable({"empty": EMPTY, "other": OTHER}.get(answer, LOST))
+        keys = keys_of(workspace)
+        await make_group(self._client, workspace)
+        await self._client.command("SET", keys.state, state, "NX")
+        await self._client.command("HSET", WORKSPACES, workspace, "ready")
+
+    async def _read(self) -> Ledger:
+        return await self._file.attempt(lambda: read_ledger(self._file.connection))
+
+    async def _open(self) -> str:
+        await self._refuse_unfit()
+        ledger = await self._read()
+        if ledger.state is None and not ledger.is_empty:
+            raise StoreUnavailable(UNCOUNTED)
+        found = await self._client.command("GET", STATE)
+        if ledger.state is None:
+            if found is None:
+                found = await self._begin(ledger)
+            await self._file.write(lambda connection: remember(connection, found))
+        elif found != ledger.state:
+            raise StoreUnavailable(OTHER if found else EMPTY)
+        await self._client.command("SET", LEDGER, ledger.id, "NX")
+        self._note_owner(await self._client.command("GET", LEDGER), ledger.id, is_first=True)
+        return str(found)
+
+    async def _begin(self, ledger: Ledger) -> str:
+        """Make the first state that there ever was; of several gateways that begin at once, one does."""
+        log.info("Redis is empty and so is the ledger: a state is begun", extra={"event": "state begun"})
+        await self._client.command("SET", LEDGER, ledger.id, "NX")
+        await self._client.command("SET", STATE, secrets.token_hex(8), "NX")
+        return str(await self._client.command("GET", STATE))
+
+    async def _refuse_unfit(self) -> None:
+        try:
+            facts = await self._client.command("INFO")
+        except StoreUnavailable as error:
+            if is_refusal(error, "this user has no permissions"):
+                return  # A service that does not show them.
+            raise
+        if int(str(facts["redis_version"]).partition(".")[0]) < 7:
+            raise StoreUnavailable(TOO_OLD)
+        if facts.get("maxmemory") and facts.get("maxmemory_policy") != "noeviction":
+            raise StoreUnavailable(EVICTS)
+
+    def _note_owner(self, owner: str | None, ledger_id: str, *, is_first: bool = False) -> None:
+        owns = owner == ledger_id
+        if not owns and (is_first or self.owns_ledger):
+            log.warning(
+                "calls are booked in the ledger of another machine, not in %s",
+                self._file.path,
+                extra={"event": "ledger elsewhere"},
+            )
+        self.owns_ledger = owns
+
+
+async def make_group(client: RedisClient, workspace: str) -> None:
+    """Make the consumer group of a workspace's outbox, if it is missing."""
+    try:
+        await client.command("XGROUP", "CREATE", keys_of(workspace).outbox, GROUP, "0", "MKSTREAM")
+    except StoreUnavailable as error:
+        if not is_refusal(error, "BUSYGROUP"):
+            raise

@@ -1,0 +1,148 @@
+"""``tollgate ledger verify``: whether rows, counters, wallets and holds agree, to the nano-dollar."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from addon.store import INTERRUPTED
+from addon.store.counted import Counted, counted
+from addon.store.rebuild import in_flight
+from addon.store.redis_keys import counter_of, keys_of
+from addon.store.redis_session import BOUND_S, RedisSession, redis_session
+from addon.store.redis_state import EMPTY
+from addon.store.sqlite_money import CALL
+from policies.limits import Counter, period_end
+
+ROUNDS = 3
+_PAUSE_S = 0.3
+
+
+def verify(connection: sqlite3.Connection) -> list[str]:
+    """Return every discrepancy in the ledger's file, one line each. Raises ``sqlite3.Error``.
+
+    Counters are looked at where this file keeps them. All of it is read at one moment if ``connection`` is in a
+    transaction.
+    """
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    return [
+        *_damage(connection),
+        *(_spend(connection) if redis_state is None else ()),
+        *_charges(connection),
+        *_ended_holds(connection),
+    ]
+
+
+def _damage(connection: sqlite3.Connection) -> Iterable[str]:
+    for (said,) in connection.execute("PRAGMA quick_check"):
+        if said != "ok":
+            yield f"the file is damaged: {said}"
+
+
+def _spend(connection: sqlite3.Connection) -> Iterable[str]:
+    stored = {
+        Counter(scope, period): Counted(spent_nanousd, requests)
+        for scope, period, spent_nanousd, requests in connection.execute(
+            "SELECT scope, period, spent_nanousd, requests FROM spend"
+        )
+    }
+    booked = counted(connection)
+    for counter in sorted({*stored, *booked}, key=lambda one: (one.scope, one.period)):
+        yield from _compare(counter, stored.get(counter, Counted()), booked.get(counter, Counted()))
+
+
+def _compare(counter: Counter, stored: Counted, booked: Counted) -> Iterable[str]:
+    name = f"counter {counter.scope} of {counter.period}"
+    if stored.spent_nanousd != booked.spent_nanousd:
+        yield f"{name}: {stored.spent_nanousd} nano-USD are counted, {booked.spent_nanousd} are booked"
+    if stored.requests != booked.requests:
+        yield f"{name}: {stored.requests} calls are counted, {booked.requests} are booked"
+
+
+def _charges(connection: sqlite3.Connection) -> Iterable[str]:
+    wrong = connection.execute(
+        """
+        SELECT entry.id, entry.workspace, -entry.amount_nanousd, usage.workspace, usage.retail_nanousd
+        FROM wallet_entries AS entry LEFT JOIN usage ON usage.id = entry.id
+        WHERE entry.reference = ? AND (
+            usage.id IS NULL OR usage.retail_nanousd <> -entry.amount_nanousd OR usage.workspace <> entry.workspace
+        )
+        """,
+        (CALL,),
+    )
+    for call_id, workspace, paid_nanousd, of_workspace, cost_nanousd in wrong:
+        booked = "no such call is booked" if cost_nanousd is None else f"{of_workspace}: {cost_nanousd}"
+        yield f"charge {call_id}: the wallet of {workspace} paid {paid_nanousd} nano-USD, {booked}"
+
+
+def _ended_holds(connection: sqlite3.Connection) -> Iterable[str]:
+    sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS NOT ?"
+    for (call_id,) in connection.execute(sql, (INTERRUPTED,)):
+        yield f"hold {call_id}: the call is booked, and money is held for it still"
+
+
+async def verify_redis(url: SecretStr, database: Path) -> list[str]:
+    """Return every discrepancy between Redis and the ledger, and in the ledger, one line each.
+
+    Calls may end meanwhile, so only what is found in several rounds, unchanged, is one. Raises ``StoreUnavailable``
+    and ``sqlite3.Error``.
+    """
+    async with redis_session(url, database) as session:
+        await session.claim_ledger()
+        async with session.client.bounded(BOUND_S):
+            await session.state.check()
+        lasting = await _differences(session)
+        for _ in range(ROUNDS - 1):
+            if lasting:
+                await asyncio.sleep(_PAUSE_S)
+                found = set(await _differences(session))
+                lasting = [line for line in lasting if line in found]
+        return [*verify(session.file.connection), *lasting]
+
+
+async def _differences(session: RedisSession) -> list[str]:
+    names = await session.names()
+    for workspace in names:
+        await session.outbox.empty(workspace, stale_s=0)
+    booked = counted(session.file.connection)
+    lines: list[str] = []
+    for workspace in names:
+        lines += await _differences_of(session, workspace, names[workspace], booked)
+    for counter, of in booked.items():
+        if _is_kept(counter):
+            lines += _compare(counter, Counted(), of)
+    return lines
+
+
+def _is_kept(counter: Counter) -> bool:
+    """Counters of periods that are over go by and by."""
+    return period_end(counter.period) > datetime.now(UTC).date().isoformat()
+
+
+async def _differences_of(
+    session: RedisSession, workspace: str, names: Iterable[str], booked: dict[Counter, Counted]
+) -> list[str]:
+    """Compare one workspace, and take its counters out of ``booked``."""
+    keys = keys_of(workspace)
+    counters = sorted(name for name in names if name.startswith(keys.spend))
+    async with session.client.bounded(BOUND_S):
+        state, records, *found = await session.client.transaction(
+            [("GET", keys.state), ("HVALS", keys.holds), *(("HGETALL", name) for name in counters)]
+        )
+    if state is None:
+        return [f"workspace {workspace}: {EMPTY}"]
+    held, lines = in_flight(records), list[str]()
+    for name, fields in zip(counters, found, strict=True):
+        counter = counter_of(name)
+        values = {field: int(value) for field, value in fields.items()}
+        stored = Counted(values.get("spent", 0), values.get("requests", 0))
+        lines += _compare(counter, stored, booked.pop(counter, Counted()))
+        in_counter = (values.get("held", 0), values.get("in_flight", 0))
+        if in_counter != held.get(name, (0, 0)):
+            lines.append(
+                f"counter {counter.scope} of {counter.period}: {in_counter} is held, not {held.get(name)}"
+            )
+    return lines

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Releases the hold of a call that was not sent, and refuses one that is still on its way.
+-- KEYS: state, holds, ended, then the counters that the hold counts in.
+-- ARGV: state id, call id, how long an id is remembered in s.  Returns "done" or "missing".
+if redis.call("GET", KEYS[1]) ~= ARGV[1] then return "missing" end
+redis.call("SET", KEYS[3], "voided", "NX", "EX", ARGV[3])
+local hold = redis.call("HGET", KEYS[2], ARGV[2])
+if hold then
+  redis.call("HDEL", KEYS[2], ARGV[2])
+  local amount = string.match(hold, "^%d+")
+  for i = 4, #KEYS do
+    redis.call("HINCRBY", KEYS[i], "held", "-" .. amount)
+    redis.call("HINCRBY", KEYS[i], "in_flight", -1)
+  end
+end
+return "done"
