@@ -93,7 +93,7 @@ class Paths(Table):
 class State(Table):
     """``[state]``: where limits and spend are kept."""
 
-    backend: Annotated[Literal["sqlite", "redis"], only("sqlite")] = "sqlite"
+    backend: Literal["sqlite", "redis"] = "sqlite"
     redis_url: RedisUrl = SecretStr("redis://127.0.0.1:6379/0")
 
 

@@ -65,13 +65,6 @@ EDITS = {
         "listen.tls_certificate",
         "not a PEM file",
     ),
-    "redis": (
-        CONF,
-        "",
-        '[state]\nbackend = "redis"\n',
-        "state.backend",
-        '"redis" is not available in this version',
-    ),
     "unknown backend": (CONF, "", '[state]\nbackend = "mysql"\n', "state.backend", "'sqlite' or 'redis'"),
     "redis_url": (
         CONF,
