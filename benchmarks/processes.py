@@ -84,21 +84,35 @@ def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False)
 
 
 @contextlib.contextmanager
-def gateway(upstream_port: int, folder: Path) -> Iterator[Target]:
-    """Yield the gateway before the upstream, everything on."""
+def gateway(
+    upstream_port: int, folder: Path, *, workers: int = 1, redis_url: str = "", name: str = "tollgate"
+) -> Iterator[Target]:
+    """Yield the gateway before the upstream, everything on; its store is SQLite unless there is a ``redis_url``."""
     key = "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
-    conf = _write_configuration(folder, upstream_port, hashlib.sha256(key.encode()).hexdigest())
+    conf = _write_configuration(folder, upstream_port, hashlib.sha256(key.encode()).hexdigest(), redis_url)
     log = folder / "gateway.log"
     command = [sys.executable, "-m", "addon.cli", "serve", "--conf", str(conf), "--port", "0"]
+    command += ["--workers", str(workers)]
     environment = {"BENCH_PROVIDER_KEY": "fake-provider-key"}
     with _running(command, log=log, environment=environment) as process:
-        yield Target("tollgate", process.pid, _await_readiness(process, log), key)
+        yield Target(name, process.pid, _await_readiness(process, log), key)
 
 
-def _write_configuration(folder: Path, upstream_port: int, key_hash: str) -> Path:
-    """Write the files of one gateway; return proxy.conf's path."""
+@contextlib.contextmanager
+def redis_server(folder: Path) -> Iterator[str]:
+    """Yield the URL of a Redis of our own, which keeps nothing. Raises ``OSError`` where none is installed."""
+    port = _free_port()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    with _running([*command, "--save", "", "--appendonly", "no"], log=folder / "redis.log") as process:
+        _await_port(process, port)
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+def _write_configuration(folder: Path, upstream_port: int, key_hash: str, redis_url: str) -> Path:
+    """Write the files of one gateway, with every limit set; return proxy.conf's path."""
+    state = f'[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n' if redis_url else ""
     files = {
-        "proxy.conf": "[admin]\nport = 0\n[sandbox]\nenabled = false\n",
+        "proxy.conf": f"[admin]\nport = 0\n[sandbox]\nenabled = false\n{state}",
         "catalog_data/providers.toml": f'[BENCH]\nbase_url = "http://127.0.0.1:{upstream_port}/v1"\n'
         'dialect = "openai"\nplatform_key = "env:BENCH_PROVIDER_KEY"\n',
         "catalog_data/models.toml": f'["{SLUG}"]\nprovider = "BENCH"\n'
@@ -106,7 +120,9 @@ def _write_configuration(folder: Path, upstream_port: int, key_hash: str) -> Pat
         'output_price_per_m = "0.60"\nmax_completion_tokens = 16384\nbyok_only = false\nactive = true\n',
         "catalog_data/families.toml": '[bench]\ncap_field = "max_completion_tokens"\n',
         "policies/workspaces/bench.toml": 'name = "Benchmark"\nplan = "pro"\nrpm_override = 100000000\n'
-        f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n',
+        'monthly_spend_cap_usd = "1000000"\noverage_protection = true\n'
+        f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n'
+        'spend_cap_usd = "1000000"\nrequest_cap = 1000000000\n',
     }
     for name, text in files.items():
         path = folder / name

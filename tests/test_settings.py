@@ -147,18 +147,11 @@ def test_every_setting_of_a_workspace_arrives(full: Settings) -> None:
 
 def test_what_is_read_but_not_enforced_is_listed(full: Settings) -> None:
     assert full.not_enforced == (
-        "workspace acme: plan",
-        "workspace acme: rpm_override",
-        "workspace acme: monthly_spend_cap_usd",
-        "workspace acme: overage_protection",
         "workspace acme: fallback_model",
         "workspace acme: safety_net",
         "workspace acme: rules",
         "workspace acme: heuristics",
         "workspace acme: byok.OPENAI.routing",
-        "workspace acme: keys.capped.spend_cap_usd",
-        "workspace acme: keys.capped.request_cap",
-        "workspace beta: plan",
     )
 
 

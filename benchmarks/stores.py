@@ -1,0 +1,167 @@
+"""What limits and money cost: the three steps of one call by themselves, and the gateway's throughput on each store."""
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from addon.settings import load_conf
+from addon.store import Booking, HoldRequest, Store
+from addon.store.opening import open_store
+from benchmarks.processes import LoadGenerator, Sample, gateway, redis_server
+from benchmarks.traffic import Scenario, Target
+from policies.facts import Key, Prices, Workspace
+from policies.limits import limits_of
+from policies.spend import wanted
+
+CALLS = 3_000
+AIMS_MS = {"sqlite": 0.25, "redis": 0.6}
+AIM_WORKERS = 1.6
+LOAD = Scenario("whole", connections=32, calls=2_000)
+
+_KEY = Key("bench", "00", spend_cap_nanousd=10**15, request_cap=10**9)
+_WORKSPACE = Workspace("bench", "Benchmark", "standard", (_KEY,), monthly_spend_cap_nanousd=10**15)
+_PRICES = Prices(150_000, 75_000, 600_000)
+
+
+@dataclass(slots=True)
+class Steps:
+    """How long each step took, in ms, call by call."""
+
+    take: list[float] = field(default_factory=list)
+    hold: list[float] = field(default_factory=list)
+    settle: list[float] = field(default_factory=list)
+
+    @property
+    def together(self) -> list[float]:
+        return [sum(call) for call in zip(self.take, self.hold, self.settle, strict=True)]
+
+
+async def _time[T](into: list[float], step: Awaitable[T]) -> T:
+    started = time.perf_counter()
+    result = await step
+    into.append((time.perf_counter() - started) * 1000)
+    return result
+
+
+async def _one_call(store: Store, number: int, steps: Steps) -> None:
+    call_id, now = f"bench-{number}", datetime.now(UTC)
+    row = _row(call_id, now)
+    request = HoldRequest(
+        id=call_id,
+        created_at=now,
+        workspace=_WORKSPACE.id,
+        key_id=_KEY.id,
+        want=wanted(_PRICES, 200, 1_000, 1, is_protected=True),
+        limits=limits_of(_WORKSPACE, _KEY, "payg", now),
+        interrupted_row=row,
+    )
+    await _time(steps.take, store.take(_WORKSPACE.id, 10**9))
+    await _time(steps.hold, store.hold(request))
+    await _time(steps.settle, store.settle(Booking(row, from_wallet=True)))
+
+
+def _row(call_id: str, now: datetime) -> dict[str, Any]:
+    counts = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84, "cached_tokens": None}
+    costs = {"wholesale_nanousd": 39_600, "retail_nanousd": 41_184}
+    return {
+        "id": call_id,
+        "created_at": now.isoformat(timespec="milliseconds"),
+        "workspace": _WORKSPACE.id,
+        "key_id": _KEY.id,
+        **dict.fromkeys(("requested_model", "model_slug", "provider", "upstream_model_id"), "bench-chat"),
+        **{"mode": "payg", "fallback": 0, "attempts": 1, "stream": 0, "status": 200},
+        **dict.fromkeys(("error_code", "finish_reason", "reasoning_tokens", "end_user"), None),
+        **counts,
+        "usage_source": "provider",
+        **costs,
+        **{"first_byte_ms": 1, "duration_ms": 2},
+    }
+
+
+async def _measure(conf_file: Path) -> Steps:
+    store = open_store(load_conf(conf_file))
+    steps, warm = Steps(), Steps()
+    try:
+        await store.check()
+        for number in range(CALLS // 10):
+            await _one_call(store, -1 - number, warm)
+        for number in range(CALLS):
+            await _one_call(store, number, steps)
+    finally:
+        await store.close()
+    return steps
+
+
+def _steps_table(folder: Path, urls: dict[str, str]) -> str:
+    rows = []
+    for backend, url in urls.items():
+        conf = folder / f"{backend}-steps" / "proxy.conf"
+        conf.parent.mkdir()
+        conf.write_text(f'[state]\nbackend = "{backend}"\n' + (f'redis_url = "{url}"\n' if url else ""))
+        steps = asyncio.run(_measure(conf))
+        medians = [statistics.median(took) for took in (steps.take, steps.hold, steps.settle)]
+        p99 = statistics.quantiles(steps.together, n=100)[98]
+        rows.append((backend, *medians, statistics.median(steps.together), p99, AIMS_MS[backend]))
+    headers = ("store", "limiter ms", "hold ms", "settle ms", "together ms", "p99 ms", "aim ms")
+    return tabulate(rows, headers, floatfmt=".3f")
+
+
+def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int) -> None:
+    """Print what the steps cost, then throughput with one worker and with two, on SQLite and on Redis."""
+    with contextlib.ExitStack() as running:
+        redis = folder / "redis"
+        redis.mkdir()
+        urls = {"sqlite": "", "redis": running.enter_context(redis_server(redis))}
+        print(_steps_table(folder, urls))
+        targets = {
+            (backend, workers): running.enter_context(
+                gateway(
+                    alone.port,
+                    folder / f"{backend}-{workers}",
+                    workers=workers,
+                    redis_url=url,
+                    name=f"{backend}, {workers} worker{'s'[: workers > 1]}",
+                )
+            )
+            for backend, url in urls.items()
+            for workers in (1, 2)
+        }
+        samples: dict[tuple[str, int], list[Sample]] = {}
+        for _ in range(rounds):
+            for name, target in targets.items():
+                samples.setdefault(name, []).append(load.run(target, LOAD))
+    print()
+    print(_throughput_table(samples))
+
+
+def _throughput_table(samples: dict[tuple[str, int], list[Sample]]) -> str:
+    rows = []
+    for (backend, workers), taken in samples.items():
+        per_s = _per_s(taken)
+        ratio = per_s / _per_s(samples[backend, 1])
+        p50 = statistics.median(statistics.median(sample.answers.latencies_ms) for sample in taken)
+        cpu_ms = 1000 * sum(sample.cpu_s for sample in taken) / (LOAD.calls * len(taken))
+        errors = sum(sample.answers.errors for sample in taken)
+        rows.append((backend, workers, per_s, f"{ratio:.2f}", p50, cpu_ms, errors))
+    headers = (
+        "store",
+        "workers",
+        "requests/s",
+        f"÷ one (aim {AIM_WORKERS})",
+        "p50 ms",
+        "CPU ms/call",
+        "errors",
+    )
+    return tabulate(rows, headers, floatfmt=("", ".0f", ".0f", "", ".2f", ".2f", ".0f"))
+
+
+def _per_s(samples: list[Sample]) -> float:
+    return statistics.median(len(taken.answers.latencies_ms) / taken.answers.elapsed_s for taken in samples)
