@@ -13,8 +13,8 @@ from addon.exchange import INTERRUPTED as INTERRUPTED
 from policies.limits import Limit
 from policies.spend import Denial, Hold, Want
 
-BOUND_S = 0.25
-"""How long a call waits for its store, at most, before it is refused."""
+BOUND_S = 1.0
+"""How long a call waits for its store, at most, before it is refused: more than a busy machine needs to catch up."""
 
 LEASE_S = 60
 """How long a hold outlives the last sign of the process that placed it. ``upkeep`` renews it."""
