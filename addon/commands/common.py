@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from pydantic import SecretStr
 
+from addon.settings_files import ProxyConf
 from addon.settings_io import SettingsError, nearest
 from addon.store import StoreUnavailable
-from addon.store.report import open_report
+from addon.store.redis_report import counted_in_redis
+from addon.store.report import ReadUsed, counted_in, find_redis_state, open_report
 
 conf_option = click.option(
     "--conf",
@@ -39,13 +42,38 @@ def clear_errors() -> Iterator[None]:
 
 
 @contextmanager
-def reading(ledger: Path) -> Iterator[sqlite3.Connection]:
-    """Give a view of the ledger at one moment, as ``open_report`` does; a fault names the file."""
+def naming(ledger: Path) -> Iterator[None]:
+    """Turn what goes wrong with the ledger's file into one line that names it."""
     try:
-        with open_report(ledger) as connection:
-            yield connection
+        yield
     except (sqlite3.Error, OSError) as error:
         raise click.ClickException(f"{ledger}: can't be read: {error}") from None
+
+
+@contextmanager
+def reading(ledger: Path) -> Iterator[sqlite3.Connection]:
+    """Give a view of the ledger at one moment, as ``open_report`` does; a fault names the file."""
+    with naming(ledger), open_report(ledger) as connection:
+        yield connection
+
+
+@contextmanager
+def counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadUsed]:
+    """Give what reads the counters of limits, wherever they are kept. It, and this, raise ``StoreUnavailable``."""
+    if conf.state.backend == "redis":
+        with counted_in_redis(conf.state.redis_url, find_redis_state(ledger)) as read_used:
+            yield read_used
+    else:
+        yield counted_in(ledger)
+
+
+def redis_url(conf: ProxyConf) -> SecretStr:
+    """Return where Redis is. Raises ``ClickException`` where it keeps nothing."""
+    if conf.state.backend != "redis":
+        raise click.ClickException(
+            f'[state] backend is "{conf.state.backend}": everything is in the ledger itself, there is nothing to do'
+        )
+    return conf.state.redis_url
 
 
 def unknown_workspace(workspace: str, known: Iterable[str], hint: str = "") -> click.ClickException:

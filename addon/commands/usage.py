@@ -12,19 +12,12 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, reading, reason
+from addon.commands.common import clear_errors, conf_option, counters, reading, reason
 from addon.commands.tables import draw, to_csv, to_json
 from addon.settings import load_conf, load_settings
 from addon.settings_io import SettingsError
-from addon.store.report import (
-    GROUPS,
-    Table,
-    counted_in,
-    find_limits,
-    find_recent,
-    find_totals,
-    make_filter,
-)
+from addon.store import StoreUnavailable
+from addon.store.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
 from policies.money import format_nanousd, format_nanousd_rounded
 
 RECENT_ROWS = 20
@@ -173,19 +166,20 @@ class Shown:
 
 
 def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
-    workspaces = load_settings(conf_file).workspaces.values()
-    shown = [one for one in workspaces if workspace in (None, one.id)]
-    table = find_limits(counted_in(ledger), shown, datetime.now(UTC))
+    settings = load_settings(conf_file)
+    shown = [one for one in settings.workspaces.values() if workspace in (None, one.id)]
+    with counters(settings.conf, ledger) as read_used:
+        table = find_limits(read_used, shown, datetime.now(UTC))
     return replace(table, rows=table.rows[:most])
 
 
 def _limits_or_note(
     conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None
 ) -> Table | None:
-    """Files that do not load keep nobody from seeing what was booked."""
+    """Nothing that is wrong with limits keeps anybody from seeing what was booked."""
     try:
         return _limits(conf_file, ledger, workspace, most)
-    except (SettingsError, sqlite3.Error) as error:
+    except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
         click.echo(f"limits are not shown: {reason(error)}", err=True)
         return None
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from addon.commands.common import clear_errors, conf_option, json_option, reading, unknown_workspace
+from addon.commands.common import clear_errors, conf_option, counters, json_option, reading, unknown_workspace
 from addon.commands.tables import draw, to_csv, to_json
 from addon.settings import load_conf
 from addon.settings_files import ProxyConf
 from addon.settings_io import Sources
 from addon.store import WalletEntry
 from addon.store.opening import open_store
-from addon.store.report import counted_in, find_balances, find_entries, find_entry, find_wallets
+from addon.store.report import find_balances, find_entries, find_entry, find_wallets
 from addon.store.sqlite_money import CALL
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
@@ -87,7 +87,8 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
             known = sorted({*_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
                 raise unknown_workspace(workspace, known)
-            table = find_balances(counted_in(ledger), known if workspace is None else [workspace])
+            with counters(conf, ledger) as read_used:
+                table = find_balances(read_used, known if workspace is None else [workspace])
     if as_json:
         click.echo(to_json(table.records()))
     else:
@@ -150,8 +151,8 @@ def _workspaces(conf: ProxyConf) -> list[str]:
 
 
 def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
-    with reading(conf.paths.database) as ledger:
-        [of_workspace] = find_balances(counted_in(ledger), [workspace]).records()
+    with reading(conf.paths.database) as ledger, counters(conf, ledger) as read_used:
+        [of_workspace] = find_balances(read_used, [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
     return found
 
@@ -165,22 +166,28 @@ def _refuse_too_much(conf: ProxyConf, entry: WalletEntry) -> None:
 
 
 def _tell(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
-    with reading(conf.paths.database) as ledger:
-        stored = find_entry(ledger, entry.id) or entry
-    amount, reference = f"{format_nanousd(stored.amount_nanousd)} USD", f'reference "{entry.reference}"'
-    day = f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
-    if stored.amount_nanousd != entry.amount_nanousd:
-        raise click.ClickException(
-            f"{reference} of {entry.workspace} stands for another amount, {amount} of {day}; nothing was changed"
-        )
+    if is_new:
+        done = f"credited {format_nanousd(entry.amount_nanousd)} USD to {entry.workspace}"
+    else:
+        done = f"already credited: {_stored(conf, entry)}"
     left_nanousd = _balance_nanousd(conf, entry.workspace)
-    done = (
-        f"credited {amount} to {entry.workspace}"
-        if is_new
-        else f"already credited: {amount}, {reference}, {day}"
-    )
     click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
     if left_nanousd < 0:
         click.echo(
             "The balance is below zero: metered calls are refused, unless the workspace is Pro.", err=True
         )
+
+
+def _stored(conf: ProxyConf, entry: WalletEntry) -> str:
+    """What was entered under the same reference. Raises ``ClickException`` where that is another amount."""
+    reference = f'reference "{entry.reference}"'
+    with reading(conf.paths.database) as ledger:
+        stored = find_entry(ledger, entry.id)
+    if stored is None:  # It is in the ledger of another machine, or on its way.
+        return reference
+    amount, day = f"{format_nanousd(stored.amount_nanousd)} USD", f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    if stored.amount_nanousd != entry.amount_nanousd:
+        raise click.ClickException(
+            f"{reference} of {entry.workspace} stands for another amount, {amount} of {day}; nothing was changed"
+        )
+    return f"{amount}, {reference}, {day}"

@@ -10,7 +10,8 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from addon.store import StoreUnavailable
-from addon.store.redis_keys import keys_of
+from addon.store.redis_keys import STATE, keys_of
+from addon.store.redis_state import EMPTY, OTHER
 from addon.store.report import ReadUsed
 from policies.limits import Limit
 from policies.spend import Used
@@ -20,8 +21,11 @@ _FIELDS = ("spent", "requests", "held", "in_flight")
 
 
 @contextmanager
-def counted_in_redis(url: SecretStr) -> Iterator[ReadUsed]:
-    """Give what reads the counters that Redis keeps. It, and this, raise ``StoreUnavailable``."""
+def counted_in_redis(url: SecretStr, state: str | None = None) -> Iterator[ReadUsed]:
+    """Give what reads the counters that Redis keeps. It, and this, raise ``StoreUnavailable``.
+
+    ``state`` is the one that a ledger works with, if it does: what another one counts, or an empty Redis, is not its own.
+    """
     try:
         redis = Redis.from_url(
             url.get_secret_value(),
@@ -29,16 +33,27 @@ def counted_in_redis(url: SecretStr) -> Iterator[ReadUsed]:
             socket_connect_timeout=_BOUND_S,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
+            decode_responses=True,
         )
     except ValueError:
         raise StoreUnavailable("state.redis_url can't be understood") from None
 
     def read_used(limit: Limit, workspace: str, key_id: str) -> Used:  # noqa: ARG001  (the counter names the key)
-        try:
+        with _translated():
             found = redis.hmget(keys_of(workspace).counter(limit.counter), _FIELDS)
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis can't be asked: {type(error).__name__}") from error
         return Used(*(int(value or 0) for value in found))
 
     with redis:
+        with _translated():
+            found = redis.get(STATE)
+        if state is not None and found != state:
+            raise StoreUnavailable(OTHER if found else EMPTY)
         yield read_used
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"Redis can't be asked: {type(error).__name__}") from error

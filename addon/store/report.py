@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from addon.store import WalletEntry
+from addon.store import StoreUnavailable, WalletEntry
 from addon.store.migrations import migrate
 from addon.store.sqlite_money import used
 from policies.facts import Workspace
@@ -103,8 +103,18 @@ type ReadUsed = Callable[[Limit, str, str], Used]
 """Tells what is used of a limit of a workspace, or of its key: (limit, workspace, key id)."""
 
 
+def find_redis_state(connection: sqlite3.Connection) -> str | None:
+    """Return which state in Redis counts for this ledger; None where its own file does."""
+    state: str | None = connection.execute("SELECT redis_state FROM ledger").fetchone()[0]
+    return state
+
+
 def counted_in(connection: sqlite3.Connection) -> ReadUsed:
-    """Return what reads the counters that the ledger's own file keeps."""
+    """Return what reads the counters that this file keeps. Raises ``StoreUnavailable`` where it does not."""
+    if find_redis_state(connection) is not None:
+        raise StoreUnavailable(
+            "the counters are in Redis, and here again once a gateway started on this ledger"
+        )
     return lambda limit, workspace, key_id: used(connection, limit, workspace, key_id)
 
 
@@ -184,6 +194,18 @@ def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | N
         (entry_id,),
     ).fetchone()
     return row and WalletEntry(row[0], datetime.fromisoformat(row[1]), *row[2:])
+
+
+def count_booked(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many calls, entries, wallets, counters and holds there are in the file."""
+    counts = {
+        "calls": "SELECT count(*) FROM usage",
+        "wallet_entries": "SELECT count(*) FROM wallet_entries",
+        "wallets": "SELECT count(DISTINCT workspace) FROM wallet_entries",
+        "counters": "SELECT count(*) FROM spend",
+        "holds": "SELECT count(*) FROM holds",
+    }
+    return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
 
 
 def _select(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Table:
