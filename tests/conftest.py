@@ -5,7 +5,7 @@ A test that needs other settings starts a gateway of its own with ``start_gatewa
 
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
-
-from addon.store.sqlite import SqliteStore
 
 type StartGateway = Callable[..., Gateway]
 type Chat = Callable[..., httpx.Response]
@@ -132,13 +130,6 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
 def ledger_path(tmp_path: Path) -> Path:
     """Where a ledger may be made; its folder is not there yet."""
     return tmp_path / "var" / "tollgate.db"
-
-
-@pytest.fixture
-def store(ledger_path: Path) -> Iterator[SqliteStore]:
-    """The store on a new ledger."""
-    with closing(SqliteStore(ledger_path)) as opened:
-        yield opened
 
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -105,6 +105,7 @@ class Outbox:
         self._state = state
         self._filled: set[str] = set()
         self._emptying: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
     def note(self, workspace: str) -> None:
         """Something was put into a workspace's outbox: see to it, beside the calls."""
@@ -114,17 +115,14 @@ class Outbox:
 
     async def empty_noted(self) -> None:
         """Empty what was noted, or tell the gateway that has the ledger."""
-        while self._filled:
-            workspace = self._filled.pop()
-            try:
-                if self._state.owns_ledger:
-                    await self.empty(workspace)
-                else:
-                    async with self._client.bounded():
-                        await self._client.command("SADD", OUTBOXES, workspace)
-            except StoreUnavailable:
-                self._filled.add(workspace)
-                raise
+        async with self._lock:  # Who returns from here knows that nothing is half done.
+            while self._filled:
+                workspace = self._filled.pop()
+                try:
+                    await self._see_to(workspace)
+                except StoreUnavailable:
+                    self._filled.add(workspace)
+                    raise
 
     async def collect(self) -> None:
         """Empty what gateways on other machines have told of."""
@@ -162,6 +160,13 @@ class Outbox:
         """Wait for what is being emptied."""
         if self._emptying:
             await self._emptying
+
+    async def _see_to(self, workspace: str) -> None:
+        if self._state.owns_ledger:
+            await self.empty(workspace)
+            return
+        async with self._client.bounded():
+            await self._client.command("SADD", OUTBOXES, workspace)
 
     async def _empty_soon(self) -> None:
         await asyncio.sleep(GATHER_S)

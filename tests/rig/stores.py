@@ -1,0 +1,153 @@
+"""Stores as tests open them: both kinds behind one face, calls for them, and a look at what they keep."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+from pydantic import SecretStr
+
+from addon.store import Booking, HoldRequest, Store, WalletEntry
+from addon.store.redis import RedisStore
+from addon.store.redis_report import counted_in_redis
+from addon.store.report import counted_in
+from addon.store.sqlite import SqliteStore
+from addon.store.verify import verify, verify_redis
+from policies.limits import Counter, Limit, counters_of, wallet_counter
+from policies.spend import Used, Want
+from rig.ledger import booked, make_row
+from rig.redis_server import NO_RETRY
+
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+WORKSPACE, KEY = "acme", "ci"
+WANT = Want(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
+"""A prompt of 1,000 nano-USD, and 624 a token: 63,400 at most."""
+
+
+def call_row(call_id: str, created_at: datetime = NOW, **changes: Any) -> dict[str, Any]:
+    """The row of a call of ``WORKSPACE`` and ``KEY``, unless ``changes`` say otherwise."""
+    moment = created_at.isoformat(timespec="milliseconds")
+    return make_row(call_id, created_at=moment, workspace=WORKSPACE, key_id=KEY) | changes
+
+
+def request(
+    call_id: str,
+    *limits: Limit,
+    want: Want = WANT,
+    workspace: str = WORKSPACE,
+    key_id: str = KEY,
+    created_at: datetime = NOW,
+) -> HoldRequest:
+    """A call that is about to be sent."""
+    nothing = {"status": 499, "error_code": "interrupted", "wholesale_nanousd": 0, "retail_nanousd": 0}
+    uncounted = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens", "finish_reason"))
+    row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
+    row["usage_source"] = "none"
+    return HoldRequest(call_id, created_at, workspace, key_id, want, limits, row)
+
+
+def booking(call_id: str, cost_nanousd: int = 1560, *, from_wallet: bool = True, **changes: Any) -> Booking:
+    """The end of a call."""
+    row = call_row(call_id, **{"retail_nanousd": cost_nanousd, "wholesale_nanousd": cost_nanousd} | changes)
+    return Booking(row, from_wallet)
+
+
+def credit(entry_id: str, amount_nanousd: int, workspace: str = WORKSPACE) -> WalletEntry:
+    return WalletEntry(entry_id, NOW, workspace, amount_nanousd, f"reference of {entry_id}")
+
+
+def wallet(workspace: str = WORKSPACE) -> Limit:
+    return Limit("wallet", wallet_counter(workspace), 0)
+
+
+def all_counters(
+    workspace: str = WORKSPACE, key_id: str = KEY, created_at: datetime = NOW
+) -> tuple[Counter, ...]:
+    """Every counter of a call, the wallet's last."""
+    return (*counters_of(workspace, key_id, created_at), wallet_counter(workspace))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where stores of one kind can be opened, one a process or several in this one: they share all they keep."""
+
+    path: Path
+    url: str | None = None
+
+    def open(self) -> Store:
+        return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
+
+    def used(self, counter: Counter, key_id: str = KEY) -> Used:
+        """What a counter stands at."""
+        scope, _, name = counter.scope.partition(":")
+        kind = {"key": "spend_cap", "workspace": "monthly_spend_cap", "wallet": "wallet"}[scope]
+        limit = Limit(kind, counter, 0)  # type: ignore[arg-type]
+        with self._reading() as read_used:
+            return read_used(limit, name.partition("/")[0], name.partition("/")[2] or key_id)
+
+    def used_now(self, counters: Sequence[Counter]) -> list[Used]:
+        return [self.used(counter) for counter in counters]
+
+    def holds(self) -> list[str]:
+        """The ids of the calls that hold something."""
+        if not self.url:
+            return sorted(row["id"] for row in self.select("SELECT id FROM holds"))
+        with redis.Redis.from_url(self.url, decode_responses=True, retry=NO_RETRY) as client:
+            return sorted(
+                name for key in client.scan_iter("tollgate:{*}:holds") for name in client.hkeys(key)
+            )
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The ledger's rows by id; each is there once, for the id is its key."""
+        return {row["id"]: row for row in booked(self.path)}
+
+    def entries(self) -> dict[str, int]:
+        """The amounts of the wallets' entries by id."""
+        return {
+            row["id"]: row["amount_nanousd"]
+            for row in self.select("SELECT id, amount_nanousd FROM wallet_entries")
+        }
+
+    async def discrepancies(self) -> list[str]:
+        if self.url:
+            return await verify_redis(SecretStr(self.url), self.path)
+        with self._connected() as connection:
+            return verify(connection)
+
+    def select(self, sql: str) -> list[sqlite3.Row]:
+        with self._connected() as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(sql).fetchall()
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[Limit, str, str], Used]]:
+        if self.url:
+            with counted_in_redis(SecretStr(self.url), state=None) as read_used:
+                yield read_used
+        else:
+            with self._connected() as connection:
+                yield counted_in(connection)
+
+
+async def die(store: Store) -> None:
+    """End a store as the death of its process would: its lock and its connections are gone, nothing else is done."""
+    assert isinstance(store, RedisStore | SqliteStore)
+    store._owner.close()
+    if isinstance(store, RedisStore):
+        if store._outbox._emptying:
+            store._outbox._emptying.cancel()
+        await store._client.close()
+        store._proofs.close()
+    store._file.close()

@@ -1,0 +1,408 @@
+"""What every store does, whichever database stands behind it: one suite for SQLite and for Redis."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from rig.stores import (
+    KEY,
+    NOW,
+    WANT,
+    WORKSPACE,
+    Place,
+    all_counters,
+    booking,
+    call_row,
+    credit,
+    die,
+    request,
+    wallet,
+)
+
+from addon.store import Booking, IllegalRowError, Store
+from addon.store.migrations import LARGEST
+from policies.limits import Counter, Limit, LimitKind, wallet_counter
+from policies.spend import Denial, Hold, Used, Want
+
+type OpenStore = Callable[[], Awaitable[Store]]
+
+USD = 10**9
+LOOSE = replace(WANT, is_protected=False)
+EVER = Counter("key:acme/ci", "ever")
+DAY = Counter("key:acme/ci", "2026-11-21")
+MONTH = Counter("workspace:acme", "2026-11")
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where the stores of a test are opened."""
+    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
+    return Place(tmp_path / "var" / "tollgate.db", url)
+
+
+@pytest.fixture
+async def open_store(place: Place) -> AsyncIterator[OpenStore]:
+    """Open a store, as one more process would; it is closed with the test."""
+    async with AsyncExitStack() as opened:
+
+        async def open_one() -> Store:
+            store = place.open()
+            opened.push_async_callback(store.close)
+            await store.check()
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+async def store(open_store: OpenStore) -> Store:
+    return await open_store()
+
+
+@pytest.fixture
+async def other(open_store: OpenStore, store: Store) -> Store:
+    """The store of another process on the same database."""
+    return await open_store()
+
+
+# The limiter.
+
+
+async def test_a_bucket_gives_as_many_tokens_as_it_has_to_all_stores_together(
+    store: Store, other: Store
+) -> None:
+    assert [await one.take(WORKSPACE, 3) for one in (store, other, store, other, store)] == [
+        *[True] * 3,
+        *[False] * 2,
+    ]
+
+
+async def test_each_workspace_has_a_bucket_of_its_own(store: Store) -> None:
+    assert await store.take("acme", 1)
+    assert await store.take("bare", 1)
+    assert not await store.take("acme", 1)
+
+
+async def test_another_limit_counts_at_once(store: Store) -> None:
+    assert [await store.take(WORKSPACE, 2) for _ in range(3)] == [True, True, False]
+    assert [await store.take(WORKSPACE, 4) for _ in range(3)] == [True, True, False]
+    assert not await store.take(WORKSPACE, 1)
+    assert [await store.take(WORKSPACE, 500) for _ in range(2)] == [True, True]
+
+
+async def test_takes_at_once_are_counted_one_by_one(store: Store, other: Store) -> None:
+    taken = await asyncio.gather(*(one.take(WORKSPACE, 25) for one in (store, other) for _ in range(20)))
+    assert taken.count(True) == 25
+
+
+@pytest.mark.parametrize("limit_rpm", [400, 401, 1000])
+async def test_no_limit_is_passed_where_takes_are_remembered_in_groups(store: Store, limit_rpm: int) -> None:
+    assert all([await store.take(WORKSPACE, limit_rpm) for _ in range(limit_rpm)])
+    assert not await store.take(WORKSPACE, limit_rpm)
+
+
+# Holds.
+
+
+def cap(kind: LimitKind, most: int, counter: Counter = EVER) -> Limit:
+    return Limit(kind, counter, most)
+
+
+async def test_a_call_that_nothing_limits_is_held_in_full(store: Store, place: Place) -> None:
+    assert await store.hold(request("a")) == Hold(63_400, 100)
+    assert place.used_now(all_counters()) == [Used(0, 0, 63_400, 1)] * 6
+
+
+async def test_without_overage_protection_only_the_prompt_is_held(store: Store, place: Place) -> None:
+    assert await store.hold(request("a", cap("spend_cap", 1), want=LOOSE)) == Hold(1_000, 100)
+    assert place.used(EVER) == Used(0, 0, 1_000, 1)
+
+
+async def test_what_calls_in_flight_hold_is_not_there_for_others(store: Store, other: Store) -> None:
+    limit = cap("spend_cap", 63_400 + 1_000 + 624 * 3 + 623)
+    assert await store.hold(request("a", limit)) == Hold(63_400, 100)
+    assert await other.hold(request("b", limit)) == Hold(2_872, 3)
+    assert await store.hold(request("c", limit)) == Denial("budget_of_prompt")
+    await other.void("b")
+    assert await store.hold(request("c", limit)) == Hold(2_872, 3)
+
+
+async def test_a_wallet_pays_what_it_has_and_then_no_more(store: Store, place: Place) -> None:
+    assert await store.hold(request("a", wallet())) == Denial("wallet")
+    await store.credit(credit("c", 63_400))
+    assert await store.hold(request("a", wallet())) == Hold(63_400, 100)
+    await store.settle(booking("a", 63_400))
+    assert place.used(wallet_counter(WORKSPACE)) == Used(0, 0, 0, 0)
+    assert await store.hold(request("b", wallet())) == Denial("wallet")
+
+
+@pytest.mark.parametrize(
+    ("limits", "want", "reason"),
+    [
+        ([cap("request_cap", 0)], WANT, "request_cap"),
+        ([cap("spend_cap", 0), Limit("wallet", wallet_counter(WORKSPACE), 0)], WANT, "spend_cap"),
+        ([cap("spend_cap", 1, MONTH), wallet()], LOOSE, "wallet"),
+        ([cap("monthly_spend_cap", 0, MONTH)], LOOSE, "monthly_spend_cap"),
+        ([cap("spend_cap", 999)], WANT, "budget_of_prompt"),
+        ([cap("spend_cap", 1_623)], WANT, "budget"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_call_that_does_not_fit_is_denied_with_its_reason_and_holds_nothing(
+    limits: list[Limit], want: Want, reason: str, store: Store, place: Place
+) -> None:
+    assert await store.hold(request("a", *limits, want=want)) == Denial(reason)  # type: ignore[arg-type]
+    assert place.holds() == []
+    assert place.used_now(all_counters()) == [Used()] * 6
+
+
+async def test_request_caps_count_the_calls_in_flight(store: Store, other: Store) -> None:
+    limit = cap("request_cap", 2, DAY)
+    assert isinstance(await store.hold(request("a", limit)), Hold)
+    await store.settle(booking("a"))
+    assert isinstance(await other.hold(request("b", limit)), Hold)
+    assert await store.hold(request("c", limit)) == Denial("request_cap")
+
+
+async def test_asking_again_returns_the_hold_that_stands(store: Store, other: Store, place: Place) -> None:
+    limit = cap("spend_cap", 2_872)
+    for one in (store, other, store):
+        assert await one.hold(request("a", limit)) == Hold(2_872, 3)
+    assert place.used(EVER) == Used(0, 0, 2_872, 1)
+
+
+async def test_calls_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
+    limit = cap("spend_cap", 50_000)
+    small = replace(WANT, cap_tokens=10)
+    decided = await asyncio.gather(
+        *(
+            one.hold(request(f"{name}-{number}", limit, want=small))
+            for number in range(20)
+            for name, one in (("a", store), ("b", other))
+        )
+    )
+    held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
+    assert held == place.used(EVER).held_nanousd
+    assert 50_000 - 1_624 < held <= 50_000
+
+
+async def test_a_hold_counts_in_the_periods_of_its_call_and_in_no_other(store: Store, place: Place) -> None:
+    yesterday, tomorrow = datetime.fromisoformat("2026-11-20T23:59:59.999+00:00"), NOW.replace(day=22)
+    for call_id, moment in (("a", yesterday), ("b", NOW), ("c", tomorrow)):
+        await store.hold(request(call_id, created_at=moment))
+    assert place.used(DAY).in_flight == 1
+    assert place.used(Counter("key:acme/ci", "2026-W47")).in_flight == 3
+    assert place.used(MONTH).in_flight == 3
+
+
+async def test_keys_and_workspaces_do_not_count_for_each_other(store: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    await store.hold(request("b", key_id="other"))
+    await store.hold(request("c", workspace="bare"))
+    assert place.used(EVER).in_flight == 1
+    assert place.used(Counter("key:acme/other", "ever")).in_flight == 1
+    assert place.used(MONTH).in_flight == 2
+    assert place.used(wallet_counter("bare")).in_flight == 1
+
+
+# The end of a call.
+
+
+async def test_a_hold_becomes_the_real_cost_with_its_row(store: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    await store.settle(booking("a", 1_560))
+    await store.upkeep()
+    assert place.holds() == []
+    assert place.rows() == {"a": call_row("a", wholesale_nanousd=1_560)}
+    assert place.used_now(all_counters()) == [Used(1_560, 1, 0, 0)] * 5 + [Used(1_560, 0, 0, 0)]
+    assert place.entries() == {"a": -1_560}
+    assert await place.discrepancies() == []
+
+
+async def test_only_calls_that_the_wallet_pays_charge_it(store: Store, place: Place) -> None:
+    await store.settle(booking("a", from_wallet=False))
+    await store.settle(booking("b", 0, usage_source="none"))
+    await store.upkeep()
+    assert place.entries() == {}
+    assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == 0
+    assert place.used(MONTH) == Used(1_560, 2)
+
+
+async def test_settling_again_changes_nothing(store: Store, other: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    for one, cost in ((store, 5), (other, 7), (store, 5)):
+        await one.settle(booking("a", cost))
+    for one in (store, other):
+        await one.upkeep()
+    assert place.rows()["a"]["retail_nanousd"] == 5
+    assert place.used(EVER) == Used(5, 1, 0, 0)
+    assert place.entries() == {"a": -5}
+
+
+async def test_a_call_settles_through_another_store_than_the_one_that_held_it(
+    store: Store, other: Store, place: Place
+) -> None:
+    await store.hold(request("a"))
+    await other.settle(booking("a"))
+    await store.void("a")
+    assert place.holds() == []
+    assert place.used(EVER) == Used(1_560, 1, 0, 0)
+
+
+async def test_a_call_that_was_never_held_is_booked_all_the_same(store: Store, place: Place) -> None:
+    await store.settle(booking("a"))
+    await store.upkeep()
+    assert set(place.rows()) == {"a"}
+    assert place.used(EVER) == Used(1_560, 1, 0, 0)
+
+
+async def test_a_void_releases_the_hold_and_leaves_no_row(store: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    await store.void("a")
+    await store.void("a")
+    await store.void("never held")
+    await store.upkeep()
+    assert place.holds() == []
+    assert place.rows() == {}
+    assert place.used_now(all_counters()) == [Used()] * 6
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": 600}, {"mode": "free"}, {"duration_ms": -1}, {"retail_nanousd": None}, {"created_at": "now"}],
+    ids=str,
+)
+async def test_a_row_that_can_never_be_written_is_refused_and_its_hold_released(
+    changes: dict[str, object], store: Store, place: Place
+) -> None:
+    await store.hold(request("a"))
+    with pytest.raises(IllegalRowError, match="usage row a"):
+        await store.settle(Booking(call_row("a") | changes, from_wallet=True))
+    await store.upkeep()
+    assert place.holds() == []
+    assert place.rows() == {}
+    assert place.used_now(all_counters()) == [Used()] * 6
+    await store.settle(booking("next"))
+
+
+async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
+    store: Store, place: Place
+) -> None:
+    odd = {"end_user": "a\ud800b", "requested_model": "x\0y", "completion_tokens": 10**400}
+    await store.settle(booking("a", 10**17, **odd))
+    await store.upkeep()
+    row = place.rows()["a"]
+    assert (row["end_user"], row["requested_model"], row["completion_tokens"]) == ("a?b", "x\0y", LARGEST)
+    assert row["retail_nanousd"] == place.used(EVER).spent_nanousd == LARGEST
+    assert await place.discrepancies() == []
+
+
+async def test_amounts_beyond_what_a_float_can_tell_are_added_exactly(store: Store, place: Place) -> None:
+    for number in range(3):
+        await store.settle(booking(f"a-{number}", LARGEST - 1, from_wallet=False))
+    assert place.used(EVER).spent_nanousd == 3 * (LARGEST - 1)
+
+
+# Wallets.
+
+
+async def test_an_entry_is_credited_once(store: Store, other: Store, place: Place) -> None:
+    assert await store.credit(credit("c", 5 * USD))
+    assert not await other.credit(credit("c", 5 * USD))
+    assert await other.credit(credit("d", -2 * USD))
+    for one in (store, other):
+        await one.upkeep()
+    assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == -3 * USD
+    assert place.entries() == {"c": 5 * USD, "d": -2 * USD}
+
+
+# Processes that end.
+
+
+async def test_the_calls_of_a_dead_process_end_as_interrupted_when_another_opens(
+    open_store: OpenStore, place: Place
+) -> None:
+    dying = await open_store()
+    await dying.hold(request("a"))
+    await dying.hold(request("b", workspace="bare"))
+    await dying.settle(booking("done"))
+    await die(dying)
+    heir = await open_store()
+    await heir.upkeep()
+    assert place.holds() == []
+    rows = place.rows()
+    assert set(rows) == {"a", "b", "done"}
+    assert [(rows[one]["status"], rows[one]["error_code"]) for one in "ab"] == [(499, "interrupted")] * 2
+    assert place.used(EVER) == Used(1_560, 2, 0, 0)
+    assert await place.discrepancies() == []
+
+
+async def test_the_calls_of_a_dead_process_end_while_another_lives(
+    store: Store, open_store: OpenStore, place: Place
+) -> None:
+    await store.upkeep()
+    dying = await open_store()
+    await store.upkeep()
+    await dying.hold(request("a"))
+    await store.upkeep()
+    assert place.holds() == ["a"]
+    await die(dying)
+    await store.upkeep()
+    assert place.holds() == []
+    assert place.rows()["a"]["error_code"] == "interrupted"
+
+
+async def test_nobody_ends_the_calls_of_a_process_that_lives(
+    store: Store, open_store: OpenStore, place: Place
+) -> None:
+    await store.hold(request("a"))
+    for one in (await open_store(), await open_store(), store):
+        await one.upkeep()
+    assert place.holds() == ["a"]
+    assert place.rows() == {}
+
+
+async def test_a_call_that_was_taken_for_dead_and_lived_has_its_row_replaced(
+    open_store: OpenStore, place: Place
+) -> None:
+    first = await open_store()
+    await first.hold(request("a"))
+    await die(first)
+    heir = await open_store()
+    await heir.upkeep()
+    assert place.rows()["a"]["error_code"] == "interrupted"
+    await heir.settle(booking("a", 70))
+    await heir.settle(booking("a", 70))
+    await heir.upkeep()
+    assert place.rows() == {"a": booking("a", 70).row}
+    assert place.used(EVER) == Used(70, 1, 0, 0)
+    assert place.entries() == {"a": -70}
+    assert await place.discrepancies() == []
+
+
+async def test_what_was_kept_is_there_when_another_store_opens(place: Place, open_store: OpenStore) -> None:
+    first = await open_store()
+    await first.credit(credit("c", USD))
+    await first.take(WORKSPACE, 1)
+    await first.settle(booking("a", 60))
+    await first.close()
+    await first.close()
+    second = await open_store()
+    assert not await second.take(WORKSPACE, 1)
+    assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == 60 - USD
+    assert place.rows().keys() == {"a"}
+
+
+async def test_a_workspace_may_be_called_anything_that_its_file_may(store: Store, place: Place) -> None:
+    names = ("tollgate", "a.b-c_d", "0", "x" * 64)
+    for number, name in enumerate(names):
+        assert await store.take(name, 1)
+        await store.hold(request(f"a-{number}", workspace=name, key_id=KEY))
+        await store.settle(booking(f"a-{number}", workspace=name))
+        assert place.used(wallet_counter(name)) == Used(1_560)
+    await store.upkeep()
+    assert await place.discrepancies() == []
