@@ -1,7 +1,8 @@
 """Structured logs: one JSON object a line, one line a call, and no credential, body or header in any of them.
 
 Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING. Several
-processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece.
+processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece; and no line
+is longer than that.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ FLUSH_S = 0.05
 """How long an ordinary line may wait for others."""
 WHOLE_BYTES = 4096
 """What a pipe never mixes with the bytes of other processes: PIPE_BUF on Linux. Source: pipe(7)."""
+_CUT = " … "
 QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
 
 _calls = logging.getLogger(f"{OURS}.call")
@@ -33,6 +35,7 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 class JsonFormatter(logging.Formatter):
     """A record as ``{"time", "level", "logger", "message", ...}``; a traceback is the string ``exception``.
 
+    A line and its end take ``WHOLE_BYTES`` at most: where that is too little, the longest value loses its middle.
     Each line of a process that is one of several bears the number ``worker``.
     """
 
@@ -55,7 +58,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(_masked({name: _plain(value) for name, value in line.items()}))
+        return _fitted(_masked({name: _plain(value) for name, value in line.items()}))
 
 
 class _Handler(logging.Handler):
@@ -208,3 +211,23 @@ def _masked(line: dict[str, object]) -> dict[str, object]:
     return {
         name: mask_credentials(value) if isinstance(value, str) else value for name, value in line.items()
     }
+
+
+def _fitted(line: dict[str, object]) -> str:
+    text = json.dumps(line)
+    # None is cut twice: what one value can't give the next longest one does.
+    for _ in line:
+        excess = len(text) + 1 - WHOLE_BYTES
+        if excess <= 0:
+            break
+        texts = {name: value for name, value in line.items() if isinstance(value, str)}
+        longest = max(texts, key=lambda name: len(json.dumps(texts[name])))
+        line[longest] = _without_middle(texts[longest], excess + len(json.dumps(_CUT)))
+        text = json.dumps(line)
+    return text
+
+
+def _without_middle(text: str, fewer: int) -> str:
+    """Return ``text`` with ``fewer`` of its characters, each a byte or more of JSON, replaced by a mark."""
+    side = max(len(text) - fewer, 0) // 2
+    return text[:side] + _CUT + text[len(text) - side :]

@@ -1,11 +1,16 @@
 """The log lines, and the mask that no credential gets past."""
 
+import asyncio
 import io
 import json
 import logging
+import os
 import string
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +24,7 @@ from addon.log import JsonFormatter, configure_logging, log_call, log_refusal
 from addon.mask import MASK, mask_credentials
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 
+ROOT = Path(__file__).resolve().parents[1]
 BASE62 = "0Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2Mm3Nn"[:40]
 
 MASKED: list[tuple[str, str]] = [
@@ -321,3 +327,114 @@ def test_logs_go_to_stderr_by_default(lines: Lines, capsys: pytest.CaptureFixtur
     logging.getLogger("tollgate").info("seen")
     captured = capsys.readouterr()
     assert (json.loads(captured.err)["message"], captured.out) == ("seen", "")
+
+
+# One stderr for several processes.
+
+SPEAKER = """
+import asyncio, logging, sys
+from addon.log import configure_logging
+
+async def speak(number):
+    log = logging.getLogger("tollgate.speaker")
+    for nth in range(1_500):
+        # Mostly as long as a call's line; some longer than what a pipe takes in one piece.
+        log.info("x" * (200 + 37 * nth % 500 + 5_000 * (nth % 40 == 39)), extra={"nth": nth})
+        if nth % 10 == 0:
+            await asyncio.sleep(0)
+
+configure_logging(worker=int(sys.argv[1]))
+asyncio.run(speak(int(sys.argv[1])))
+"""
+
+
+def test_lines_of_four_processes_into_one_pipe_stay_whole_and_in_their_order() -> None:
+    reading, writing = os.pipe()
+    speakers = [
+        subprocess.Popen([sys.executable, "-c", SPEAKER, str(number)], stderr=writing, cwd=ROOT)
+        for number in range(1, 5)
+    ]
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        said = [json.loads(line) for line in pipe]
+    assert [speaker.wait(60) for speaker in speakers] == [0] * 4
+    for number in range(1, 5):
+        assert [line["nth"] for line in said if line["worker"] == number] == list(range(1_500))
+
+
+def test_lines_share_a_write_as_long_as_a_pipe_takes_it_whole(lines: Lines) -> None:
+    # Such a pipe gives back each write by itself, in pieces of at most 4096 bytes.
+    reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+
+    async def speak() -> None:
+        for length in (1_000, 1_000, 3_000, 6_000, 10, 10):
+            logging.getLogger("tollgate").info("x" * length)
+
+    with open(writing, "w", encoding="utf-8") as stream:
+        configure_logging(stream)
+        asyncio.run(speak())
+        configure_logging(lines)
+    pieces = list(iter(lambda: os.read(reading, 8192), b""))
+    os.close(reading)
+    assert [piece.count(b"\n") for piece in pieces] == [2, 1, 1, 2]
+
+
+@given(
+    message=st.text(max_size=20) | st.text(min_size=3_900, max_size=9_000),
+    extra=st.dictionaries(st.sampled_from("abcdefgh"), st.text(max_size=3_000)),
+)
+@settings(max_examples=60)
+def test_no_line_is_longer_than_a_pipe_takes_whole(message: str, extra: dict[str, str]) -> None:
+    record = logging.makeLogRecord({"name": "tollgate", "msg": "%s", "args": (message,), **extra})
+    line = JsonFormatter(worker=1).format(record)
+    assert len(line.encode()) < 4096
+    told = json.loads(line)
+    assert told.keys() >= {"time", "level", "logger", "message", "worker", *extra}
+    for name, value in (extra | {"message": message}).items():
+        head, cut, tail = told[name].partition(" … ")
+        assert told[name] == mask_credentials(value) or (cut and head in value and tail in value)
+
+
+def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
+    def fail(depth: int) -> None:
+        if depth == 0:
+            raise RuntimeError("at the bottom of it all")
+        (fail if depth % 2 else lambda less: fail(less))(depth - 1)
+
+    try:
+        fail(60)
+    except RuntimeError:
+        logging.getLogger("tollgate").exception("deep")
+    told = lines.one
+    assert told["message"] == "deep"
+    assert told["exception"].startswith("Traceback (most recent call last):\n")
+    assert " … " in told["exception"]
+    assert told["exception"].endswith("RuntimeError: at the bottom of it all")
+
+
+def test_a_pipe_that_nobody_reads_any_more_ends_no_call() -> None:
+    code = (
+        "import logging; from addon.log import configure_logging; configure_logging()\n"
+        "for _ in range(3): logging.getLogger('tollgate').warning('unheard')\n"
+        "print('still here')"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing) as stderr:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=ROOT,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stdout) == (0, "still here\n")
+
+
+def test_the_lines_of_one_of_several_processes_bear_its_number(lines: Lines) -> None:
+    configure_logging(stream := Lines(), worker=3)
+    logging.getLogger("tollgate").info("mine")
+    logging.getLogger("mitmproxy").warning("and of others in me")
+    assert [line["worker"] for line in stream.all] == [3, 3]
+    assert "worker" not in json.loads(JsonFormatter().format(logging.makeLogRecord({"name": "tollgate"})))

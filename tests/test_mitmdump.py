@@ -136,6 +136,16 @@ def test_clients_on_public_addresses_are_welcome_and_there_are_no_pages(start_ga
     assert "False False lazy False False" in gateway.stderr_lines
 
 
+def test_workers_of_the_file_are_said_not_to_apply(start_gateway: StartGateway, mitmdump: Gateway) -> None:
+    assert not any("workers" in line["message"] for line in mitmdump.logs)
+    arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
+    sections = {"listen": {"workers": 2}}
+    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP, arguments=arguments, sections=sections)
+    line = gateway.wait_for_log(lambda line: "workers" in line["message"])
+    assert (line["level"], gateway.children()) == ("warning", [])
+    assert gateway.stop() == 0
+
+
 # Where it listens.
 
 

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rig.configuration import ROOT, Configuration, model, new_key, workspace
 from rig.gateway import Gateway
+from rig.load import run_calls, sized_calls
 from rig.processes import Shipped, run_to_its_end
 from rig.raw import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
@@ -190,6 +191,35 @@ def test_a_ledger_that_is_lost_is_told_by_the_workers(start_gateway: StartGatewa
     checks = gateway.readiness().json()["checks"]
     assert "tollgate.db: no such file or directory" in checks["store"]
     assert checks["workers"] == "ok"
+
+
+def test_one_page_of_metrics_sums_up_all_workers_the_dead_ones_too(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    assert _served_by(gateway) == {1, 2}
+    for number, pid in _workers(gateway).items():
+        os.kill(pid, signal.SIGKILL)
+        _wait_for_successor(gateway, number, pid)
+    page = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+    assert sum(map(float, re.findall(r"^tollgate_calls_total\{.*\} (\S+)$", page, re.MULTILINE))) == CALLERS
+    assert "\ntollgate_workers 2.0\n" in page
+    assert "\ntollgate_worker_starts_total 4.0\n" in page
+
+
+def test_every_log_line_of_four_busy_workers_is_whole(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=("--port", "0", "--workers", "4"))
+    calls = sized_calls(400, "tester-large")
+    outcome = run_calls([gateway.url], gateway.key, calls, at_once=40)
+    assert outcome.statuses == {200: len(calls)}
+    assert gateway.stop() == 0
+    assert all(line.startswith("{") for line in gateway.stderr_lines)
+    ids = {answer.headers["x-request-id"] for answer in outcome.answers.values()}
+    logged = [line for line in gateway.logs if line.get("event") == "call"]
+    assert sorted(line["id"] for line in logged) == sorted(ids)
+    assert {line["worker"] for line in logged} == {1, 2, 3, 4}
 
 
 # Settings.
