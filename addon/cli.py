@@ -9,6 +9,8 @@ from addon import VERSION
 from addon.commands.catalog import catalog
 from addon.commands.common import conf_option, reason
 from addon.commands.keys import keys
+from addon.commands.ledger import ledger
+from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
 
@@ -38,6 +40,8 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
 main.add_command(keys)
 main.add_command(wallet)
 main.add_command(usage)
+main.add_command(ledger)
+main.add_command(state)
 main.add_command(catalog)
 
 if __name__ == "__main__":

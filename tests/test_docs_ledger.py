@@ -11,7 +11,7 @@ import pytest
 from addon import lifecycle
 from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED
 from addon.exchange import UsageSource
-from addon.store import sqlite as store_sqlite
+from addon.store import kept, outbox
 from addon.store.migrations import LARGEST, migrate
 from addon.store.sqlite_money import CALL
 
@@ -70,8 +70,9 @@ def test_every_source_of_counts_is_documented() -> None:
 LOGGED = {
     "store unavailable": lifecycle,
     "store recovered": lifecycle,
-    "ledger recovered": store_sqlite,
-    "ledger row lost": store_sqlite,
+    "ledger unavailable": kept,
+    "ledger recovered": kept,
+    "ledger row lost": kept,
 }
 
 
@@ -79,3 +80,7 @@ LOGGED = {
 def test_every_event_named_is_one_that_is_logged(event: str) -> None:
     assert f"`{event}`" in PAGE
     assert f'"event": "{event}"' in Path(str(LOGGED[event].__file__)).read_text()
+
+
+def test_how_long_a_row_waits_in_redis_is_documented() -> None:
+    assert f"some {outbox.GATHER_S * 1000:g} ms later" in PAGE

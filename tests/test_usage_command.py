@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from rig.ledger import booked, locked_by_another, make_row, second_connection
+from rig.redis_server import RedisServer
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.usage import usage
-from addon.settings import load_settings
+from addon.settings import load_conf, load_settings
 from addon.store import Booking, HoldRequest, WalletEntry
+from addon.store.opening import open_store
 from addon.store.report import counted_in, find_limits, open_report
 from addon.store.sqlite import SqliteStore
 from policies.spend import Want
@@ -374,6 +376,31 @@ def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited:
     alone = run(limited, "--by", "limits")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
+
+
+def test_limits_in_redis_are_shown_and_one_that_can_not_be_asked_hides_no_call(
+    limited: Path, redis_url: str, redis_server: RedisServer
+) -> None:
+    state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
+    edit(limited, "", state + '[paths]\ndatabase = "var/shared.db"\n')
+    moment = NOW.isoformat(timespec="milliseconds")
+
+    async def spend() -> None:
+        store = open_store(load_conf(limited))
+        await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
+        row = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
+        await store.settle(Booking(row, from_wallet=True))
+        await store.close()
+
+    asyncio.run(spend())
+    wallet, month, requests, key = run_json(limited, "--by", "limits")["limits"]
+    assert (wallet["cap_nanousd"], wallet["left_nanousd"]) == (3_750_000_000, 3_750_000_000)
+    assert month["spent_nanousd"] == key["spent_nanousd"] == 1_250_000_000
+    assert requests["requests"] == 1
+    redis_server.flush()
+    result = run(limited)
+    assert "By workspace" in result.stdout
+    assert result.stderr.startswith("limits are not shown: Redis came back empty")
 
 
 def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: Path) -> None:

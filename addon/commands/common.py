@@ -12,7 +12,8 @@ from addon.settings_files import ProxyConf
 from addon.settings_io import SettingsError, nearest
 from addon.store import StoreUnavailable
 from addon.store.redis_report import counted_in_redis
-from addon.store.report import ReadUsed, counted_in, find_redis_state, open_report
+from addon.store.redis_state import UNCOUNTED, read_ledger
+from addon.store.report import ReadUsed, counted_in, open_report
 
 conf_option = click.option(
     "--conf",
@@ -60,11 +61,14 @@ def reading(ledger: Path) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadUsed]:
     """Give what reads the counters of limits, wherever they are kept. It, and this, raise ``StoreUnavailable``."""
-    if conf.state.backend == "redis":
-        with counted_in_redis(conf.state.redis_url, find_redis_state(ledger)) as read_used:
-            yield read_used
-    else:
+    if conf.state.backend != "redis":
         yield counted_in(ledger)
+        return
+    own = read_ledger(ledger)
+    if own.state is None and not own.is_empty:
+        raise StoreUnavailable(UNCOUNTED)
+    with counted_in_redis(conf.state.redis_url, own.state) as read_used:
+        yield read_used
 
 
 def redis_url(conf: ProxyConf) -> SecretStr:

@@ -24,7 +24,7 @@ _FIELDS = ("spent", "requests", "held", "in_flight")
 def counted_in_redis(url: SecretStr, state: str | None = None) -> Iterator[ReadUsed]:
     """Give what reads the counters that Redis keeps. It, and this, raise ``StoreUnavailable``.
 
-    ``state`` is the one that a ledger works with, if it does: what another one counts, or an empty Redis, is not its own.
+    ``state`` is the one that a ledger works with, if it does: what another one counts is not its own, nor is nothing.
     """
     try:
         redis = Redis.from_url(

@@ -103,15 +103,10 @@ type ReadUsed = Callable[[Limit, str, str], Used]
 """Tells what is used of a limit of a workspace, or of its key: (limit, workspace, key id)."""
 
 
-def find_redis_state(connection: sqlite3.Connection) -> str | None:
-    """Return which state in Redis counts for this ledger; None where its own file does."""
-    state: str | None = connection.execute("SELECT redis_state FROM ledger").fetchone()[0]
-    return state
-
-
 def counted_in(connection: sqlite3.Connection) -> ReadUsed:
     """Return what reads the counters that this file keeps. Raises ``StoreUnavailable`` where it does not."""
-    if find_redis_state(connection) is not None:
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    if redis_state is not None:
         raise StoreUnavailable(
             "the counters are in Redis, and here again once a gateway started on this ledger"
         )

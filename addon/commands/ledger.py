@@ -1,0 +1,111 @@
+"""``tollgate ledger``: whether the books agree, and the way from Redis into them. Source: docs/commands.md."""
+
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from pydantic import SecretStr
+
+from addon.commands.common import clear_errors, conf_option, json_option, naming, reading, redis_url
+from addon.commands.tables import to_json
+from addon.settings import load_conf
+from addon.settings_files import ProxyConf
+from addon.store import UPKEEP_S, StoreUnavailable
+from addon.store.redis_session import BOUND_S, RedisSession, redis_session
+from addon.store.report import count_booked
+from addon.store.verify import verify as verify_file
+from addon.store.verify import verify_redis
+
+
+@click.group()
+def ledger() -> None:
+    """Check the ledger, and fill it from Redis."""
+
+
+@ledger.command()
+@json_option
+@conf_option
+def verify(as_json: bool, conf_file: Path) -> None:
+    """Check that calls, counters, wallets and holds agree to the nano-dollar; exit with 1 where they do not."""
+    with clear_errors():
+        conf = load_conf(conf_file)
+        path = conf.paths.database
+        exists = path.exists() or conf.state.backend == "redis"
+        checked, discrepancies = _verified(conf)
+    if as_json:
+        click.echo(to_json({"checked": checked, "discrepancies": discrepancies}))
+    elif exists:
+        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in checked.items())
+        click.echo("\n".join([*discrepancies, f"{counts}: {len(discrepancies) or 'no'} discrepancies"]))
+    else:
+        click.echo(f"There is no ledger yet in {path}: nothing was booked.")
+    if discrepancies:
+        sys.exit(1)
+
+
+def _verified(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
+    """How many of each were checked, and what was found."""
+    path = conf.paths.database
+    if conf.state.backend == "redis":
+        with naming(path):
+            discrepancies = asyncio.run(verify_redis(conf.state.redis_url, path))
+        with reading(path) as connection:
+            checked = count_booked(connection)
+        # Counters and holds are in Redis, and not counted here.
+        return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
+    with reading(path) as connection:
+        return count_booked(connection), verify_file(connection)
+
+
+@ledger.command()
+@click.option("--once", is_flag=True, help="End when everything that waits is written.")
+@click.option(
+    "--take-over", is_flag=True, help="Book in this ledger from now on; only where the one before is lost."
+)
+@conf_option
+def drain(once: bool, take_over: bool, conf_file: Path) -> None:
+    """Write what waits in Redis to the ledger, until SIGTERM or SIGINT.
+
+    A gateway on the ledger's machine does that by itself, so this is for the time while none runs there.
+    """
+    with clear_errors():
+        conf = load_conf(conf_file)
+        path = conf.paths.database
+        url = redis_url(conf)
+        with naming(path):
+            written = asyncio.run(_drain(url, path, once, take_over))
+    click.echo(f"{written} bookings and credits were written to {path}")
+
+
+async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int:
+    async with redis_session(url, path) as session:
+        await session.claim_ledger(take_over=take_over)
+        async with session.client.bounded(BOUND_S):
+            await session.state.check()
+        if once:
+            return await session.outbox.empty_all(stale_s=0)
+        return await _drain_until_told(session)
+
+
+async def _drain_until_told(session: RedisSession) -> int:
+    """A Redis that can't be asked is waited for, and said to be so once."""
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    click.echo(f"writing what waits in Redis to {session.file.path}, until SIGTERM or SIGINT")
+    written, fault = 0, ""
+    while not stop.is_set():
+        try:
+            await session.claim_ledger()
+            written += await session.outbox.empty_all()
+            fault = ""
+        except StoreUnavailable as error:
+            if str(error) != fault:
+                click.echo(f"waiting: {error}", err=True)
+            fault = str(error)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), UPKEEP_S)
+    return written

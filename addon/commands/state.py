@@ -1,0 +1,37 @@
+"""``tollgate state``: what Redis keeps of limits and money. Source: docs/commands.md."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from addon.commands.common import clear_errors, conf_option, naming, redis_url
+from addon.settings import load_conf
+from addon.store.rebuild import rebuild_state
+
+
+@click.group()
+def state() -> None:
+    """Restore limits, holds and spend in Redis."""
+
+
+@state.command()
+@click.option(
+    "--take-over", is_flag=True, help="Book in this ledger from now on; only where the one before is lost."
+)
+@conf_option
+def rebuild(take_over: bool, conf_file: Path) -> None:
+    """Make everything in Redis anew from the ledger. It may be empty, half lost or in good order.
+
+    Gateways refuse calls meanwhile, and go on by themselves. Where this fails they refuse them until it is run again.
+    """
+    with clear_errors():
+        conf = load_conf(conf_file)
+        path = conf.paths.database
+        url = redis_url(conf)
+        with naming(path):
+            rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
+    click.echo(
+        f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"
+        f" {rebuilt.booked} bookings and credits were still on their way to the ledger"
+    )

@@ -1,0 +1,286 @@
+"""``tollgate ledger``: proves the books of a sound ledger, finds what is wrong in others, and fills them from Redis."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rig.configuration import environment
+from rig.ledger import booked_ids, locked_by_another, make_row, second_connection
+from rig.money import USD, select
+from rig.redis_server import RedisServer
+from rig.upstream import BOUND_S
+
+from addon.commands.ledger import ledger
+from addon.settings import load_conf
+from addon.store import Booking, HoldRequest, Store, StoreUnavailable, WalletEntry
+from addon.store.opening import open_store
+from policies.spend import Want
+
+type Work = Callable[[Store], Any]
+
+INVOICE = WalletEntry("acme/invoice", datetime(2026, 1, 1, tzinfo=UTC), "acme", 5 * USD, "invoice")
+
+
+def conf_in(folder: Path, redis_url: str | None = None) -> Path:
+    """A proxy.conf of its own ledger."""
+    folder.mkdir(exist_ok=True)
+    conf = folder / "proxy.conf"
+    state = f'[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n' if redis_url else ""
+    conf.write_text(f'[paths]\ndatabase = "var/tollgate.db"\n{state}')
+    return conf
+
+
+def path_of(conf: Path) -> Path:
+    return conf.parent / "var" / "tollgate.db"
+
+
+def run(conf: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(ledger, [*arguments, "--conf", str(conf)])
+
+
+def use(conf: Path, work: Work) -> None:
+    """Let ``work`` do something to the store, as a gateway would."""
+
+    async def do() -> None:
+        store = open_store(load_conf(conf))
+        try:
+            await store.check()
+            await work(store)
+        finally:
+            await store.close()
+
+    asyncio.run(do())
+
+
+LONG_AGO = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def row_of(call_id: str, created_at: datetime, **changes: Any) -> dict[str, Any]:
+    return make_row(call_id, created_at=created_at.isoformat(timespec="milliseconds"), **changes)
+
+
+def request(call_id: str, created_at: datetime) -> HoldRequest:
+    nothing = {"retail_nanousd": 0, "wholesale_nanousd": 0, "usage_source": "none"}
+    row = row_of(call_id, created_at, error_code="interrupted", **nothing)
+    return HoldRequest(call_id, created_at, "acme", "ci", Want(1000, 0, 1, is_protected=True), (), row)
+
+
+async def live(store: Store, created_at: datetime = LONG_AGO) -> None:
+    """A credit, two calls that ended, of which the wallet paid one, and one in flight."""
+    await store.credit(INVOICE)
+    for call_id, from_wallet in (("call-1", True), ("call-2", False)):
+        await store.hold(request(call_id, created_at))
+        await store.settle(Booking(row_of(call_id, created_at), from_wallet))
+    await store.hold(request("call-3", created_at))
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return conf_in(tmp_path / "one")
+
+
+@pytest.fixture
+def lived(conf: Path) -> Path:
+    use(conf, live)
+    return conf
+
+
+# Verifying the file.
+
+
+def test_a_sound_ledger_is_said_to_be_so_with_what_was_checked(lived: Path) -> None:
+    result = run(lived, "verify")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "2 calls, 2 wallet entries, 1 wallets, 6 counters, 1 holds: no discrepancies\n",
+    )
+    as_json = run(lived, "verify", "--json")
+    assert json.loads(as_json.stdout) == {
+        "checked": {"calls": 2, "wallet_entries": 2, "wallets": 1, "counters": 6, "holds": 1},
+        "discrepancies": [],
+    }
+
+
+def test_a_ledger_is_verified_while_another_process_writes(lived: Path) -> None:
+    with locked_by_another(path_of(lived)):
+        assert run(lived, "verify").exit_code == 0
+
+
+WRONG = {
+    "a counter's money": (
+        "UPDATE spend SET spent_nanousd = spent_nanousd + 1 WHERE scope = 'key:acme/ci' AND period = '2026-01'",
+        "counter key:acme/ci of 2026-01: 3121 nano-USD are counted, 3120 are booked",
+    ),
+    "a counter's calls": (
+        "UPDATE spend SET requests = 3 WHERE scope = 'workspace:acme'",
+        "counter workspace:acme of 2026-01: 3 calls are counted, 2 are booked",
+    ),
+    "a wallet": (
+        "UPDATE spend SET spent_nanousd = 0 WHERE scope = 'wallet:acme'",
+        "counter wallet:acme of ever: 0 nano-USD are counted, -4999998440 are booked",
+    ),
+    "a charge of no call": (
+        "UPDATE wallet_entries SET id = 'call-9' WHERE id = 'call-1'",
+        "charge call-9: the wallet of acme paid 1560 nano-USD, no such call is booked",
+    ),
+    "a hold of a call that ended": (
+        "UPDATE holds SET id = 'call-1'",
+        "hold call-1: the call is booked, and money is held for it still",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_does_not_agree_is_a_line_and_a_status_of_1(lived: Path, wrong: str) -> None:
+    sql, line = WRONG[wrong]
+    with second_connection(path_of(lived)) as connection:
+        connection.execute(sql)
+    result = run(lived, "verify")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == line
+    assert result.stdout.endswith(": 1 discrepancies\n")
+    assert json.loads(run(lived, "verify", "--json").stdout)["discrepancies"] == [line]
+
+
+def test_a_row_that_is_gone_is_missed_in_every_counter(lived: Path) -> None:
+    with second_connection(path_of(lived)) as connection:
+        connection.execute("DELETE FROM usage WHERE id = 'call-1'")
+    lines = run(lived, "verify").stdout.splitlines()
+    assert len([line for line in lines if line.startswith("counter key:acme/ci of ")]) == 8
+    assert any(line.startswith("charge call-1: ") for line in lines)
+
+
+def test_a_ledger_that_does_not_exist_yet_is_sound(conf: Path) -> None:
+    result = run(conf, "verify")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        f"There is no ledger yet in {path_of(conf)}: nothing was booked.\n",
+    )
+    assert json.loads(run(conf, "verify", "--json").stdout)["discrepancies"] == []
+    assert not path_of(conf).exists()
+
+
+def test_a_damaged_file_is_an_error_that_names_it(lived: Path) -> None:
+    path_of(lived).write_bytes(b"not a database" * 1000)
+    result = run(lived, "verify")
+    assert result.exit_code == 1
+    assert f"{path_of(lived)}: can't be read: file is not a database" in result.stderr
+
+
+def test_without_redis_there_is_nothing_to_drain(lived: Path) -> None:
+    result = run(lived, "drain", "--once")
+    assert result.exit_code == 1
+    assert '[state] backend is "sqlite": everything is in the ledger itself' in result.stderr
+
+
+# Beside Redis.
+
+
+@pytest.fixture
+def shared(tmp_path: Path, redis_url: str) -> tuple[Path, Path]:
+    """Two machines with a ledger each, on one Redis; the first is the one that calls are booked in."""
+    one, other = conf_in(tmp_path / "one", redis_url), conf_in(tmp_path / "other", redis_url)
+
+    async def nothing(_: Store) -> None:
+        return
+
+    use(one, nothing)
+    return one, other
+
+
+def test_counters_in_redis_are_verified_against_the_ledger(
+    shared: tuple[Path, Path], redis_server: RedisServer
+) -> None:
+    one, other = shared
+    use(other, live)
+    sound = run(one, "verify")
+    assert sound.exit_code == 0, sound.output
+    assert sound.stdout == "2 calls, 2 wallet entries, 1 wallets: no discrepancies\n"
+    redis_server.command("HINCRBY", "tollgate:{acme}:spend:key:acme/ci:ever", "spent", 1)
+    wrong = run(one, "verify")
+    assert wrong.exit_code == 1
+    assert wrong.stdout.splitlines()[0] == (
+        "counter key:acme/ci of ever: 3121 nano-USD are counted, 3120 are booked"
+    )
+
+
+def test_draining_writes_what_waits_once(shared: tuple[Path, Path]) -> None:
+    one, other = shared
+    use(other, live)
+    assert booked_ids(path_of(one)) == []
+    assert run(one, "drain", "--once").stdout == f"3 bookings and credits were written to {path_of(one)}\n"
+    assert run(one, "drain", "--once").stdout == f"0 bookings and credits were written to {path_of(one)}\n"
+    assert booked_ids(path_of(one)) == ["call-1", "call-2"]
+    entries = select(path_of(one), "SELECT id, amount_nanousd FROM wallet_entries ORDER BY id")
+    assert [tuple(entry.values()) for entry in entries] == [("acme/invoice", 5 * USD), ("call-1", -1560)]
+
+
+def test_only_one_ledger_is_filled_until_another_takes_over(shared: tuple[Path, Path]) -> None:
+    one, other = shared
+    use(one, live)
+    refused = run(other, "drain", "--once")
+    assert refused.exit_code == 1
+    assert f"calls are booked in another ledger than {path_of(other)}" in refused.stderr
+    taken = run(other, "drain", "--once", "--take-over")
+    assert taken.exit_code == 0, taken.output
+    assert run(one, "drain", "--once").exit_code == 1
+
+
+def test_a_drain_that_runs_writes_what_comes_until_it_is_told_to_end(shared: tuple[Path, Path]) -> None:
+    one, other = shared
+    command = [sys.executable, "-m", "addon.cli", "ledger", "drain", "--conf", str(one)]
+    draining = subprocess.Popen(
+        command, env=environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert draining.stdout is not None
+        assert draining.stdout.readline().startswith("writing what waits in Redis to ")
+        use(other, live)
+        deadline = time.monotonic() + BOUND_S
+        while len(booked_ids(path_of(one))) < 2:
+            assert time.monotonic() < deadline, "the calls were never written"
+            time.sleep(0.05)
+        draining.send_signal(signal.SIGTERM)
+        said, faults = draining.communicate(timeout=BOUND_S)
+    finally:
+        with suppress(ProcessLookupError):
+            draining.kill()
+        draining.wait(BOUND_S)
+    assert (draining.returncode, faults) == (0, "")
+    assert re.fullmatch(r"3 bookings and credits were written to .*tollgate\.db\n", said)
+
+
+@pytest.mark.parametrize("command", [("verify",), ("drain", "--once")], ids=" ".join)
+def test_a_redis_that_is_not_there_is_a_clear_error_without_its_password(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    conf = conf_in(tmp_path / "one", "redis://:not-to-be-seen@127.0.0.1:1/0")
+    result = run(conf, *command)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: Redis at 127.0.0.1:1: ")
+    assert "not-to-be-seen" not in result.output
+
+
+def test_an_emptied_redis_is_neither_verified_nor_drained(
+    shared: tuple[Path, Path], redis_server: RedisServer
+) -> None:
+    one, _ = shared
+    use(one, live)
+    redis_server.flush()
+    for command in (("verify",), ("drain", "--once")):
+        result = run(one, *command)
+        assert result.exit_code == 1
+        assert "Redis came back empty; run `tollgate state rebuild`" in result.stderr
+    with pytest.raises(StoreUnavailable, match="came back empty"):
+        use(one, live)
