@@ -15,9 +15,10 @@ if outcome == "interrupted" and not hold then return "again" end
 
 if hold then
   redis.call("HDEL", KEYS[2], id)
-  local amount = string.match(hold, "^%d+")
+  local released = string.match(hold, "^[1-9]%d*")
+  released = released and "-" .. released or "0"
   for i = 5, #KEYS do
-    redis.call("HINCRBY", KEYS[i], "held", "-" .. amount)
+    redis.call("HINCRBY", KEYS[i], "held", released)
     redis.call("HINCRBY", KEYS[i], "in_flight", -1)
   end
 end

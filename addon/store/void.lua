@@ -7,9 +7,10 @@ redis.call("SET", KEYS[3], "voided", "NX", "EX", ARGV[3])
 local hold = redis.call("HGET", KEYS[2], ARGV[2])
 if hold then
   redis.call("HDEL", KEYS[2], ARGV[2])
-  local amount = string.match(hold, "^%d+")
+  local released = string.match(hold, "^[1-9]%d*")
+  released = released and "-" .. released or "0"
   for i = 4, #KEYS do
-    redis.call("HINCRBY", KEYS[i], "held", "-" .. amount)
+    redis.call("HINCRBY", KEYS[i], "held", released)
     redis.call("HINCRBY", KEYS[i], "in_flight", -1)
   end
 end

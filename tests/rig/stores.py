@@ -17,7 +17,7 @@ from addon.store.redis_report import counted_in_redis
 from addon.store.report import counted_in
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify, verify_redis
-from policies.limits import Counter, Limit, counters_of, wallet_counter
+from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.spend import Used, Want
 from rig.ledger import booked, make_row
 from rig.redis_server import NO_RETRY
@@ -52,8 +52,8 @@ def request(
 
 def booking(call_id: str, cost_nanousd: int = 1560, *, from_wallet: bool = True, **changes: Any) -> Booking:
     """The end of a call."""
-    row = call_row(call_id, **{"retail_nanousd": cost_nanousd, "wholesale_nanousd": cost_nanousd} | changes)
-    return Booking(row, from_wallet)
+    costs = {"retail_nanousd": cost_nanousd, "wholesale_nanousd": cost_nanousd}
+    return Booking(call_row(call_id) | costs | changes, from_wallet)
 
 
 def credit(entry_id: str, amount_nanousd: int, workspace: str = WORKSPACE) -> WalletEntry:
@@ -81,16 +81,14 @@ class Place:
     def open(self) -> Store:
         return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
 
-    def used(self, counter: Counter, key_id: str = KEY) -> Used:
+    def used(self, counter: Counter) -> Used:
         """What a counter stands at."""
-        scope, _, name = counter.scope.partition(":")
-        kind = {"key": "spend_cap", "workspace": "monthly_spend_cap", "wallet": "wallet"}[scope]
-        limit = Limit(kind, counter, 0)  # type: ignore[arg-type]
-        with self._reading() as read_used:
-            return read_used(limit, name.partition("/")[0], name.partition("/")[2] or key_id)
+        return self.used_now([counter])[0]
 
     def used_now(self, counters: Sequence[Counter]) -> list[Used]:
-        return [self.used(counter) for counter in counters]
+        """What each of ``counters`` stands at."""
+        with self._reading() as read_used:
+            return [read_used(*_asked(counter)) for counter in counters]
 
     def holds(self) -> list[str]:
         """The ids of the calls that hold something."""
@@ -139,6 +137,14 @@ class Place:
         else:
             with self._connected() as connection:
                 yield counted_in(connection)
+
+
+def _asked(counter: Counter) -> tuple[Limit, str, str]:
+    """A limit that looks at ``counter``, its workspace and its key."""
+    scope, _, name = counter.scope.partition(":")
+    workspace, _, key_id = name.partition("/")
+    kinds: dict[str, LimitKind] = {"key": "spend_cap", "workspace": "monthly_spend_cap", "wallet": "wallet"}
+    return Limit(kinds[scope], counter, 0), workspace, key_id
 
 
 async def die(store: Store) -> None:
