@@ -104,6 +104,7 @@ class Outbox:
         self._file = file
         self._state = state
         self._filled: set[str] = set()
+        self._torn: set[str] = set()
         self._emptying: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
@@ -122,6 +123,8 @@ class Outbox:
                     await self._see_to(workspace)
                 except StoreUnavailable:
                     self._filled.add(workspace)
+                    # What Redis gave out with an answer that never came would wait for somebody to find it stale.
+                    self._torn.add(workspace)
                     raise
 
     async def collect(self) -> None:
@@ -163,7 +166,8 @@ class Outbox:
 
     async def _see_to(self, workspace: str) -> None:
         if self._state.owns_ledger:
-            await self.empty(workspace)
+            await self.empty(workspace, 0 if workspace in self._torn else None)
+            self._torn.discard(workspace)
             return
         async with self._client.bounded():
             await self._client.command("SADD", OUTBOXES, workspace)
