@@ -70,7 +70,8 @@ class Supervisor:
     async def start(self) -> None:
         """Start everything; return when every worker serves. Raises OSError, or WorkerFailed."""
         shutil.rmtree(self.metrics_folder, ignore_errors=True)
-        self.metrics_folder.mkdir(mode=0o700, parents=True)
+        self.metrics_folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.metrics_folder.mkdir(mode=0o700)
         await self.admin.start(self.settings.conf.admin.host, self.settings.conf.admin.port)
         try:
             async with asyncio.timeout(START_S):

@@ -98,7 +98,10 @@ def test_a_taken_admin_port_is_one_clear_sentence(tmp_path: Path, taken_port: in
 
 REFUSED_SECTIONS = {
     "an unknown key": ({"limits": {"pro_rmp": 3}}, "limits.pro_rmp: unknown key"),
-    "redis": ({"state": {"backend": "redis"}}, 'state.backend: "redis" is not available in this version'),
+    "a Redis that is not there": (
+        {"state": {"backend": "redis", "redis_url": "redis://:hunter2@127.0.0.1:1/0"}},
+        "Redis at 127.0.0.1:1: ",
+    ),
     "no certificate": ({"listen": {"tls_certificate": "none.pem"}}, "listen.tls_certificate"),
     "a wrong certificate": ({"listen": {"tls_certificate": "proxy.conf"}}, "is not a PEM file"),
     "a ledger that is a folder": ({"paths": {"database": "catalog_data"}}, "catalog_data: can't be opened"),
@@ -112,6 +115,7 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path, sections: dict[str, A
     said = _refused(tmp_path, sections=sections)
     assert said.startswith("tollgate: ")
     assert reason in said
+    assert "hunter2" not in said
 
 
 REFUSED_ARGUMENTS = {

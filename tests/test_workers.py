@@ -456,6 +456,10 @@ REFUSED_SECTIONS = {
         {"paths": {"database": "catalog_data"}},
         r".*catalog_data: can't be opened",
     ),
+    "a Redis that is not there": (
+        {"state": {"backend": "redis", "redis_url": "redis://127.0.0.1:1/0"}},
+        r"Redis at 127\.0\.0\.1:1: ",
+    ),
     "a host that is not here": (
         {"listen": {"host": "203.0.113.1"}},
         r"can't listen on 203.0.113.1:0: Cannot assign requested address",

@@ -1,6 +1,7 @@
 """One worker process: its start, what it says, and its end, which is noticed however it comes."""
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -12,6 +13,8 @@ from typing import Self
 from addon.admin import Readiness
 from addon.settings import Settings
 from addon.workers.link import ASK, pack, parse_answer
+
+log = logging.getLogger("tollgate.workers")
 
 _STDERR = 2
 
@@ -93,7 +96,8 @@ class Child:
     async def ended(self) -> str:
         """Wait for its end, and return how that came: its exit status, or the signal that killed it."""
         status = await self._process.wait()
-        await self._listening
+        # Who gives up waiting here must not take the task with it.
+        await asyncio.wait([self._listening])
         return f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
 
     async def stop(self, timeout_s: float) -> bool:
@@ -118,8 +122,7 @@ class Child:
             self._writer.write(pack(ASK))
 
     async def _listen(self) -> None:
-        # One that says what makes no sense is not listened to any more, and counts as not serving.
-        with suppress(ConnectionError, ValueError):
+        try:
             async for line in self._reader:
                 said = parse_answer(line)
                 if isinstance(said, Readiness):
@@ -127,10 +130,16 @@ class Child:
                     self._answer(said)
                 else:
                     self.fault = said
-        self.is_serving = False
-        while self._asked:
-            self._answer(None)
-        self._writer.close()
+        except ConnectionError:
+            log.debug("worker %d left", self.number)
+        except ValueError as error:
+            log.error("worker %d is given up, it said %s", self.number, error)
+        finally:
+            self.is_serving = False
+            while self._asked:
+                self._answer(None)
+            # A worker that lives ends by this, and another takes its place.
+            self._writer.close()
 
     def _answer(self, found: Readiness | None) -> None:
         # Questions are answered in their order; who asked may have given up.
