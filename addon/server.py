@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import safecall
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.log import LegacyLogEvents
 from mitmproxy.master import Master
 from mitmproxy.options import Options
 from mitmproxy.proxy import commands, events
@@ -126,6 +128,13 @@ def _skip_type_checks() -> None:
     http.MessageData.__post_init__ = lambda _message: None  # type: ignore[method-assign]
 
 
+def _leave_logs_alone() -> None:
+    """Take away mitmproxy's handler that makes an event of each log line: no addon of ours asks for them."""
+    for handler in logging.getLogger().handlers[:]:
+        if isinstance(handler, LegacyLogEvents):
+            handler.uninstall()
+
+
 @asynccontextmanager
 async def serving(
     settings: Settings, listen: Callable[[], socket.socket], conf_file: Path | None = None
@@ -138,6 +147,7 @@ async def serving(
     _skip_type_checks()
     conf = settings.conf.listen
     master = Master(Options())
+    _leave_logs_alone()
     gateway = Gateway()
     # Where there is no TLS to begin with, the gateway's layer is the first, and nothing has to be asked.
     listener = Listener(ReverseProxy if conf.tls_certificate else HopLayer)

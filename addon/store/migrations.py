@@ -2,6 +2,7 @@
 
 import sqlite3
 from datetime import datetime
+from functools import cache
 
 from sqlite_utils import Database, Migrations
 
@@ -10,12 +11,16 @@ from policies.limits import counters_of
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
 
-COUNT = """
-    INSERT INTO spend (scope, period, spent_nanousd, requests) VALUES (?, ?, ?, ?)
-    ON CONFLICT (scope, period) DO UPDATE
-    SET spent_nanousd = spent_nanousd + excluded.spent_nanousd, requests = requests + excluded.requests
-"""
-"""Adds to one counter."""
+
+@cache
+def count_statement(counters: int) -> str:
+    """Return what adds to so many counters at once: scope, period, nano-USD and calls of each."""
+    rows = ", ".join(["(?, ?, ?, ?)"] * counters)
+    return f"""
+        INSERT INTO spend (scope, period, spent_nanousd, requests) VALUES {rows}
+        ON CONFLICT (scope, period) DO UPDATE
+        SET spent_nanousd = spent_nanousd + excluded.spent_nanousd, requests = requests + excluded.requests
+    """  # noqa: S608
 
 
 def m0001_usage(db: Database) -> None:
@@ -117,7 +122,7 @@ def _count_what_was_booked(db: Database) -> None:
     ).fetchall()
     for workspace, key_id, day, spent_nanousd, requests in days:
         for counter in counters_of(workspace, key_id, datetime.fromisoformat(day)):
-            db.conn.execute(COUNT, (counter.scope, counter.period, spent_nanousd, requests))
+            db.conn.execute(count_statement(1), (counter.scope, counter.period, spent_nanousd, requests))
 
 
 def m0003_ledger(db: Database) -> None:

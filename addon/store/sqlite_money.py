@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from addon.store import INTERRUPTED, LEASE_S, Booking, HoldRequest, WalletEntry
-from addon.store.migrations import COUNT, LARGEST
+from addon.store.migrations import LARGEST, count_statement
 from policies.bucket import WINDOW_US, slice_us
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
 from policies.spend import Denial, Hold, Used, place_hold
@@ -114,7 +114,7 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
                 decided.amount_nanousd,
                 owner,
                 decided.cap_tokens,
-                json.dumps(storable(request.interrupted_row)),
+                json.dumps(request.interrupted_row),
             ),
         )
     return decided
@@ -145,9 +145,17 @@ def void(connection: sqlite3.Connection, call_id: str) -> None:
     connection.execute("DELETE FROM holds WHERE id = ?", (call_id,))
 
 
+def any_hold(connection: sqlite3.Connection) -> bool:
+    """Tell whether any call is in flight."""
+    return connection.execute("SELECT 1 FROM holds LIMIT 1").fetchone() is not None
+
+
 def renew(connection: sqlite3.Connection, owner: str, now: datetime) -> None:
-    """Prolong the lease of all holds of ``owner``."""
-    connection.execute("UPDATE holds SET expires_at = ? WHERE owner = ?", (lease_end(now), owner))
+    """Prolong the leases of ``owner`` that have come to their half."""
+    half = iso(now + timedelta(seconds=LEASE_S / 2))
+    connection.execute(
+        "UPDATE holds SET expires_at = ? WHERE owner = ? AND expires_at < ?", (lease_end(now), owner, half)
+    )
 
 
 def interrupt(connection: sqlite3.Connection, is_dead: Callable[[str], bool], now: datetime) -> int:
@@ -174,10 +182,11 @@ def settle(connection: sqlite3.Connection, booking: Booking) -> None:
     if calls is not None:
         spent_nanousd = row["retail_nanousd"]
         counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
-        connection.executemany(COUNT, [(c.scope, c.period, spent_nanousd, calls) for c in counters])
+        counted = [value for c in counters for value in (c.scope, c.period, spent_nanousd, calls)]
+        connection.execute(count_statement(len(counters)), counted)
         if booking.from_wallet and spent_nanousd:
             wallet = wallet_counter(row["workspace"])
-            connection.execute(COUNT, (wallet.scope, wallet.period, spent_nanousd, 0))
+            connection.execute(count_statement(1), (wallet.scope, wallet.period, spent_nanousd, 0))
     void(connection, row["id"])
 
 
@@ -205,7 +214,7 @@ def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
     is_new = enter(connection, entry)
     if is_new:
         counter = wallet_counter(entry.workspace)
-        connection.execute(COUNT, (counter.scope, counter.period, -entry.amount_nanousd, 0))
+        connection.execute(count_statement(1), (counter.scope, counter.period, -entry.amount_nanousd, 0))
     return is_new
 
 
@@ -219,7 +228,7 @@ def enter(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
 
 
 _INSERT = (
-    f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in USAGE_COLUMNS)})"  # noqa: S608
+    f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES ({', '.join('?' * len(USAGE_COLUMNS))})"  # noqa: S608
     " ON CONFLICT (id) DO NOTHING"
 )
 _REPLACE = (
@@ -229,7 +238,7 @@ _REPLACE = (
 
 
 def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
-    if connection.execute(_INSERT, row).rowcount:
+    if connection.execute(_INSERT, [row[name] for name in USAGE_COLUMNS]).rowcount:
         return 1
     # A call that was taken for dead, and lived: it was counted, but not its cost.
     return 0 if connection.execute(_REPLACE, row).rowcount else None
