@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.stores import NOW, WANT, WORKSPACE, Place, all_counters, booking, credit, die, request, wallet
+from rig.stores import WANT, WORKSPACE, Place, all_counters, booking, credit, die, request, wallet
 
 from addon.store import Store, StoreUnavailable
 from addon.store.rebuild import rebuild_state
@@ -20,7 +20,7 @@ from addon.store.redis import RedisStore
 from addon.store.redis_session import drain
 from addon.store.sqlite_money import iso
 from policies.limits import Counter, Limit, wallet_counter
-from policies.spend import Denial, Hold, Used, Want
+from policies.spend import Denial, Hold, Used, Want, place_hold
 
 USD = 10**9
 EVER = Counter("key:acme/ci", "ever")
@@ -587,15 +587,20 @@ async def test_counters_of_periods_that_end_vanish_and_those_for_ever_stay(rig: 
     assert 0 < rig.server.command("TTL", "tollgate:{acme}:ended:a") <= 3_600
 
 
-async def test_a_call_that_may_cost_more_than_can_be_counted_exactly_is_refused(rig: Rig) -> None:
+async def test_a_call_that_can_not_be_counted_exactly_is_refused(rig: Rig) -> None:
     store = await rig.open()
+    limit = Limit("spend_cap", EVER, 9 * 10**15)
     for want in (
         Want(2**53, 1, 1, is_protected=True),
         Want(1, 2**53 // 10, 1, is_protected=True),
-        Want(1, 1, 2**53 // 1000 + 1, is_protected=False),
-        Want(1, 10**12, 10**8, is_protected=True),
+        Want(1, 1, 2**53 // 1000 + 1, is_protected=True),
     ):
         with pytest.raises(StoreUnavailable, match="counted exactly"):
-            await store.hold(request("a", want=want))
+            await store.hold(request("a", limit, want=want))
     assert rig.place.holds() == []
-    assert await store.hold(request("b", want=WANT, created_at=NOW)) == Hold(63_400, 100)
+
+
+async def test_a_call_that_nothing_bounds_is_held_as_the_policy_says(rig: Rig) -> None:
+    store = await rig.open()
+    for number, want in enumerate((Want(1, 10**12, 10**12, is_protected=True), WANT)):
+        assert await store.hold(request(f"a-{number}", want=want)) == place_hold(want, (), {})

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -28,8 +28,8 @@ from addon.store.redis_client import RedisClient, Script, was_answered
 from addon.store.redis_keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis_state import RedisState
 from policies.bucket import GROUPS, WINDOW_US, slice_us
-from policies.limits import wallet_counter
-from policies.spend import PICOUSD_PER_NANOUSD, Denial, DenialReason, Hold, Want
+from policies.limits import Limit, wallet_counter
+from policies.spend import PICOUSD_PER_NANOUSD, Denial, DenialReason, Hold, Want, place_hold
 
 log = logging.getLogger("tollgate.store")
 
@@ -84,7 +84,7 @@ class RedisStore:
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        refuse_inexact(request.want)
+        request = replace(request, want=exact(request.want, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = _Held(request.workspace, counters)
         try:
@@ -274,11 +274,20 @@ class RedisStore:
         self._upkeeps += 1
 
 
-def refuse_inexact(want: Want) -> None:
-    """Refuse what a script could not count exactly: a call that would cost millions of dollars."""
-    most_nanousd = want.prompt_nanousd + want.cap_tokens * want.token_picousd // PICOUSD_PER_NANOUSD + 1
-    if (
-        max(most_nanousd, want.cap_tokens * PICOUSD_PER_NANOUSD) >= LARGEST_EXACT
-        or want.token_picousd >= LARGEST_TOKEN_PICOUSD
-    ):
+def exact(want: Want, limits: Sequence[Limit]) -> Want:
+    """Return what a script can count exactly and decides the same: what no limit bounds is decided here.
+
+    Raises ``StoreUnavailable`` where it can't be done: millions of dollars for a prompt, or for a thousand tokens.
+    """
+    hold = place_hold(want, (), {})
+    if isinstance(hold, Hold) and all(limit.kind == "request_cap" for limit in limits):
+        want = replace(want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+    elif want.is_protected and want.token_picousd:
+        # There is never more room than this.
+        most_tokens = (LARGEST_EXACT - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
+        want = replace(want, cap_tokens=min(want.cap_tokens, max(most_tokens, 1)))
+    thousandths = want.cap_tokens * (PICOUSD_PER_NANOUSD if want.token_picousd else 1)
+    is_exact = max(want.prompt_nanousd, thousandths) < LARGEST_EXACT
+    if not is_exact or want.token_picousd >= LARGEST_TOKEN_PICOUSD:
         raise StoreUnavailable("a call may cost more than can be counted exactly in Redis")
+    return want
