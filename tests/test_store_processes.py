@@ -3,53 +3,85 @@
 import asyncio
 import fcntl
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rig.ledger import booked, booked_ids, make_row, second_connection
+from rig.ledger import booked, booked_ids, second_connection
+from rig.stores import Place
 
-from addon.store import sqlite as store_sqlite
+from addon.store import ledger_file
+from addon.store.ledger_file import LedgerFile
 from addon.store.migrations import migrate
-from addon.store.sqlite import SqliteStore
 
 COMMON = """
 import asyncio, os, sys
 from pathlib import Path
-from addon.store import StoreUnavailable
+from addon.store import Booking, StoreUnavailable
+from policies.spend import Hold
 from addon.store.sqlite import SqliteStore
 from rig.ledger import make_row
 path = Path(sys.argv[1])
+
+def ended(row_id):
+    return Booking(make_row(row_id), from_wallet=False)
 """
 OPENER = (
     COMMON
     + """
+async def work():
+    store = SqliteStore(path)
+    await store.settle(ended(f"opener-{os.getpid()}"))
+    await store.close()
+
 print("ready", flush=True)
 sys.stdin.readline()
-store = SqliteStore(path)
-asyncio.run(store.settle(make_row(f"opener-{os.getpid()}")))
-store.close()
+asyncio.run(work())
 print("done")
 """
 )
 WRITER = (
     COMMON
     + """
-async def write():
+async def work():
+    store = SqliteStore(path)
     for number in range(int(sys.argv[3])):
         row_id = f"{sys.argv[2]}-{number}"
         try:
-            await store.settle(make_row(row_id))
+            await store.settle(ended(row_id))
         except StoreUnavailable:
             continue
         print(row_id, flush=True)
+    await store.close()
 
-store = SqliteStore(path)
-asyncio.run(write())
-store.close()
+asyncio.run(work())
+"""
+)
+CALLER = (
+    COMMON
+    + """
+import random
+from pydantic import SecretStr
+from rig.stores import Place, booking, credit, request, wallet
+
+async def call(store, call_id):
+    if isinstance(await store.hold(request(call_id, wallet())), Hold):
+        print(call_id, flush=True)  # From here on it may be sent upstream.
+        await asyncio.sleep(random.random() / 100)
+        await store.settle(booking(call_id, random.randrange(60_000)))
+
+async def work():
+    store = Place(path, sys.argv[3] or None).open()
+    await store.check()
+    await store.credit(credit("everything", 10**15))
+    for turn in range(10**6):
+        await asyncio.gather(*(call(store, f"{sys.argv[2]}-{turn}-{number}") for number in range(8)))
+        await store.upkeep()
+
+asyncio.run(work())
 """
 )
 
@@ -94,9 +126,9 @@ def test_while_one_opens_a_ledger_no_other_can_begin_to(
         migrate(connection)
 
     tried: list[Path] = []
-    monkeypatch.setattr(store_sqlite, "migrate", migrate_and_try_the_lock)
+    monkeypatch.setattr(ledger_file, "migrate", migrate_and_try_the_lock)
     for _ in range(2):
-        SqliteStore(ledger_path).close()
+        LedgerFile(ledger_path).close()
     assert len(tried) == 2
 
 
@@ -111,7 +143,7 @@ def test_processes_that_write_at_once_lose_nothing(ledger_path: Path) -> None:
 
 
 def test_a_reader_does_not_stop_the_writer(ledger_path: Path) -> None:
-    SqliteStore(ledger_path).close()
+    LedgerFile(ledger_path).close()
     with second_connection(ledger_path) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
@@ -132,12 +164,40 @@ def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_o
     acknowledged += [line.strip() for line in writer.stdout if line.endswith("\n")]
     writer.wait()
     writer.stdout.close()
-    with closing(SqliteStore(ledger_path)) as store:
-        asyncio.run(store.check())
-        asyncio.run(store.settle(make_row(acknowledged[0])))
+    again = start(OPENER, ledger_path, stdin=subprocess.PIPE)
+    assert again.communicate("\n", timeout=60)[0] == "ready\ndone\n"
     ids = booked_ids(ledger_path)
     assert acknowledged == ids[: len(acknowledged)]
     assert len(ids) == len(set(ids))
-    assert len(ids) - len(acknowledged) <= 1, "only the row being written may be there unacknowledged"
+    assert len(ids) - len(acknowledged) <= 2, "the opener's, and the one that was being written"
     with second_connection(ledger_path) as reader:
         assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "redis"])
+async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and_sums_that_agree(
+    backend: str, request: pytest.FixtureRequest, ledger_path: Path
+) -> None:
+    url = request.getfixturevalue("redis_url") if backend == "redis" else ""
+    place = Place(ledger_path, url or None)
+    sent: set[str] = set()
+    for turn in range(4):
+        sent |= await asyncio.to_thread(_kill_two_at_work, ledger_path, url, turn)
+    heir = place.open()
+    await heir.check()
+    await heir.upkeep()
+    assert place.holds() == []
+    assert sent <= place.rows().keys(), "a call that may have been sent has no row"
+    assert await place.discrepancies() == []
+    await heir.close()
+
+
+def _kill_two_at_work(ledger_path: Path, url: str, turn: int) -> set[str]:
+    """Let two processes make calls, kill them at some moment, and return which calls they said they would send."""
+    callers = [start(CALLER, ledger_path, f"{turn}-{name}", url) for name in ("a", "b")]
+    said = [[caller.stdout.readline() for _ in range(40 + 17 * turn)] for caller in callers if caller.stdout]
+    for caller in callers:
+        caller.kill()
+    rest = [caller.communicate(timeout=60)[0].splitlines(keepends=True) for caller in callers]
+    assert [caller.returncode for caller in callers] == [-signal.SIGKILL] * 2
+    return {line.strip() for lines in (*said, *rest) for line in lines if line.endswith("\n")}

@@ -1,22 +1,38 @@
 """The ledger in a real SQLite file: what is booked, what is refused, and the file itself."""
 
 import asyncio
+import os
 import stat
-from contextlib import closing
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rig.ledger import booked, booked_ids, make_row, second_connection
+from rig.stores import Place, booking, die, request
 
-from addon.store import IllegalRowError, Store, StoreUnavailable
+from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.migrations import LARGEST, STEPS
 from addon.store.sqlite import SqliteStore
+from addon.store.verify import verify
+
+
+@pytest.fixture
+async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
+    """The store on a new ledger."""
+    opened = SqliteStore(ledger_path)
+    yield opened
+    await opened.close()
+
+
+def ended(row_id: str = "call-0", **changes: Any) -> Booking:
+    return Booking(make_row(row_id, **changes), from_wallet=False)
 
 
 async def test_a_row_is_booked_as_the_exchange_made_it(store: Store, ledger_path: Path) -> None:
     row = make_row()
-    await store.settle(row)
+    await store.settle(Booking(row, from_wallet=False))
     assert booked(ledger_path) == [row]
 
 
@@ -27,8 +43,8 @@ def test_the_table_has_the_columns_of_the_exchange_in_its_order(store: Store, le
 
 
 async def test_settling_an_id_again_changes_nothing(store: Store, ledger_path: Path) -> None:
-    await store.settle(make_row())
-    await store.settle(make_row(retail_nanousd=9, status=500))
+    await store.settle(ended())
+    await store.settle(ended(retail_nanousd=9, status=500))
     assert booked(ledger_path) == [make_row()]
 
 
@@ -47,7 +63,7 @@ async def test_everything_that_may_be_unknown_is_booked_as_null(store: Store, le
             "end_user",
         ]
     )
-    await store.settle(make_row(**unknown))
+    await store.settle(ended(**unknown))
     assert booked(ledger_path) == [make_row(**unknown)]
 
 
@@ -95,17 +111,9 @@ async def test_an_illegal_row_is_refused_and_the_next_one_is_booked(
     changes: dict[str, Any], store: Store, ledger_path: Path
 ) -> None:
     with pytest.raises(IllegalRowError):
-        await store.settle(make_row() | changes)
-    await store.settle(make_row("next"))
+        await store.settle(Booking(make_row() | changes, from_wallet=False))
+    await store.settle(ended("next"))
     assert booked_ids(ledger_path) == ["next"]
-
-
-async def test_a_row_that_lacks_a_column_is_refused(store: Store, ledger_path: Path) -> None:
-    row = make_row()
-    del row["status"]
-    with pytest.raises(IllegalRowError, match="status"):
-        await store.settle(row)
-    assert booked(ledger_path) == []
 
 
 @pytest.mark.parametrize(
@@ -126,32 +134,32 @@ async def test_a_row_that_lacks_a_column_is_refused(store: Store, ledger_path: P
 async def test_no_text_of_a_client_and_no_count_of_a_provider_keeps_a_call_out_of_the_ledger(
     sent: dict[str, Any], kept: dict[str, Any], store: Store, ledger_path: Path
 ) -> None:
-    await store.settle(make_row(**sent))
+    await store.settle(ended(**sent))
     assert booked(ledger_path) == [make_row(**kept)]
 
 
-async def test_two_stores_on_one_file_lose_nothing_and_book_a_shared_id_once(ledger_path: Path) -> None:
-    with closing(SqliteStore(ledger_path)) as one, closing(SqliteStore(ledger_path)) as other:
-        for number in range(100):
-            await one.settle(make_row(f"one-{number}"))
-            await other.settle(make_row(f"other-{number}"))
-            await one.settle(make_row(f"both-{number}"))
-            await other.settle(make_row(f"both-{number}"))
-    ids = booked_ids(ledger_path)
-    assert len(ids) == len(set(ids)) == 300
-
-
-def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_path: Path) -> None:
-    asyncio.run(store.settle(make_row()))
+async def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_path: Path) -> None:
+    await store.settle(ended())
     modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in ledger_path.parent.iterdir()}
-    assert modes == {"tollgate.db": 0o600, "tollgate.db-wal": 0o600, "tollgate.db-shm": 0o600}
+    owners = {"tollgate.db-owners": 0o700}
+    assert modes == {"tollgate.db": 0o600, "tollgate.db-wal": 0o600, "tollgate.db-shm": 0o600} | owners
     assert stat.S_IMODE(ledger_path.parent.stat().st_mode) == 0o700
 
 
+def open_settle_and_close(ledger_path: Path, *row_ids: str) -> None:
+    async def work() -> None:
+        opened = SqliteStore(ledger_path)
+        for row_id in row_ids:
+            await opened.settle(ended(row_id))
+        await opened.close()
+
+    asyncio.run(work())
+
+
 def test_a_mode_that_the_operator_chose_stays(ledger_path: Path) -> None:
-    SqliteStore(ledger_path).close()
+    open_settle_and_close(ledger_path)
     ledger_path.chmod(0o640)
-    SqliteStore(ledger_path).close()
+    open_settle_and_close(ledger_path)
     assert stat.S_IMODE(ledger_path.stat().st_mode) == 0o640
 
 
@@ -159,8 +167,7 @@ def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path)
     ledger_path.parent.mkdir()
     ledger_path.touch()
     for row_id in ("first", "second"):
-        with closing(SqliteStore(ledger_path)) as store:
-            asyncio.run(store.settle(make_row(row_id)))
+        open_settle_and_close(ledger_path, row_id)
     assert booked_ids(ledger_path) == ["first", "second"]
     with second_connection(ledger_path) as reader:
         taken = [row["name"] for row in reader.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
@@ -168,8 +175,8 @@ def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path)
         assert reader.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> None:
-    SqliteStore(ledger_path).close()
+async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> None:
+    await SqliteStore(ledger_path).close()
     with second_connection(ledger_path) as other:
         other.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('tollgate', 'm9999', '')"
@@ -187,3 +194,126 @@ def test_what_is_no_database_is_not_opened_and_the_error_names_it(broken: str, l
         ledger_path.mkdir() if broken == "folder" else ledger_path.write_text("not a database " * 100)
     with pytest.raises(StoreUnavailable, match=r"tollgate\.db: can't be opened: \w+"):
         SqliteStore(ledger_path)
+
+
+# Holds and the limiter, where the file can be looked into.
+
+
+async def test_a_hold_whose_owner_gives_no_sign_ends_with_its_lease(store: Store, ledger_path: Path) -> None:
+    await store.hold(request("a"))
+    long_ago = (datetime.now(UTC) - timedelta(minutes=5)).isoformat(timespec="milliseconds")
+    with second_connection(ledger_path) as other:
+        other.execute("UPDATE holds SET owner = 'elsewhere', expires_at = ?", (long_ago,))
+    await store.upkeep()
+    assert Place(ledger_path).holds() == []
+    assert booked(ledger_path)[0]["error_code"] == "interrupted"
+
+
+async def test_upkeep_renews_the_leases_of_its_own_holds(store: Store, ledger_path: Path) -> None:
+    await store.hold(request("a"))
+    with second_connection(ledger_path) as other:
+        other.execute("UPDATE holds SET expires_at = '2020'")
+    await store.upkeep()
+    assert Place(ledger_path).holds() == ["a"]
+
+
+def pass_time(ledger_path: Path, seconds: int) -> None:
+    with second_connection(ledger_path) as other:
+        other.execute(
+            "UPDATE takes SET taken_at_us = taken_at_us - ?1, began_at_us = began_at_us - ?1",
+            (seconds * 10**6,),
+        )
+
+
+async def test_a_token_comes_back_a_minute_after_it_was_taken(store: Store, ledger_path: Path) -> None:
+    assert await store.take("acme", 2)
+    pass_time(ledger_path, 30)
+    assert [await store.take("acme", 2) for _ in range(2)] == [True, False]
+    pass_time(ledger_path, 31)
+    assert [await store.take("acme", 2) for _ in range(2)] == [True, False]
+
+
+async def test_after_an_idle_minute_there_is_a_full_burst(store: Store, ledger_path: Path) -> None:
+    for _ in range(2):
+        assert [await store.take("acme", 500) for _ in range(501)] == [True] * 500 + [False]
+        pass_time(ledger_path, 61)
+
+
+async def test_takes_before_the_machine_started_are_over(store: Store, ledger_path: Path) -> None:
+    assert await store.take("acme", 1)
+    pass_time(ledger_path, -(10**6))
+    assert await store.take("acme", 1)
+    assert not await store.take("acme", 1)
+
+
+async def test_a_bucket_remembers_no_more_groups_than_it_may(store: Store, ledger_path: Path) -> None:
+    for _ in range(420):
+        assert await store.take("acme", 100_000)
+        with second_connection(ledger_path) as other:
+            other.execute(
+                "UPDATE takes SET taken_at_us = taken_at_us - 151000, began_at_us = began_at_us - 151000"
+            )
+    with second_connection(ledger_path) as other:
+        assert other.execute("SELECT count(*) FROM takes").fetchone()[0] <= 401
+
+
+# Who is there.
+
+
+async def test_a_process_that_ended_leaves_no_file_behind(ledger_path: Path) -> None:
+    owners = ledger_path.with_name("tollgate.db-owners")
+    dead, living = SqliteStore(ledger_path), SqliteStore(ledger_path)
+    (owners / "1-of-a-killed-process").touch()
+    await die(dead)
+    later = SqliteStore(ledger_path)
+    assert len([name for name in os.listdir(owners) if not name.startswith(".")]) == 2
+    await living.close()
+    await later.close()
+    assert [name for name in os.listdir(owners) if not name.startswith(".")] == []
+
+
+# What verification finds.
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (
+            "UPDATE spend SET spent_nanousd = 1 WHERE period = 'ever' AND scope = 'key:acme/ci'",
+            "1 nano-USD are",
+        ),
+        ("UPDATE spend SET requests = 9 WHERE period = '2026-11'", "9 calls are counted, 1 are booked"),
+        (
+            "DELETE FROM spend WHERE scope = 'wallet:acme'",
+            "counter wallet:acme of ever: 0 nano-USD are counted",
+        ),
+        ("INSERT INTO spend VALUES ('key:acme/x', 'ever', 5, 0)", "5 nano-USD are counted, 0 are booked"),
+        ("UPDATE usage SET retail_nanousd = 7", "the wallet of acme paid 1560 nano-USD, acme: 7"),
+        ("DELETE FROM usage", "charge a: the wallet of acme paid 1560 nano-USD, no such call is booked"),
+        ("UPDATE holds SET id = 'a'", "hold a: the call is booked, and money is held for it still"),
+    ],
+    ids=str,
+)
+async def test_verification_finds_what_does_not_agree(
+    damage: str, found: str, store: Store, ledger_path: Path
+) -> None:
+    await store.settle(booking("a"))
+    await store.hold(request("b"))
+    with second_connection(ledger_path) as other:
+        assert verify(other) == []
+        other.execute(damage)
+        assert any(found in line for line in verify(other)), verify(other)
+
+
+def test_verification_finds_a_damaged_file(ledger_path: Path) -> None:
+    open_settle_and_close(ledger_path, *(f"a-{number}" for number in range(200)))
+    with second_connection(ledger_path) as other:
+        root = other.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'usage_created_at'").fetchone()[
+            0
+        ]
+        size = other.execute("PRAGMA page_size").fetchone()[0]
+    pages = bytearray(ledger_path.read_bytes())
+    pages[(root - 1) * size + 100 : root * size] = bytes(size - 100)
+    ledger_path.write_bytes(pages)
+    with second_connection(ledger_path) as other:
+        assert any("the file is damaged" in line for line in verify(other))
