@@ -1,6 +1,6 @@
 """Nothing is overspent and nothing let through, however many calls, workers and gateways there are at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,108 +11,93 @@ from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
 from rig.load import Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import USD, select
+from rig.redis_server import RedisServer
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}
 
-type Start = Callable[..., Gateway]
+ONE_DOLLAR: dict[str, dict[str, Any]] = {
+    "wallet": {"plan": "standard"},
+    "month": {"monthly_spend_cap_usd": "1"},
+    "key": {},
+    "shared-key": {},
+}
+"""Workspaces that may spend a dollar."""
+RATE = 120
+RATED = ("one-gateway", "two-gateways")
+"""Workspaces that may make ``RATE`` calls a minute."""
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def state(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The ``[state]`` of a gateway, for each of the two stores."""
-    if request.param == "sqlite":
-        return {"backend": "sqlite"}
-    return {"backend": "redis", "redis_url": request.getfixturevalue("redis_url")}
+class Pair:
+    """Two gateways on one store: the first has four workers and the ledger, the second has two."""
+
+    def __init__(self, start: StartGateway, state: dict[str, Any]) -> None:
+        self.keys = {name: new_key() for name in (*ONE_DOLLAR, *RATED)}
+        workspaces: dict[str, Any] = {}
+        for name, settings in ONE_DOLLAR.items():
+            made = workspace(("ci", self.keys[name], True), overage_protection=True, **settings)
+            if name.endswith("key"):
+                made["keys"][0] |= {"spend_cap_usd": "1", "spend_reset": "monthly"}
+            workspaces[name] = made
+        for name in RATED:
+            workspaces[name] = workspace(("ci", self.keys[name], True), rpm_override=RATE)
+        common = {"models": MODELS, "workspaces": workspaces}
+        arguments = ("--port", "0", "--workers")
+        self.first: Gateway = start(**common, sections={"state": state}, arguments=(*arguments, "4"))
+        self.ledger: Path = self.first.folder / "var" / "tollgate.db"
+        beside = {"state": state, "paths": {"database": str(self.ledger)}}
+        self.second: Gateway = start(**common, sections=beside, arguments=(*arguments, "2"))
+        self.urls = [self.first.url, self.second.url]
+        assert tollgate(self.first.folder, "wallet", "credit", "wallet", "1").returncode == 0
+
+    def rows(self, name: str, outcome: Outcome) -> list[dict[str, Any]]:
+        """The rows of a workspace, once each call that was answered well has one; the ledger must be sound then."""
+        served = len(outcome.of_status(200))
+        sql = "SELECT retail_nanousd FROM usage WHERE workspace = ?"
+        self.first.wait_until(lambda: len(select(self.ledger, sql, name)) >= served)
+        verified = tollgate(self.first.folder, "ledger", "verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        rows = select(self.ledger, sql, name)
+        assert len(rows) == served
+        return rows
 
 
-@pytest.fixture
-def start(start_gateway: StartGateway, upstream: Upstream, state: dict[str, Any]) -> Iterator[Start]:
-    """Start gateways on one store; they are stopped with the test."""
-    upstream.behave(as_dear_as_allowed)
-    started: list[Gateway] = []
-
-    def begin(made: dict[str, Any], workers: int = 1, beside: Gateway | None = None) -> Gateway:
-        sections: dict[str, Any] = {"state": state}
-        if beside:
-            sections["paths"] = {"database": str(ledger_of(beside))}
-        arguments = ("--port", "0", "--workers", str(workers))
-        workspaces = {"acme": made}
-        gateway = start_gateway(models=MODELS, workspaces=workspaces, sections=sections, arguments=arguments)
-        started.append(gateway)
-        return gateway
-
-    yield begin
-    for gateway in started:
+@pytest.fixture(scope="module", params=["sqlite", "redis"])
+def gateways(request: pytest.FixtureRequest, start_gateway: StartGateway) -> Iterator[Pair]:
+    """Two gateways on each of the two kinds of store."""
+    state: dict[str, Any] = {"backend": "sqlite"}
+    if request.param == "redis":
+        redis: RedisServer = request.getfixturevalue("_shared_redis")
+        redis.flush()
+        state = {"backend": "redis", "redis_url": redis.url}
+    pair = Pair(start_gateway, state)
+    yield pair
+    for gateway in (pair.second, pair.first):
         assert gateway.stop() == 0
 
 
-def ledger_of(gateway: Gateway) -> Path:
-    return gateway.folder / "var" / "tollgate.db"
-
-
-def booked(gateway: Gateway, outcome: Outcome) -> list[dict[str, Any]]:
-    """The rows of all calls that were answered well, once they are all there."""
-    served = len(outcome.of_status(200))
-    gateway.wait_until(lambda: len(select(ledger_of(gateway), "SELECT id FROM usage")) >= served)
-    rows = select(ledger_of(gateway), "SELECT * FROM usage")
-    assert len(rows) == served
-    verified = tollgate(gateway.folder, "ledger", "verify")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
-    return rows
-
-
-def assert_never_overspent(rows: list[dict[str, Any]], outcome: Outcome) -> None:
-    """All that was spent is within a dollar, nearly all of the dollar was spent, and every refusal is a 402."""
-    assert sum(row["retail_nanousd"] for row in rows) <= USD
-    assert sum(row["retail_nanousd"] for row in rows) >= USD // 2
+@pytest.mark.parametrize("name", ONE_DOLLAR)
+def test_300_calls_at_once_never_spend_more_than_a_dollar(
+    gateways: Pair, upstream: Upstream, name: str
+) -> None:
+    upstream.behave(as_dear_as_allowed)
+    urls = gateways.urls if name == "shared-key" else gateways.urls[:1]
+    outcome = run_calls(urls, gateways.keys[name], sized_calls(300, "dear"), at_once=300)
+    assert not outcome.unanswered
+    spent_nanousd = sum(row["retail_nanousd"] for row in gateways.rows(name, outcome))
+    assert USD // 2 <= spent_nanousd <= USD
     assert set(outcome.statuses) == {200, 402}
     for answer in outcome.of_status(402):
         assert_error(answer, 402, "payment_required", "invalid_request_error")
 
 
-LIMITS: dict[str, dict[str, Any]] = {
-    "wallet": {"plan": "standard"},
-    "month": {"monthly_spend_cap_usd": "1"},
-    "key": {},
-}
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-def test_300_calls_at_once_never_spend_more_than_a_dollar(start: Start, limit: str) -> None:
-    key = new_key()
-    made = workspace(("ci", key, True), overage_protection=True, **LIMITS[limit])
-    if limit == "key":
-        made["keys"][0]["spend_cap_usd"] = "1"
-    gateway = start(made, workers=4)
-    if limit == "wallet":
-        assert tollgate(gateway.folder, "wallet", "credit", "acme", "1").returncode == 0
-    outcome = run_calls([gateway.url], key, sized_calls(300, "dear"), at_once=300)
-    assert not outcome.unanswered
-    assert_never_overspent(booked(gateway, outcome), outcome)
-
-
-def test_a_key_shared_by_two_gateways_never_spends_more_than_its_cap(start: Start) -> None:
-    key = new_key()
-    made = workspace(("ci", key, True), overage_protection=True)
-    made["keys"][0] |= {"spend_cap_usd": "1", "spend_reset": "monthly"}
-    first = start(made)
-    second = start(made, beside=first)
-    outcome = run_calls([first.url, second.url], key, sized_calls(300, "dear"), at_once=100)
-    assert_never_overspent(booked(first, outcome), outcome)
-
-
-@pytest.mark.parametrize("gateways", [1, 2])
+@pytest.mark.parametrize("name", RATED)
 def test_a_thousand_calls_get_exactly_the_tokens_of_the_bucket(
-    start: Start, upstream: Upstream, gateways: int
+    gateways: Pair, upstream: Upstream, name: str
 ) -> None:
-    key = new_key()
-    made = workspace(("ci", key, True), rpm_override=120)
-    first = start(made, workers=4 // gateways)
-    urls = [first.url]
-    if gateways == 2:
-        urls.append(start(made, workers=2, beside=first).url)
-    outcome = run_calls(urls, key, sized_calls(1_000, "dear", max_tokens=1), at_once=64)
-    assert outcome.statuses == {200: 120, 429: 880}
-    assert len(upstream.requests) == 120
+    upstream.behave(as_dear_as_allowed)
+    urls = gateways.urls if name == "two-gateways" else gateways.urls[:1]
+    outcome = run_calls(urls, gateways.keys[name], sized_calls(1_000, "dear", max_tokens=1), at_once=64)
+    assert outcome.statuses == {200: RATE, 429: 1_000 - RATE}
+    assert len(upstream.requests) == RATE

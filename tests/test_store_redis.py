@@ -368,6 +368,12 @@ async def test_a_workspace_whose_state_is_gone_is_refused_and_the_others_are_not
     assert await store.take("bare", 10)
 
 
+async def test_workspaces_that_several_processes_see_first_at_once_are_served(rig: Rig) -> None:
+    stores = [await rig.open() for _ in range(6)]
+    names = [f"new-{number}" for number in range(20)]
+    assert all(await asyncio.gather(*(store.take(name, 100) for name in names for store in stores)))
+
+
 async def test_a_ledger_with_calls_is_counted_before_redis_is_used(rig: Rig) -> None:
     alone = Place(rig.place.path)
     first = alone.open()

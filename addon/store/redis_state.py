@@ -94,10 +94,12 @@ class RedisState:
     async def resolve(self, workspace: str) -> None:
         """Make the state of a workspace that has none, if it is new."""
         state = await self.id()
+        keys = keys_of(workspace)
         answer = await self._client.run(REGISTER, [STATE, WORKSPACES], state, workspace)
+        if answer == "lost" and await self._client.command("GET", keys.state) == state:
+            return  # Somebody else has made it since it was missed.
         if answer != "new":
             raise StoreUnavailable({"empty": EMPTY, "other": OTHER}.get(answer, LOST))
-        keys = keys_of(workspace)
         await make_group(self._client, workspace)
         await self._client.command("SET", keys.state, state, "NX")
         await self._client.command("HSET", WORKSPACES, workspace, "ready")
