@@ -1,106 +1,130 @@
-"""A ledger that can't be written: the store says so, and no row is lost while it is so."""
+"""A ledger's file that can't be written: calls are refused, what has to be booked is kept, and nothing is damaged."""
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
+from rig.stores import WORKSPACE, Place, booking, credit, request
 
-from addon.store import Store, StoreUnavailable
-from addon.store import sqlite as store_sqlite
+from addon.store import Booking, Store, StoreUnavailable
+from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore
+from addon.store.verify import verify
+
+BOUND_S = 20
+"""Far more than any step may take on a busy machine, and far less than a hang."""
+
+OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "take": lambda store: store.take(WORKSPACE, 10),
+    "hold": lambda store: store.hold(request("refused")),
+    "credit": lambda store: store.credit(credit("refused", 1)),
+    "check": lambda store: store.check(),
+}
 
 
-async def test_while_another_holds_the_lock_a_row_is_kept_and_then_written_once(
+@pytest.fixture
+async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(ledger_path)
+    yield opened
+    await opened.close()
+
+
+def ended(row_id: str, **changes: Any) -> Booking:
+    return Booking(make_row(row_id, **changes), from_wallet=False)
+
+
+async def assert_all_refused(store: Store, reason: str) -> None:
+    for operation in OPERATIONS.values():
+        with pytest.raises(StoreUnavailable, match=reason):
+            await asyncio.wait_for(operation(store), BOUND_S)
+
+
+def assert_undamaged(ledger_path: Path) -> None:
+    with second_connection(ledger_path) as reader:
+        assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert verify(reader) == []
+
+
+async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     store: Store, ledger_path: Path
 ) -> None:
+    await store.hold(request("in flight"))
     with locked_by_another(ledger_path):
-        for row_id in ("a", "b", "a"):
-            with pytest.raises(StoreUnavailable, match=r"tollgate\.db: database is locked"):
-                await store.settle(make_row(row_id))
-    assert booked(ledger_path) == []
-    await store.settle(make_row("c"))
-    assert booked_ids(ledger_path) == ["c", "a", "b"]
-
-
-async def test_a_kept_row_is_the_row_as_it_was(store: Store, ledger_path: Path) -> None:
-    row = make_row()
-    with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
-        await store.settle(row)
-    row["status"] = 500
-    await store.check()
-    assert booked(ledger_path) == [make_row()]
-
-
-async def test_check_tells_a_locked_database_and_writes_what_was_kept(
-    store: Store, ledger_path: Path
-) -> None:
-    await store.check()
-    with locked_by_another(ledger_path):
-        with pytest.raises(StoreUnavailable, match="locked"):
-            await store.check()
+        await assert_all_refused(store, r"tollgate\.db: database is locked")
         with pytest.raises(StoreUnavailable):
-            await store.settle(make_row())
-        with pytest.raises(StoreUnavailable, match="locked"):
-            await store.check()
+            await store.settle(booking("in flight"))
+    await store.upkeep()
+    assert await store.take(WORKSPACE, 10)
+    assert booked_ids(ledger_path) == ["in flight"]
+    assert Place(ledger_path).holds() == []
+    assert_undamaged(ledger_path)
+
+
+async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
+    store: Store, ledger_path: Path
+) -> None:
+    with locked_by_another(ledger_path):
+        waiting = asyncio.create_task(store.take(WORKSPACE, 10))
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            assert not waiting.done()
+    assert await waiting
+
+
+async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger_path: Path) -> None:
+    row = make_row()
+    with locked_by_another(ledger_path):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="locked"):
+                await store.settle(Booking(row, from_wallet=False))
+        row["status"] = 500
+    assert booked(ledger_path) == []
     await store.check()
+    await store.upkeep()
     assert booked(ledger_path) == [make_row()]
+    assert_undamaged(ledger_path)
+
+
+async def test_a_hold_that_could_not_be_released_is_released_later(store: Store, ledger_path: Path) -> None:
+    await store.hold(request("a"))
+    with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
+        await store.void("a")
+    assert Place(ledger_path).holds() == ["a"]
+    await store.upkeep()
+    assert Place(ledger_path).holds() == []
 
 
 async def test_close_writes_what_was_kept_and_may_be_called_twice(ledger_path: Path) -> None:
     store = SqliteStore(ledger_path)
     with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
-        await store.settle(make_row())
-    store.close()
-    store.close()
-    assert booked(ledger_path) == [make_row()]
+        await store.settle(ended("a"))
+    await store.close()
+    await store.close()
+    assert booked_ids(ledger_path) == ["a"]
 
 
-async def test_more_kept_rows_than_one_batch_are_all_written(
-    store: Store, ledger_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_sqlite, "_BATCH_ROWS", 3)
-    with locked_by_another(ledger_path):
-        for number in range(10):
-            with pytest.raises(StoreUnavailable):
-                await store.settle(make_row(f"call-{number}"))
-    await store.settle(make_row("own"))
-    assert booked_ids(ledger_path) == ["own", "call-0", "call-1", "call-2"]
-    await store.check()
-    assert booked_ids(ledger_path) == ["own", *(f"call-{number}" for number in range(10))]
-
-
-async def test_an_illegal_row_among_the_kept_ones_does_not_hold_up_the_others(
+async def test_a_booking_that_can_never_be_written_does_not_hold_up_the_others(
     store: Store, ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    await store.hold(request("b"))
     with locked_by_another(ledger_path):
-        for row in (make_row("a"), make_row("b", mode="free"), make_row("c", end_user="\ud800")):
+        for one in (
+            ended("a"),
+            Booking(booking("b").row | {"mode": "free"}, True),
+            ended("c", end_user="\ud800"),
+        ):
             with pytest.raises(StoreUnavailable):
-                await store.settle(row)
+                await store.settle(one)
     await store.check()
     assert booked_ids(ledger_path) == ["a", "c"]
+    assert Place(ledger_path).holds() == []
     assert [
         record.message for record in caplog.records if "is lost" in record.message and "'b'" in record.message
     ]
-
-
-async def test_rows_beyond_the_bound_are_logged_well_enough_to_be_booked_by_hand(
-    store: Store, ledger_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_sqlite, "KEPT_ROWS", 2)
-    with locked_by_another(ledger_path):
-        for row_id in ("a", "b", "c"):
-            with pytest.raises(StoreUnavailable):
-                await store.settle(make_row(row_id, end_user="somebody@example.com"))
-    await store.check()
-    assert booked_ids(ledger_path) == ["a", "b"]
-    [lost] = [record for record in caplog.records if "is lost" in record.message]
-    assert lost.name == "tollgate.store"
-    assert lost.levelno == logging.ERROR
-    assert lost.__dict__["row"]["id"] == "c"
-    assert lost.__dict__["row"]["retail_nanousd"] == 1560
-    assert "somebody" not in caplog.text
 
 
 async def test_keeping_and_recovering_are_logged_once_each(
@@ -110,62 +134,104 @@ async def test_keeping_and_recovering_are_logged_once_each(
     with locked_by_another(ledger_path):
         for row_id in ("a", "b", "c"):
             with pytest.raises(StoreUnavailable):
-                await store.settle(make_row(row_id))
+                await store.settle(ended(row_id))
     await store.check()
     await store.check()
-    events = [record.__dict__["event"] for record in caplog.records]
-    assert events == ["ledger unavailable", "ledger recovered"]
+    assert [record.__dict__["event"] for record in caplog.records] == [
+        "ledger unavailable",
+        "ledger recovered",
+    ]
+    assert booked_ids(ledger_path) == ["a", "b", "c"]
 
 
-async def test_rows_that_closing_cannot_write_are_logged(
-    ledger_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def test_bookings_that_closing_can_not_write_are_logged_well_enough_to_be_made_by_hand(
+    ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(store_sqlite, "_PATIENT_MS", 10)
     store = SqliteStore(ledger_path)
     with locked_by_another(ledger_path):
         with pytest.raises(StoreUnavailable):
-            await store.settle(make_row())
-        store.close()
-    assert "a ledger row is lost: database is locked" in caplog.text
-    assert "call-0" in caplog.text
+            await store.settle(ended("a", end_user="somebody@example.com"))
+        await store.close()
+    [lost] = [record for record in caplog.records if "is lost" in record.message]
+    assert "database is locked" in lost.message
+    assert (lost.name, lost.levelno) == ("tollgate.store", logging.ERROR)
+    assert (lost.__dict__["row"]["id"], lost.__dict__["row"]["retail_nanousd"]) == ("a", 1560)
+    assert "somebody" not in caplog.text
     assert booked(ledger_path) == []
 
 
-async def settle_until_full(store: Store) -> int:
-    """Return how many rows were given to the store, the refused one included."""
+async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
+    """Let the disk be full, and make calls until one is refused; return those that were settled."""
+    with second_connection(ledger_path) as other:
+        pages = other.execute("PRAGMA page_count").fetchone()[0]
+    store._file.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    settled = []
     for number in range(10_000):
         try:
-            await store.settle(make_row(f"call-{number:05}"))
+            await store.hold(request(f"a-{number:05}"))
+            await store.settle(booking(f"a-{number:05}"))
         except StoreUnavailable:
-            return number + 1
+            return settled
+        settled.append(f"a-{number:05}")
     raise AssertionError("the disk never filled")
 
 
-async def test_a_full_disk_keeps_the_row_until_there_is_room(store: SqliteStore, ledger_path: Path) -> None:
-    with second_connection(ledger_path) as other:
-        pages = other.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
-    sent = await settle_until_full(store)
-    assert booked_ids(ledger_path) == [f"call-{number:05}" for number in range(sent - 1)]
+async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_nothing(
+    store: SqliteStore, ledger_path: Path
+) -> None:
+    await store.hold(request("in flight"))
+    settled = await fill(store, ledger_path)
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.settle(booking("in flight", end_user="x" * 10_000))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.hold(request("refused", workspace="w" * 10_000))
     with pytest.raises(StoreUnavailable, match="full"):
         await store.check()
-    store._connection.execute("PRAGMA max_page_count = 4294967294")
+    assert_undamaged(ledger_path)
+    store._file.connection.execute("PRAGMA max_page_count = 4294967294")
     await store.check()
-    assert booked_ids(ledger_path) == [f"call-{number:05}" for number in range(sent)]
+    assert set(booked_ids(ledger_path)) >= {*settled, "in flight"}
+    assert Place(ledger_path).holds() == []
+    assert_undamaged(ledger_path)
 
 
-async def test_check_tells_a_database_that_can_only_be_read(store: SqliteStore) -> None:
-    store._connection.execute("PRAGMA query_only = 1")
-    with pytest.raises(StoreUnavailable, match="readonly"):
-        await store.check()
+async def test_a_file_that_can_only_be_read_is_noticed(store: SqliteStore) -> None:
+    store._file.connection.execute("PRAGMA query_only = 1")
+    await assert_all_refused(store, "readonly")
 
 
-@pytest.mark.parametrize("replaced", [True, False])
-def test_check_tells_a_file_that_is_gone_or_another_one(
-    replaced: bool, store: Store, ledger_path: Path
+def take_away(file: Path, *, put_another: bool) -> None:
+    file.rename(file.with_suffix(".old"))
+    if put_another:
+        file.touch()
+
+
+@pytest.mark.parametrize(("put_another", "reason"), [(True, "removed or replaced"), (False, "no such file")])
+async def test_a_file_that_is_gone_or_another_one_is_noticed(
+    put_another: bool, reason: str, store: SqliteStore, ledger_path: Path
 ) -> None:
-    ledger_path.rename(ledger_path.with_suffix(".old"))
-    if replaced:
-        ledger_path.touch()
-    with pytest.raises(StoreUnavailable, match="removed or replaced"):
-        asyncio.run(store.check())
+    take_away(ledger_path, put_another=put_another)
+    await assert_all_refused(store, reason)
+
+
+# With Redis, the file is only where calls are booked in the end.
+
+
+async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_is_filled_later(
+    ledger_path: Path, redis_url: str
+) -> None:
+    place = Place(ledger_path, redis_url)
+    store = place.open()
+    assert isinstance(store, RedisStore)
+    await store.check()
+    with locked_by_another(ledger_path):
+        assert await store.take(WORKSPACE, 10)
+        await store.hold(request("a"))
+        await store.settle(booking("a"))
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.check()
+    assert booked(ledger_path) == []
+    await store.check()
+    assert booked_ids(ledger_path) == ["a"]
+    assert await place.discrepancies() == []
+    await store.close()
