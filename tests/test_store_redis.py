@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ from rig.redis_server import RedisServer
 from rig.stores import WANT, WORKSPACE, Place, all_counters, booking, credit, die, request, wallet
 
 from addon.store import Store, StoreUnavailable
+from addon.store.ledger_file import LedgerFile
 from addon.store.rebuild import rebuild_state
 from addon.store.redis import RedisStore
+from addon.store.redis_client import RedisClient
 from addon.store.redis_session import drain
+from addon.store.redis_state import RedisState
 from addon.store.sqlite_money import iso
 from policies.limits import Counter, Limit, wallet_counter
 from policies.spend import Denial, Hold, Used, Want, place_hold
@@ -368,10 +371,18 @@ async def test_a_workspace_whose_state_is_gone_is_refused_and_the_others_are_not
     assert await store.take("bare", 10)
 
 
-async def test_workspaces_that_several_processes_see_first_at_once_are_served(rig: Rig) -> None:
-    stores = [await rig.open() for _ in range(6)]
-    names = [f"new-{number}" for number in range(20)]
-    assert all(await asyncio.gather(*(store.take(name, 100) for name in names for store in stores)))
+async def test_a_workspace_that_somebody_else_made_since_it_was_missed_is_not_lost(rig: Rig) -> None:
+    await rig.open()
+    client = RedisClient(SecretStr(rig.server.url))
+    with closing(LedgerFile(rig.place.path)) as file:
+        state = RedisState(client, file)
+        async with client.bounded():
+            await state.resolve("bare")
+            await state.resolve("bare")
+            rig.server.command("DEL", "tollgate:{bare}:state")
+            with pytest.raises(StoreUnavailable, match="lost a part"):
+                await state.resolve("bare")
+    await client.close()
 
 
 async def test_a_ledger_with_calls_is_counted_before_redis_is_used(rig: Rig) -> None:
