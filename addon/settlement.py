@@ -15,6 +15,8 @@ from policies.facts import Usage
 from policies.money import cost_nanousd
 from policies.sanitize import choices_sent
 
+OK = 200
+
 
 def outcome(call: Call) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final."""
@@ -34,12 +36,17 @@ def outcome(call: Call) -> dict[str, Any]:
 
 
 def _usage(call: Call) -> tuple[Usage, UsageSource]:
-    """A provider's zero stays zero; what it never counted is estimated; nothing relayed is nothing used."""
+    """A provider's zero stays zero, where its answer ended; what it never counted is estimated; nothing relayed is
+    nothing used."""
     relay = call.relay
     if relay is None:
         return Usage(), "none"
     counted = relay.usage or Usage()
-    if counted.completion_tokens is not None or (relay.usage and not relay.relayed_text_chars):
+    # Some report nought in every chunk until the last, which a client that left early never let come.
+    is_counted = (
+        counted.completion_tokens if call.exchange.status != OK else counted.completion_tokens is not None
+    )
+    if is_counted or (relay.usage and not relay.relayed_text_chars):
         return counted, "provider"
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"

@@ -74,7 +74,9 @@ def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
 def check_family(family: Family) -> None:
     """Raise ValueError, naming the fields, for a family that touches what no family may."""
     touched = family.drops | family.clamps.keys() | family.renames.keys() | set(family.renames.values())
-    if wrong := sorted((touched | family.extra) & (NEVER_DROPPED | RESERVED)):
+    renamed = family.renames.keys() | set(family.renames.values())
+    # What is held for a call is counted by ``n``, so ``n`` must be what it is called.
+    if wrong := sorted((touched | family.extra) & (NEVER_DROPPED | RESERVED) | renamed & {"n"}):
         raise ValueError(f"family {family.name} may not drop, clamp, rename or add {', '.join(wrong)}")
 
 

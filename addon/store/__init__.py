@@ -17,7 +17,7 @@ BOUND_S = 1.0
 """How long a call waits for its store, at most, before it is refused: more than a busy machine needs to catch up."""
 
 LEASE_S = 60
-"""How long a hold outlives the last sign of the process that placed it. ``upkeep`` renews it."""
+"""How long the holds of a process on another machine outlive its last sign. On this machine its lock tells."""
 
 UPKEEP_S = 1.0
 """How often ``upkeep`` is called."""
@@ -100,7 +100,7 @@ class Store(Protocol):
         """Put money into a wallet; return whether the entry is new."""
 
     async def upkeep(self) -> None:
-        """Renew the lease of this process's holds, end those of dead processes, write what was kept."""
+        """End the holds of dead processes, and write what was kept."""
 
     async def check(self) -> None:
         """Write what was kept, and prove that more can be written."""

@@ -37,6 +37,8 @@ class Leases:
         self.owner = f"{owner.machine}/{owner.id}"
         self._ends: dict[str, tuple[str, float]] = {}
         self._neighbours: frozenset[str] | None = None
+        self._heard_s: float | None = None
+        self._judges_from_s = 0.0
 
     async def end_us(self, workspace: str, *, anew: bool = False) -> str:
         """Return the end of this process's lease on a workspace, by Redis's clock; take one where there is none."""
@@ -68,6 +70,10 @@ class Leases:
             LEASE, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
         )
         self._ends.update((name, (end_us, began_s)) for name in names)
+        if self._heard_s is not None and began_s - self._heard_s > _RENEW_S:
+            # While nobody reached Redis nobody could renew: all others get the time to.
+            self._judges_from_s = began_s + LEASE_S
+        self._heard_s = began_s
         self._now_us = int(end_us) - LEASE_S * 1_000_000
         leases = zip(found[::2], found[1::2], strict=True)
         return [Lease(*_names(member), ended) for member, ended in leases]
@@ -76,9 +82,9 @@ class Leases:
         if lease.owner == self.owner:
             return False
         machine, _, owner_id = lease.owner.partition("/")
-        if machine == self._owner.machine and not self._owner.lives(owner_id):
-            return True
-        return float(lease.end_us) <= self._now_us
+        if machine == self._owner.machine:
+            return not self._owner.lives(owner_id)
+        return time.monotonic() >= self._judges_from_s and float(lease.end_us) <= self._now_us
 
 
 def _names(member: str) -> tuple[str, str]:

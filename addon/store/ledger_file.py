@@ -42,6 +42,7 @@ class LedgerFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._waiting = 0
         with translated(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
@@ -73,11 +74,19 @@ class LedgerFile:
             except (OSError, sqlite3.Error) as error:
                 if not _is_locked(error) or time.monotonic() > give_up_s:
                     raise StoreUnavailable(f"{self.path}: {_why(error)}") from error
-            if tries % _TRIES_IN_PLACE:
-                time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
-            else:
-                await asyncio.sleep(_RETRY_S)
+            await self._wait(tries)
         raise AssertionError("unreachable")
+
+    async def _wait(self, tries: int) -> None:
+        if tries % _TRIES_IN_PLACE and not self._waiting:
+            time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
+            return
+        # The lock stays: hundreds of calls must not stand in each other's way as well.
+        self._waiting += 1
+        try:
+            await asyncio.sleep(_RETRY_S * self._waiting)
+        finally:
+            self._waiting -= 1
 
     def transact[T](self, step: Step[T]) -> T:
         """Run ``step`` in one transaction, now. Raises ``OSError`` and ``sqlite3.Error``."""

@@ -87,9 +87,9 @@ class SqliteStore:
     async def upkeep(self) -> None:
         """See ``Store.upkeep``."""
         await self._kept.write(self._settle, self._void)
-        # A gateway without calls leaves the disk alone.
-        if await self._file.attempt(lambda: money.any_hold(self._file.connection)):
-            await self._file.write(self._keep_holds)
+        # A look needs no lock, and leaves the disk alone.
+        if await self._file.attempt(lambda: self._dead(self._file.connection)):
+            await self._file.write(self._interrupt_the_dead)
 
     async def check(self) -> None:
         """See ``Store.check``."""
@@ -118,13 +118,11 @@ class SqliteStore:
     async def _void(self, call_id: str, bound_s: float = BOUND_S) -> None:
         await self._file.write(partial(money.void, call_id=call_id), bound_s)
 
-    def _keep_holds(self, connection: sqlite3.Connection) -> None:
-        money.renew(connection, self._owner.id, datetime.now(UTC))
-        self._interrupt_the_dead(connection)
+    def _dead(self, connection: sqlite3.Connection) -> list[str]:
+        return [owner for owner in money.owners(connection) if not self._owner.lives(owner)]
 
     def _interrupt_the_dead(self, connection: sqlite3.Connection) -> None:
-        now = datetime.now(UTC)
-        if ended := money.interrupt(connection, lambda owner: not self._owner.lives(owner), now):
+        if ended := money.interrupt(connection, self._dead(connection)):
             log.warning("%d calls of a gateway that ended were interrupted", ended)
 
 

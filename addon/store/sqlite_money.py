@@ -5,7 +5,7 @@ All raise ``sqlite3.Error``. Source of the rules: ``policies.bucket``, ``policie
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -145,31 +145,19 @@ def void(connection: sqlite3.Connection, call_id: str) -> None:
     connection.execute("DELETE FROM holds WHERE id = ?", (call_id,))
 
 
-def any_hold(connection: sqlite3.Connection) -> bool:
-    """Tell whether any call is in flight."""
-    return connection.execute("SELECT 1 FROM holds LIMIT 1").fetchone() is not None
+def owners(connection: sqlite3.Connection) -> list[str]:
+    """Return whose calls are in flight."""
+    return [owner for (owner,) in connection.execute("SELECT DISTINCT owner FROM holds")]
 
 
-def renew(connection: sqlite3.Connection, owner: str, now: datetime) -> None:
-    """Prolong the leases of ``owner`` that have come to their half."""
-    half = iso(now + timedelta(seconds=LEASE_S / 2))
-    connection.execute(
-        "UPDATE holds SET expires_at = ? WHERE owner = ? AND expires_at < ?", (lease_end(now), owner, half)
-    )
-
-
-def interrupt(connection: sqlite3.Connection, is_dead: Callable[[str], bool], now: datetime) -> int:
-    """End every hold whose owner is dead or gave no sign in time, as a call that was interrupted; return how many."""
-    owners = connection.execute("SELECT owner, min(expires_at) FROM holds GROUP BY owner").fetchall()
+def interrupt(connection: sqlite3.Connection, dead: Iterable[str]) -> int:
+    """End every hold of owners that are dead, as a call that was interrupted; return how many."""
     ended = 0
-    for owner, expires_at in owners:
-        if expires_at <= iso(now) or is_dead(owner):
-            rows = connection.execute(
-                "SELECT interrupted_row FROM holds WHERE owner = ?", (owner,)
-            ).fetchall()
-            for (row,) in rows:
-                settle(connection, Booking(json.loads(row), from_wallet=False))
-            ended += len(rows)
+    for owner in dead:
+        rows = connection.execute("SELECT interrupted_row FROM holds WHERE owner = ?", (owner,)).fetchall()
+        for (row,) in rows:
+            settle(connection, Booking(json.loads(row), from_wallet=False))
+        ended += len(rows)
     return ended
 
 
@@ -233,7 +221,8 @@ _INSERT = (
 )
 _REPLACE = (
     f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
-    f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND :error_code IS NOT '{INTERRUPTED}'"
+    # Only a dead process's call took no time.
+    f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"
 )
 
 
