@@ -425,6 +425,24 @@ async def test_rebuilding_keeps_the_calls_in_flight_and_may_be_done_at_any_time(
     await assert_sound(rig, store)
 
 
+async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig: Rig) -> None:
+    store = await rig.open()
+    limit = Limit("spend_cap", EVER, 63_400)
+    assert await store.hold(request("a", limit)) == Hold(63_400, 100)
+    rig.server.flush()
+    with pytest.raises(StoreUnavailable):
+        await store.upkeep()
+    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await eventually(store.upkeep)
+    assert rig.place.used(EVER) == Used(0, 0, 63_400, 1)
+    assert await store.hold(request("b", limit)) == Denial("budget_of_prompt")
+    await die(store)
+    heir = await rig.open()
+    await heir.upkeep()
+    assert rig.place.rows()["a"]["error_code"] == "interrupted"
+    assert await rig.place.discrepancies() == []
+
+
 async def test_rebuilding_an_emptied_redis_does_not_give_the_last_minutes_tokens_back(rig: Rig) -> None:
     store = await rig.open()
     for number in range(3):

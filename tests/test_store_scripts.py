@@ -18,7 +18,8 @@ from rig.stores import request as held_call
 
 from addon.store import Store, StoreUnavailable
 from addon.store.rebuild import rebuild_state
-from addon.store.redis import HOLD, LARGEST_EXACT, TAKE, exact
+from addon.store.redis import TAKE
+from addon.store.redis_holds import HOLD, LARGEST_EXACT, exact
 from addon.store.redis_keys import keys_of
 from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import Counter, Limit, LimitKind

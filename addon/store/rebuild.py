@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store import BOUND_S as CALLS_BOUND_S
-from addon.store import LEASE_S
+from addon.store import LEASE_S, UPKEEP_S
 from addon.store.counted import Counted, counted
 from addon.store.redis_client import Script
 from addon.store.redis_keys import LEASES, STATE, WORKSPACES, call_counters, counter_of, keys_of, lives_s
@@ -51,8 +51,8 @@ async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = Fal
         await session.claim_ledger(take_over=take_over)
         async with session.client.bounded(BOUND_S):
             await session.client.command("DEL", STATE)
-        # A workspace that is being made at this moment is there by then.
-        await asyncio.sleep(CALLS_BOUND_S)
+        # Until every gateway has noticed, and what one was just making is there.
+        await asyncio.sleep(UPKEEP_S + CALLS_BOUND_S)
         names = await session.names()
         await _stop(session, names)
         booked = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])

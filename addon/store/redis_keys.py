@@ -22,6 +22,8 @@ OUTBOXES = "{tollgate}:outboxes"
 
 ENDED_S = 3600
 """How long the id of a call that ended is remembered. What was lost on its way may come as much later."""
+INTERRUPTED_S = 7 * 86_400
+"""The same for a call that was taken for dead: its process may come back."""
 
 _DAY_S = 86_400
 _LIVES_S = {len("2026-11-21"): 3 * _DAY_S, len("2026-W47"): 10 * _DAY_S, len("2026-11"): 40 * _DAY_S}

@@ -9,7 +9,9 @@ import asyncio
 import logging
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from addon.store import StoreUnavailable
 from addon.store.ledger_file import LedgerFile
@@ -70,6 +72,8 @@ class RedisState:
         self._id: str | None = None
         self._opening = asyncio.Lock()
         self._fault: str | None = None
+        self.was_lost = False
+        """Whether something was missing, so that what this process had there may be gone; for others to reset."""
         self.owns_ledger = False
         """Whether calls are booked in the ledger of this machine."""
 
@@ -88,8 +92,19 @@ class RedisState:
         found, ledger = await self._client.run(CHECK, [STATE, LEDGER])
         self._fault = None if found == state else OTHER if found else EMPTY
         if self._fault:
+            self.was_lost = True
             raise StoreUnavailable(self._fault)
         self._note_owner(ledger, (await self._read()).id)
+
+    async def run(self, script: Script, workspace: str, keys: Sequence[str], *arguments: str | int) -> Any:
+        """Run a script on a workspace whose state is there, or can be made."""
+        for is_last in (False, True):
+            answer = await self._client.run(script, keys, await self.id(), *arguments)
+            if answer not in ("missing", ["missing"]):
+                return answer
+            if not is_last:
+                await self.resolve(workspace)
+        raise StoreUnavailable("the state in Redis comes and goes")
 
     async def resolve(self, workspace: str) -> None:
         """Make the state of a workspace that has none, if it is new."""
@@ -99,6 +114,7 @@ class RedisState:
         if answer == "lost" and await self._client.command("GET", keys.state) == state:
             return  # Somebody else has made it since it was missed.
         if answer != "new":
+            self.was_lost = True
             raise StoreUnavailable({"empty": EMPTY, "other": OTHER}.get(answer, LOST))
         await make_group(self._client, workspace)
         await self._client.command("SET", keys.state, state, "NX")

@@ -46,7 +46,7 @@ def request(
     nothing = {"status": 499, "error_code": "interrupted", "wholesale_nanousd": 0, "retail_nanousd": 0}
     uncounted = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens", "finish_reason"))
     row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
-    row["usage_source"] = "none"
+    row |= {"usage_source": "none", "first_byte_ms": None, "duration_ms": 0}
     return HoldRequest(call_id, created_at, workspace, key_id, want, limits, row)
 
 

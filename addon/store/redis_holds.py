@@ -1,0 +1,134 @@
+"""The holds that this process has in Redis: placed, released, and placed again where Redis has lost them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from addon.store import HoldRequest, StoreUnavailable
+from addon.store.leases import Leases
+from addon.store.redis_client import RedisClient, Script, was_answered
+from addon.store.redis_keys import ENDED_S, CallCounters, call_counters, keys_of
+from addon.store.redis_state import RedisState
+from addon.store.sqlite_money import storable
+from policies.limits import Limit
+from policies.spend import PICOUSD_PER_NANOUSD, Denial, DenialReason, Hold, Want, place_hold
+
+HOLD, VOID = Script.load("hold"), Script.load("void")
+
+LARGEST_EXACT = 2**53
+"""What a script can count to: its numbers are doubles."""
+LARGEST_TOKEN_PICOUSD = LARGEST_EXACT // 10
+"""A division goes digit by digit: ten times a rest must be exact, too."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A hold that may stand. ``request`` asks for just what was placed, once that is known."""
+
+    workspace: str
+    counters: CallCounters
+    request: HoldRequest | None = None
+
+
+class Holds:
+    """What this process holds for its calls. Its methods raise ``StoreUnavailable``."""
+
+    def __init__(self, client: RedisClient, state: RedisState, leases: Leases) -> None:
+        self._client = client
+        self._state = state
+        self._leases = leases
+        self._held: dict[str, _Held] = {}
+
+    def __contains__(self, call_id: object) -> bool:
+        """Tell whether a call's hold may stand."""
+        return call_id in self._held
+
+    @property
+    def workspaces(self) -> set[str]:
+        """Where calls are in flight."""
+        return {held.workspace for held in self._held.values()}
+
+    def forget(self, call_id: str) -> None:
+        """The call ended, and its hold with it."""
+        self._held.pop(call_id, None)
+
+    async def place(self, request: HoldRequest) -> Hold | Denial:
+        """Place a hold. Where it is not known whether that was done, the call is held from then on."""
+        request = replace(request, want=exact(request.want, request.limits))
+        counters = call_counters(request.workspace, request.key_id, request.created_at.date())
+        self._held[request.id] = held = _Held(request.workspace, counters)
+        try:
+            outcome, *found = await self._place(request, counters)
+        except StoreUnavailable as error:
+            if was_answered(error):
+                self.forget(request.id)
+            raise
+        if outcome == "held":
+            hold = Hold(*map(int, found))
+            want = replace(request.want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+            held.request = replace(request, limits=(), want=want)
+            return hold
+        self.forget(request.id)
+        if outcome == "denied":
+            return Denial(cast(DenialReason, found[0]))
+        raise StoreUnavailable(f"a call can't be held: {outcome}")
+
+    async def release(self, call_id: str) -> None:
+        """Release a hold, if it was placed; if it is on its way yet, it will not be placed."""
+        held = self._held.get(call_id)
+        if held is None:
+            return
+        keys = keys_of(held.workspace)
+        names = (keys.state, keys.holds, keys.ended_call(call_id), *held.counters.keys)
+        async with self._client.bounded():
+            await self._state.run(VOID, held.workspace, names, call_id, ENDED_S)
+        self.forget(call_id)
+
+    async def place_again(self) -> None:
+        """Place what was placed before; those that stand still stay as they are."""
+        for held in list(self._held.values()):
+            if held.request:
+                await self._place(held.request, held.counters)
+
+    async def _place(self, request: HoldRequest, counters: CallCounters) -> Sequence[str]:
+        keys = keys_of(request.workspace)
+        names = [keys.state, keys.holds, keys.ended_call(request.id), *counters.keys]
+        limits: list[str | int] = []
+        for limit in request.limits:
+            name = keys.counter(limit.counter)
+            if name not in names:
+                names.append(name)
+            limits += (limit.kind, names.index(name) + 1, limit.most)
+        want, row = request.want, json.dumps(storable(request.interrupted_row))
+        wanted = (want.prompt_nanousd, want.token_picousd, want.cap_tokens, int(want.is_protected))
+        counted = (len(counters.keys), *counters.lives_s)
+        async with self._client.bounded():
+            for anew in (self._state.was_lost, True):
+                end_us = await self._leases.end_us(request.workspace, anew=anew)
+                first = (request.id, self._leases.owner, end_us, row, *wanted)
+                answer: Sequence[str] = await self._state.run(
+                    HOLD, request.workspace, names, *first, *counted, *limits
+                )
+                if answer != ["lease"]:
+                    return answer
+        return ["its lease has ended"]
+
+
+def exact(want: Want, limits: Sequence[Limit]) -> Want:
+    """Return what a script can count exactly and decides the same: what no limit bounds is decided here.
+
+    Raises ``StoreUnavailable`` where it can't be done: millions of dollars for a prompt, or for a thousand tokens.
+    """
+    hold = place_hold(want, (), {})
+    if isinstance(hold, Hold) and all(limit.kind == "request_cap" for limit in limits):
+        want = replace(want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+    elif want.is_protected and want.token_picousd:
+        # There is never more room than this.
+        most_tokens = (LARGEST_EXACT - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
+        want = replace(want, cap_tokens=min(want.cap_tokens, max(most_tokens, 1)))
+    thousandths = want.cap_tokens * (PICOUSD_PER_NANOUSD if want.token_picousd else 1)
+    is_exact = max(want.prompt_nanousd, thousandths) < LARGEST_EXACT
+    if not is_exact or want.token_picousd >= LARGEST_TOKEN_PICOUSD:
+        raise StoreUnavailable("a call may cost more than can be counted exactly in Redis")
+    return want
