@@ -83,8 +83,7 @@ class Books:
         try:
             call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
             log_call(call.exchange, now_s)
-            self.metrics.call_ended(call.exchange, call.settings.models, now_s)
-            self._do(self._book(_booking(call.exchange, now_s)))
+            self._do(self._book(call, now_s))
         finally:
             self._leave(call)
 
@@ -94,14 +93,15 @@ class Books:
             self._bookings.add(task)
             task.add_done_callback(self._bookings.discard)
 
-    async def _book(self, booking: Booking) -> None:
+    async def _book(self, call: Call, now_s: float) -> None:
         """Settle a call. Its answer is the client's whether that can be done now or not: the store keeps it if not."""
         try:
-            await self.store.settle(booking)
+            await self.store.settle(_booking(call.exchange, now_s))
         except StoreUnavailable as error:
             log.warning("a call can't be booked now, and is kept: %s", error)
         except IllegalRowError:
             log.exception("a row that the ledger can't hold")
+        self.metrics.call_ended(call.exchange, call.settings.models, now_s)
 
     async def _void(self, call_id: str) -> None:
         with suppress(StoreUnavailable):  # The store will do it later.

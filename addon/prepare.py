@@ -70,6 +70,7 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
         cap_tokens=completion_cap(chat.requested_cap, model.max_completion_tokens),
         choices=choices_sent(sendable, model.family),
         is_protected=is_protected,
+        uncapped_tokens=model.family.uncapped_completion_tokens,
     )
 
 

@@ -201,6 +201,7 @@ class FamilyTable(Table):
     n_limit: Count | None = None
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
+    uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     estimator: EstimatorTable = EstimatorTable()
 
 

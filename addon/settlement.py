@@ -71,4 +71,5 @@ def _most_tokens(call: Call, request: ChatRequest) -> int:
     cap_tokens = model.max_completion_tokens
     if call.exchange.hold and call.exchange.attempt.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
-    return cap_tokens * choices_sent(request.fields, model.family)
+    each_tokens = cap_tokens + model.family.uncapped_completion_tokens
+    return each_tokens * choices_sent(request.fields, model.family)

@@ -83,6 +83,7 @@ class Family:
     n_limit: int | None = None
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
+    uncapped_completion_tokens: int = 0
     estimator: Estimator = Estimator()
 
 

@@ -36,6 +36,8 @@ class Used:
 class Want:
     """The most that a call may cost: its prompt, and ``token_picousd`` for each of ``cap_tokens`` (of all its choices).
 
+    What no cap bounds stands with the prompt.
+
     ``is_protected``: overage protection may lower the cap to what is left, and refuses what does not fit.
     """
 
@@ -64,11 +66,23 @@ NOT_METERED = Want(0, 0, 1, is_protected=False)
 """What a call wants that is not metered."""
 
 
-def wanted(prices: Prices, prompt_tokens: int, cap_tokens: int, choices: int, is_protected: bool) -> Want:
-    """Return what a metered call of ``choices`` answers may cost at retail ``prices``, rounded up."""
+def wanted(
+    prices: Prices,
+    prompt_tokens: int,
+    cap_tokens: int,
+    choices: int,
+    *,
+    is_protected: bool,
+    uncapped_tokens: int = 0,
+) -> Want:
+    """Return what a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
+
+    ``uncapped_tokens`` are what the model's family may generate for each choice beyond its cap.
+    """
     input_price = max(prices.input_microusd_per_mtok, prices.cached_input_microusd_per_mtok)
-    prompt_nanousd = _divide_up(prompt_tokens * input_price, PICOUSD_PER_NANOUSD)
-    return Want(prompt_nanousd, prices.output_microusd_per_mtok * choices, cap_tokens, is_protected)
+    token_picousd = prices.output_microusd_per_mtok * choices
+    sure_picousd = prompt_tokens * input_price + uncapped_tokens * token_picousd
+    return Want(_divide_up(sure_picousd, PICOUSD_PER_NANOUSD), token_picousd, cap_tokens, is_protected)
 
 
 def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:

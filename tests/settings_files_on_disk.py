@@ -41,6 +41,7 @@ stop_limit = 4
 n_limit = 1
 asks_stream_usage = false
 reasoning_beside_completion = true
+uncapped_completion_tokens = 300
 """,
     "catalog_data/models.toml": """\
 ["gpt-4o-mini"]

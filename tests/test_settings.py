@@ -114,6 +114,7 @@ def test_a_family_is_what_its_table_says(conf_file: Path) -> None:
         n_limit=1,
         asks_stream_usage=False,
         reasoning_beside_completion=True,
+        uncapped_completion_tokens=300,
     )
 
 

@@ -104,6 +104,13 @@ def test_a_refusal_says_what_the_contract_wants_said(reason: str, code: str, gis
     assert gist in refusal.message
 
 
+def test_what_no_cap_bounds_is_held_with_the_prompt() -> None:
+    prices = Prices(1_000_000, 1_000_000, 2_000_000)
+    want = wanted(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
+    assert want == Want(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
+    assert decide(want, (limit("wallet", 0), Used(-309_999))) == Denial("budget_of_prompt")
+
+
 PRICES = st.builds(Prices, *[st.integers(0, 10**9)] * 3)
 
 
