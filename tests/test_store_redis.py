@@ -1,6 +1,7 @@
 """The store in Redis where Redis fails: calls are refused, never let through and never hung, and then all goes on."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing, suppress
@@ -18,7 +19,7 @@ from addon.store import Store, StoreUnavailable
 from addon.store.ledger_file import LedgerFile
 from addon.store.rebuild import rebuild_state
 from addon.store.redis import RedisStore
-from addon.store.redis_client import RedisClient
+from addon.store.redis_client import CONNECTIONS, RedisClient
 from addon.store.redis_session import drain
 from addon.store.redis_state import RedisState
 from addon.store.sqlite_money import iso
@@ -261,6 +262,26 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
     await assert_sound(rig, store)
 
 
+async def test_no_caller_gets_the_answer_to_anothers_question_and_no_connection_is_lost(rig: Rig) -> None:
+    client = RedisClient(SecretStr(rig.server.url))
+    dice = random.Random(1)
+
+    async def echo(text: str) -> bool:
+        async with client.bounded():
+            return bool(await client.command("ECHO", text) == text)
+
+    for turn in range(60):
+        calls = [asyncio.create_task(echo(f"{turn}-{number}")) for number in range(50)]
+        for _ in range(dice.randint(0, 12)):
+            await asyncio.sleep(0)
+        for call in dice.sample(calls, 25):
+            call.cancel()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert {answer for answer in answers if not isinstance(answer, asyncio.CancelledError)} <= {True}
+    assert all(await asyncio.gather(*(echo(f"after-{number}") for number in range(3 * CONNECTIONS))))
+    await client.close()
+
+
 async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("a"))
@@ -369,6 +390,37 @@ async def test_a_workspace_whose_state_is_gone_is_refused_and_the_others_are_not
     with pytest.raises(StoreUnavailable, match="lost a part"):
         await store.take("acme", 10)
     assert await store.take("bare", 10)
+
+
+async def test_a_redis_that_came_back_older_is_refused_until_it_is_rebuilt(rig: Rig) -> None:
+    store = await rig.open()
+    await store.credit(credit("a", USD))
+    rig.server.command("SAVE")
+    await store.hold(request("spent"))
+    await store.settle(booking("spent", 1_000))
+    await store.check()
+    rig.server.kill()
+    rig.server.start()
+    refused = await refusal_of(store, "as it was some time ago")
+    assert "state rebuild" in refused
+    with pytest.raises(StoreUnavailable, match="some time ago"):
+        await store.take(WORKSPACE, 10)
+    with pytest.raises(StoreUnavailable, match="came back empty"):
+        await rig.open()  # A process that never saw what is missing does not trust it either.
+    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    await eventually(store.upkeep)
+    assert await store.take(WORKSPACE, 10)
+    assert rig.place.used(wallet_counter(WORKSPACE)).spent_nanousd == 1_000 - USD
+
+
+async def refusal_of(store: Store, reason: str) -> str:
+    """Ask until the store is refused for this reason: at first its connections are gone."""
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            with pytest.raises(StoreUnavailable) as refused:
+                await store.check()
+            if reason in str(refused.value):
+                return str(refused.value)
 
 
 async def test_a_workspace_that_somebody_else_made_since_it_was_missed_is_not_lost(rig: Rig) -> None:

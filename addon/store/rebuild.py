@@ -19,7 +19,16 @@ from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
 from addon.store.counted import Counted, counted
 from addon.store.redis_client import Script
-from addon.store.redis_keys import LEASES, STATE, WORKSPACES, call_counters, counter_of, keys_of, lives_s
+from addon.store.redis_keys import (
+    LEASES,
+    PULSE,
+    STATE,
+    WORKSPACES,
+    call_counters,
+    counter_of,
+    keys_of,
+    lives_s,
+)
 from addon.store.redis_session import BOUND_S, RedisSession, redis_session
 from addon.store.redis_state import make_group, remember
 from addon.store.sqlite_money import CALL, iso
@@ -82,6 +91,10 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
         holds += await _restore(session, workspace, state, by_workspace[workspace], old)
     await session.file.write(lambda file: remember(file, state))
     async with session.client.bounded(BOUND_S):
+        seconds, micros = await session.client.command("TIME")
+        await session.client.command(
+            "HSET", PULSE, "epoch", int(seconds) * 1_000_000 + int(micros), "beat", 0
+        )
         await session.client.command("SET", STATE, state)
     return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, booked)
 

@@ -11,6 +11,8 @@ from policies.limits import EVER, Counter, counters_of_day, wallet_counter
 
 STATE = "{tollgate}:state"
 """Which state all of this belongs to. Each workspace has a mark of its own with the same value."""
+PULSE = "{tollgate}:pulse"
+"""How often all processes together have checked, "beat", since the last rebuild, "epoch": it never goes back."""
 LEDGER = "{tollgate}:ledger"
 """The id of the ledger that calls are booked in."""
 WORKSPACES = "{tollgate}:workspaces"

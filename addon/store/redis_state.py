@@ -1,8 +1,9 @@
-"""Which state in Redis counts: one that is empty, or another than this ledger's, is refused until it is rebuilt.
+"""Which state in Redis counts: one that is empty, older or another than this ledger's is refused until it is rebuilt.
 
 A state has a random id, which stands in Redis once for all and once for each workspace. Every script checks its
 workspace's in the same step. A ledger remembers the id that it has worked with, so a Redis that came back empty is
-noticed, and one that somebody else began anew is, too.
+noticed, and one that somebody else began anew is, too. One that came back older than a living process has seen it is
+known by its pulse.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Any
 from addon.store import StoreUnavailable
 from addon.store.ledger_file import LedgerFile
 from addon.store.redis_client import RedisClient, Script, is_refusal
-from addon.store.redis_keys import LEDGER, STATE, WORKSPACES, keys_of
+from addon.store.redis_keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
 
 log = logging.getLogger("tollgate.store")
 
@@ -25,6 +26,7 @@ GROUP = "ledger"
 
 _REBUILD = "run `tollgate state rebuild` where the ledger is"
 EMPTY = f"Redis came back empty; {_REBUILD}"
+OLDER = f"Redis came back as it was some time ago; {_REBUILD}"
 LOST = f"Redis has lost a part of what it kept; {_REBUILD}"
 OTHER = (
     "Redis holds another state than the one that this ledger has worked with;"
@@ -72,6 +74,8 @@ class RedisState:
         self._id: str | None = None
         self._opening = asyncio.Lock()
         self._fault: str | None = None
+        self._pulse = (0, 0)
+        self._checking = asyncio.Lock()
         self.was_lost = False
         """Whether something was missing, so that what this process had there may be gone; for others to reset."""
         self.owns_ledger = False
@@ -88,12 +92,22 @@ class RedisState:
 
     async def check(self) -> None:
         """Prove that the state is still there, and that Redis can be written."""
+        async with self._checking:  # One beat after the other.
+            await self._check()
+
+    async def _check(self) -> None:
         state = await self.id() if self._fault is None else self._id
-        found, ledger = await self._client.run(CHECK, [STATE, LEDGER])
+        found, ledger, epoch, beat = await self._client.run(CHECK, [STATE, LEDGER, PULSE])
+        pulse = (int(epoch), int(beat))
         self._fault = None if found == state else OTHER if found else EMPTY
+        if not self._fault and pulse <= self._pulse:
+            # What was spent meanwhile is missing. Without its state nobody takes it for good, now or later.
+            await self._client.command("DEL", STATE)
+            self._fault = OLDER
         if self._fault:
             self.was_lost = True
             raise StoreUnavailable(self._fault)
+        self._pulse = pulse
         self._note_owner(ledger, (await self._read()).id)
 
     async def run(self, script: Script, workspace: str, keys: Sequence[str], *arguments: str | int) -> Any:
