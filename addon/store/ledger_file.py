@@ -126,6 +126,8 @@ def _open(path: Path) -> sqlite3.Connection:
         # A checkpoint waits for the disk, and every call in flight with it: seldom, then.
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         migrate(connection)
+        # The tables themselves must not stand in the file beside it alone.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except BaseException:
         connection.close()
         raise
