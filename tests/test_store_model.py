@@ -41,7 +41,7 @@ WORKSPACES = {
     "acme": Workspace("acme", "Acme", "standard", KEYS["acme"], monthly_spend_cap_nanousd=120_000),
     "bare": Workspace("bare", "Bare", "pro", KEYS["bare"], monthly_spend_cap_nanousd=90_000),
 }
-RPM = {"acme": 12, "bare": 5}
+RPM = {"acme": 3, "bare": 2}
 PLACES = [(workspace, key) for workspace, keys in KEYS.items() for key in keys]
 
 
@@ -228,25 +228,35 @@ class Comparison(RuleBasedStateMachine):
     @rule(
         process=processes,
         place=st.sampled_from(PLACES),
-        prompt=st.integers(0, 9_000),
+        prompt=st.one_of(st.integers(0, 9_000), st.integers(20_000, 60_000)),
         token=st.integers(0, 900_000),
         cap=st.integers(1, 120),
         is_protected=st.booleans(),
+        late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
     def hold(
-        self, process: int, place: tuple[str, Key], prompt: int, token: int, cap: int, is_protected: bool
+        self,
+        process: int,
+        place: tuple[str, Key],
+        prompt: int,
+        token: int,
+        cap: int,
+        is_protected: bool,
+        late_h: int,
     ) -> None:
+        """A call belongs to the period in which it came in, however late it is held."""
         workspace, key = place
+        came_in = self.now - timedelta(hours=late_h)
         want, self.numbers = Want(prompt, token, cap, is_protected), self.numbers + 1
         asked = request(
             f"call-{self.numbers}",
-            *limits_of(WORKSPACES[workspace], key, "payg", self.now),
+            *limits_of(WORKSPACES[workspace], key, "payg", came_in),
             want=want,
             workspace=workspace,
             key_id=key.id,
-            created_at=self.now,
+            created_at=came_in,
         )
-        expected = self.model.hold(asked.id, workspace, key, self.now, want, self.generation[process])
+        expected = self.model.hold(asked.id, workspace, key, came_in, want, self.generation[process])
         assert self.both(process, lambda store: store.hold(asked)) == expected
 
     def some_call(self, data: st.DataObject) -> Call | None:
