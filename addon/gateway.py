@@ -31,7 +31,7 @@ from addon.catalog import catalog_json, etag, is_fresh
 from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
-from addon.errors import INTERNAL, ErrorAnswer, from_refusal
+from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
@@ -47,11 +47,6 @@ from policies.refusal import Refusal
 from policies.spend import Denial, refusal_of
 
 log = logging.getLogger("tollgate.gateway")
-
-STORE_UNAVAILABLE = Refusal(
-    "rate_limit_unavailable",
-    "Limits can't be checked at the moment, so no call is let through; try again shortly.",
-)
 
 CLOSING_STATUSES = frozenset({408, 413})
 """Refusals after which the rest of the body is not worth waiting for."""
@@ -298,7 +293,7 @@ class Gateway:
             self._refuse(flow, from_refusal(refusal))
         except StoreUnavailable:
             # Logged once by ``lifecycle``, not by each call.
-            self._refuse(flow, from_refusal(STORE_UNAVAILABLE))
+            self._refuse(flow, LIMITS_UNAVAILABLE)
         except Exception:
             log.exception("a call failed inside the gateway")
             self._refuse(flow, INTERNAL)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from addon.exchange import INTERRUPTED as INTERRUPTED
 from policies.limits import Limit
 from policies.spend import Denial, Hold, Want
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from addon.store import INTERRUPTED, LEASE_S, Booking, HoldRequest, WalletEntry
+from addon.exchange import INTERRUPTED
+from addon.store import LEASE_S, Booking, HoldRequest, WalletEntry
 from addon.store.migrations import LARGEST, count_statement
 from policies.bucket import WINDOW_US, slice_us
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.store import INTERRUPTED
+from addon.exchange import INTERRUPTED
 from addon.store.counted import Counted, counted
 from addon.store.rebuild import in_flight
 from addon.store.redis_keys import counter_of, keys_of
