@@ -220,10 +220,11 @@ class Comparison(RuleBasedStateMachine):
     processes = st.integers(0, 1)
     costs = st.integers(0, 60_000)
 
-    @rule(process=processes, workspace=st.sampled_from(sorted(WORKSPACES)))
-    def take(self, process: int, workspace: str) -> None:
-        expected = self.model.take(workspace)
-        assert self.both(process, lambda store: store.take(workspace, RPM[workspace])) is expected
+    @rule(process=processes, workspace=st.sampled_from(sorted(WORKSPACES)), times=st.integers(1, 4))
+    def take(self, process: int, workspace: str, times: int) -> None:
+        for _ in range(times):
+            expected = self.model.take(workspace)
+            assert self.both(process, lambda store: store.take(workspace, RPM[workspace])) is expected
 
     @rule(
         process=processes,
@@ -259,15 +260,22 @@ class Comparison(RuleBasedStateMachine):
         expected = self.model.hold(asked.id, workspace, key, came_in, want, self.generation[process])
         assert self.both(process, lambda store: store.hold(asked)) == expected
 
-    def some_call(self, data: st.DataObject) -> Call | None:
-        return data.draw(st.sampled_from(list(self.model.calls.values()))) if self.model.calls else None
+    def some_call(self, data: st.DataObject, *, interrupted: bool = False) -> Call | None:
+        calls = [call for call in self.model.calls.values() if call.interrupted >= interrupted]
+        return data.draw(st.sampled_from(calls)) if calls else None
 
     @rule(process=processes, cost=costs, data=st.data())
     def settle(self, process: int, cost: int, data: st.DataObject) -> None:
         """Any call that was not voided, also one that was settled or interrupted before."""
-        call = self.some_call(data)
-        if call is None:
-            return
+        if call := self.some_call(data):
+            self.settle_call(process, call, cost)
+
+    @rule(process=processes, cost=costs, data=st.data())
+    def settle_what_was_taken_for_dead(self, process: int, cost: int, data: st.DataObject) -> None:
+        if call := self.some_call(data, interrupted=True):
+            self.settle_call(process, call, cost)
+
+    def settle_call(self, process: int, call: Call, cost: int) -> None:
         ended = booking(
             call.id,
             cost,
@@ -374,14 +382,14 @@ class Comparison(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("examples", [40])
+@pytest.mark.parametrize("examples", [45])
 def test_both_stores_and_the_model_agree_whatever_happens(redis_server: RedisServer, examples: int) -> None:
     Comparison.server = redis_server
     run_state_machine_as_test(
         Comparison,
         settings=settings(
             max_examples=examples,
-            stateful_step_count=25,
+            stateful_step_count=40,
             deadline=None,
             # A failure is shown as it was found: each try works on real files and a real server, too slow to shrink.
             phases=(Phase.reuse, Phase.generate),
