@@ -534,6 +534,17 @@ async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next
     assert await drain(SecretStr(rig.server.url), rig.place.path) == 0
 
 
+async def test_a_row_that_a_killed_neighbour_had_read_is_written_at_once(rig: Rig) -> None:
+    store, neighbour = await rig.open(), await rig.open()
+    for one in (store, neighbour):
+        await one.upkeep()
+    await neighbour.settle(booking("a"))
+    rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", "tollgate:{acme}:outbox", ">")
+    await die(neighbour)
+    await store.upkeep()
+    assert rig.place.rows().keys() == {"a"}
+
+
 async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
     store = await rig.open()
     await store.settle(booking("a"))
@@ -594,6 +605,20 @@ async def test_a_process_that_was_frozen_past_its_lease_takes_another_before_it_
     store._leases._ends[WORKSPACE] = ended
     assert isinstance(await store.hold(request("b")), Hold)
     assert store._leases._ends[WORKSPACE] != ended
+
+
+async def test_upkeep_without_the_folder_of_its_processes_is_refused_and_nobody_is_taken_for_dead(
+    rig: Rig,
+) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    owners = rig.place.path.with_name("tollgate.db-owners")
+    owners.rename(owners.with_suffix(".away"))
+    with pytest.raises(StoreUnavailable, match="no such file"):
+        await store.upkeep()
+    assert rig.place.holds() == ["a"]
+    owners.with_suffix(".away").rename(owners)
+    await store.upkeep()
 
 
 # Numbers.

@@ -36,7 +36,10 @@ class Leases:
         self._owner = owner
         self.owner = f"{owner.machine}/{owner.id}"
         self._ends: dict[str, tuple[str, float]] = {}
-        self._neighbours: frozenset[str] | None = None
+        self._neighbours: frozenset[str] = frozenset()
+        self._dead: frozenset[str] = frozenset()
+        self.someone_left = True
+        """Whether a process of this machine may have left calls behind: until ``seen_to``."""
         self._heard_s: float | None = None
         self._judges_from_s = 0.0
 
@@ -49,12 +52,19 @@ class Leases:
 
     async def keep(self, workspaces: Iterable[str]) -> list[Lease]:
         """Renew the leases on ``workspaces``; return those of others that are dead. Raises also ``OSError``."""
-        neighbours = self._owner.living()
-        found = await self._renew(workspaces, "ended" if neighbours == self._neighbours else "all")
-        self._neighbours = neighbours
+        living, self._dead = self._owner.living(), self._owner.dead()
+        self.someone_left = self.someone_left or bool(self._dead) or not living >= self._neighbours
+        self._neighbours = living
+        found = await self._renew(workspaces, "all" if self.someone_left else "ended")
         began_s = time.monotonic() - LEASE_S
         self._ends = {name: end for name, end in self._ends.items() if end[1] > began_s}
         return [lease for lease in found if self._is_dead(lease)]
+
+    def seen_to(self) -> None:
+        """All that dead processes had left, when ``keep`` was asked, is in order. Raises OSError."""
+        self.someone_left = False
+        if self._dead:
+            self._owner.bury(self._dead)
 
     def mistrust(self) -> None:
         """Take new leases from now on: Redis may have lost those that there were."""

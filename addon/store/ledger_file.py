@@ -100,7 +100,7 @@ class LedgerFile:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while something is opened into ``StoreUnavailable``."""
+    """Turn what goes wrong with a file, or with one beside it, into ``StoreUnavailable``."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from addon.folder_lock import locked
@@ -24,7 +25,7 @@ class Owner:
         self.machine = ""
         # A file that is not locked yet would be taken for a dead owner's.
         with locked(folder):
-            _remove_dead(folder)
+            _remove_dead(_owners(folder))
             self.machine = _machine(folder)
             self._file: int | None = os.open(folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -40,6 +41,15 @@ class Owner:
     def living(self) -> frozenset[str]:
         """Return the processes of this machine that live, this one included. Raises OSError."""
         return frozenset(file.name for file in _owners(self._folder) if self.lives(file.name))
+
+    def dead(self) -> frozenset[str]:
+        """Return the processes of this machine that ended without a ``close``. Raises OSError."""
+        return frozenset(file.name for file in _owners(self._folder) if not self.lives(file.name))
+
+    def bury(self, owner_ids: Iterable[str]) -> None:
+        """Forget processes that ended: what they left was seen to. Raises OSError."""
+        with locked(self._folder):
+            _remove_dead(self._folder / owner_id for owner_id in owner_ids)
 
     def close(self) -> None:
         """Be dead from now on: whatever is still held is for others to end."""
@@ -60,8 +70,8 @@ def _machine(folder: Path) -> str:
     return file.read_text(encoding="ascii")
 
 
-def _remove_dead(folder: Path) -> None:
-    for file in _owners(folder):
+def _remove_dead(files: Iterable[Path]) -> None:
+    for file in files:
         if not _is_locked(file):
             file.unlink(missing_ok=True)
 

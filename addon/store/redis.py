@@ -120,8 +120,10 @@ class RedisStore:
             self._leases.mistrust()
             await self._holds.place_again()
             self._state.was_lost = False
-        await self._keep_leases()
-        await self._empty_outboxes()
+        with translated(self._file.path):
+            await self._keep_leases()
+            await self._empty_outboxes()
+            self._leases.seen_to()
 
     async def check(self) -> None:
         """See ``Store.check``."""
@@ -204,7 +206,9 @@ class RedisStore:
 
     async def _empty_outboxes(self) -> None:
         if self._state.owns_ledger:
-            if self._upkeeps % _COLLECT_ALL_EVERY == 0:
+            if self._leases.someone_left:
+                await self._outbox.empty_all(stale_s=0)  # Also what a dead process had just read.
+            elif self._upkeeps % _COLLECT_ALL_EVERY == 0:
                 await self._outbox.empty_all()
             await self._outbox.collect()
         else:
