@@ -28,11 +28,16 @@ mitmdump()
 """
 
 
-@pytest.fixture(scope="module")
-def default_port() -> int:
+def free_port() -> int:
+    """A port that nobody had a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as once:
         port: int = once.getsockname()[1]
     return port
+
+
+@pytest.fixture(scope="module")
+def default_port() -> int:
+    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -256,11 +261,11 @@ def test_a_taken_admin_port_ends_the_process(tmp_path: Path) -> None:
     assert f"can't listen on 127.0.0.1:{port}" in said
 
 
-def test_a_taken_port_of_the_file_ends_the_process(tmp_path: Path, default_port: int) -> None:
+def test_a_taken_port_of_the_file_ends_the_process(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         listen = {"host": "127.0.0.1", "port": port}
-        program = ("-c", DEFAULT_PORT.format(port=default_port + 1))
+        program = ("-c", DEFAULT_PORT.format(port=free_port()))
         said = _refused(tmp_path, sections={"listen": listen}, program=program, arguments=())
     assert f"failed to listen on 127.0.0.1:{port}" in said
 
