@@ -15,6 +15,7 @@ import trustme
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
+from rig.redis_stores import rig  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
 type StartGateway = Callable[..., Gateway]

@@ -1,0 +1,80 @@
+"""Stores on a Redis that a test may break: what has to be refused meanwhile, and that all goes on afterwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from addon.store import Store, StoreUnavailable
+from policies.spend import Hold
+from rig.redis_fixtures import StartRedis
+from rig.redis_server import RedisServer
+from rig.stores import WORKSPACE, Place, booking, credit, request
+
+BOUND_S = 20
+"""Far more than any step may take on a busy machine, and far less than a hang."""
+
+type Op = Callable[[Store], Awaitable[Any]]
+OPERATIONS: dict[str, Op] = {
+    "take": lambda store: store.take(WORKSPACE, 1_000),
+    "hold": lambda store: store.hold(request("refused")),
+    "credit": lambda store: store.credit(credit("refused", 1)),
+    "check": lambda store: store.check(),
+    "upkeep": lambda store: store.upkeep(),
+}
+
+
+class Rig:
+    """A Redis of the test's own, and stores on it."""
+
+    def __init__(self, server: RedisServer, folder: Path, opened: AsyncExitStack) -> None:
+        self.server = server
+        self.place = Place(folder / "var" / "tollgate.db", server.url)
+        self._opened = opened
+
+    async def open(self, place: Place | None = None) -> Store:
+        store = (place or self.place).open()
+        self._opened.push_async_callback(store.close)
+        await store.check()
+        return store
+
+    def elsewhere(self, folder: Path) -> Place:
+        """Another machine: a ledger of its own, and no process in common."""
+        return Place(folder / "elsewhere" / "tollgate.db", self.server.url)
+
+
+@pytest.fixture
+async def rig(start_redis: StartRedis, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with AsyncExitStack() as opened:
+        yield Rig(start_redis(), tmp_path, opened)
+
+
+async def eventually(step: Callable[[], Awaitable[Any]]) -> Any:
+    """Repeat a step that is refused until it is not."""
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            with suppress(StoreUnavailable):
+                return await step()
+            await asyncio.sleep(0.05)
+
+
+async def assert_all_refused(store: Store, reason: str) -> None:
+    """Every operation says so at once, and says why."""
+    for operation in OPERATIONS.values():
+        with pytest.raises(StoreUnavailable, match=reason):
+            await asyncio.wait_for(operation(store), BOUND_S)
+
+
+async def assert_sound(rig: Rig, store: Store) -> None:
+    """Calls go on, nothing is left of those that were refused, and everything agrees."""
+    assert await eventually(lambda: store.take(WORKSPACE, 1_000))
+    await eventually(store.upkeep)
+    assert rig.place.holds() == []
+    assert await store.hold(request("after")) == Hold(63_400, 100)
+    await store.settle(booking("after"))
+    await store.upkeep()
+    assert "after" in rig.place.rows()
+    assert await rig.place.discrepancies() == []

@@ -1,0 +1,128 @@
+"""With Redis, one ledger has every call once, whatever gateways settled it and wherever they died."""
+
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from rig.redis_stores import Rig
+from rig.stores import WORKSPACE, booking, die, request
+
+from addon.store import StoreUnavailable
+from addon.store.redis import RedisStore
+from addon.store.redis_session import drain
+from policies.limits import Counter, Limit
+from policies.spend import Denial, Hold, Used
+
+EVER = Counter("key:acme/ci", "ever")
+
+
+async def test_a_row_whose_gateway_died_before_writing_it_is_written_by_the_next(rig: Rig) -> None:
+    store = await rig.open()
+    for number in range(5):
+        await store.settle(booking(f"a-{number}"))
+    await die(store)
+    heir = await rig.open()
+    await heir.upkeep()
+    assert rig.place.rows().keys() == {f"a-{number}" for number in range(5)}
+    assert rig.server.command("XLEN", "tollgate:{acme}:outbox") == 0
+
+
+async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next(rig: Rig) -> None:
+    store = await rig.open()
+    await store.settle(booking("a"))
+    await die(store)
+    outbox = "tollgate:{acme}:outbox"
+    read = rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", outbox, ">")
+    assert read
+    assert rig.place.rows() == {}
+    assert await drain(SecretStr(rig.server.url), rig.place.path) == 1
+    assert rig.place.rows().keys() == {"a"}
+    assert await drain(SecretStr(rig.server.url), rig.place.path) == 0
+
+
+async def test_a_row_that_a_killed_neighbour_had_read_is_written_at_once(rig: Rig) -> None:
+    store, neighbour = await rig.open(), await rig.open()
+    for one in (store, neighbour):
+        await one.upkeep()
+    await neighbour.settle(booking("a"))
+    rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", "tollgate:{acme}:outbox", ">")
+    await die(neighbour)
+    await store.upkeep()
+    assert rig.place.rows().keys() == {"a"}
+
+
+async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
+    store = await rig.open()
+    await store.settle(booking("a"))
+    packed = rig.server.command("XRANGE", "tollgate:{acme}:outbox", "-", "+")
+    for _, fields in packed or ():
+        rig.server.command(
+            "XADD", "tollgate:{acme}:outbox", "*", *[w for pair in fields.items() for w in pair]
+        )
+    await store.upkeep()
+    await drain(SecretStr(rig.server.url), rig.place.path)
+    assert rig.place.rows().keys() == {"a"}
+    assert rig.place.entries() == {"a": -1_560}
+
+
+async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig, tmp_path: Path) -> None:
+    store = await rig.open()
+    elsewhere = rig.elsewhere(tmp_path)
+    far = await rig.open(elsewhere)
+    limit = Limit("spend_cap", EVER, 63_400 + 1_624)
+    assert isinstance(await store.hold(request("near", limit)), Hold)
+    assert await far.hold(request("far", limit)) == Hold(1_624, 1)
+    assert await store.hold(request("none", limit)) == Denial("budget_of_prompt")
+    await far.settle(booking("far", 900))
+    await far.upkeep()
+    await store.settle(booking("near", 800))
+    await store.upkeep()
+    assert rig.place.rows().keys() == {"near", "far"}
+    assert elsewhere.rows() == {}
+    assert rig.place.used(EVER) == Used(1_700, 2, 0, 0)
+    with pytest.raises(StoreUnavailable, match="booked in another ledger"):
+        await drain(SecretStr(rig.server.url), elsewhere.path)
+    await far.settle(booking("later"))
+    assert await drain(SecretStr(rig.server.url), elsewhere.path, take_over=True) == 1
+    assert elsewhere.rows().keys() == {"later"}
+
+
+async def test_the_calls_of_another_machine_end_when_its_lease_is_over(rig: Rig, tmp_path: Path) -> None:
+    store = await rig.open()
+    elsewhere = rig.elsewhere(tmp_path)
+    far = await rig.open(elsewhere)
+    await far.hold(request("a"))
+    await die(far)
+    await store.upkeep()
+    assert rig.place.holds() == ["a"], "its machine may be alive"
+    [lease] = rig.server.command("ZRANGE", "{tollgate}:leases", 0, -1)
+    rig.server.command("ZADD", "{tollgate}:leases", 1, lease)
+    await store.upkeep()
+    assert rig.place.holds() == []
+    assert rig.place.rows()["a"]["error_code"] == "interrupted"
+    assert rig.server.command("ZCARD", "{tollgate}:leases") == 0
+
+
+async def test_a_process_that_was_frozen_past_its_lease_takes_another_before_it_holds(rig: Rig) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    assert isinstance(store, RedisStore)
+    ended = ("1", time.monotonic())
+    store._leases._ends[WORKSPACE] = ended
+    assert isinstance(await store.hold(request("b")), Hold)
+    assert store._leases._ends[WORKSPACE] != ended
+
+
+async def test_upkeep_without_the_folder_of_its_processes_is_refused_and_nobody_is_taken_for_dead(
+    rig: Rig,
+) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    owners = rig.place.path.with_name("tollgate.db-owners")
+    owners.rename(owners.with_suffix(".away"))
+    with pytest.raises(StoreUnavailable, match="no such file"):
+        await store.upkeep()
+    assert rig.place.holds() == ["a"]
+    owners.with_suffix(".away").rename(owners)
+    await store.upkeep()
