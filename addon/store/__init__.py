@@ -96,7 +96,7 @@ class Store(Protocol):
         """Release the hold of a call that was not sent, if it has one; later, where that can't be done now."""
 
     async def credit(self, entry: WalletEntry) -> bool:
-        """Put money into a wallet; return whether the entry is new. Raises ``IllegalRowError`` where it never can be."""
+        """Put money into a wallet; return whether the entry is new. Raises ``IllegalRowError`` for what never fits."""
 
     async def upkeep(self) -> None:
         """End the holds of dead processes, and write what was kept."""
