@@ -220,8 +220,8 @@ async def test_a_hold_of_a_living_owner_stays_however_old_it_is(store: Store, le
 def pass_time(ledger_path: Path, seconds: int) -> None:
     with second_connection(ledger_path) as other:
         other.execute(
-            "UPDATE takes SET taken_at_us = taken_at_us - ?1, began_at_us = began_at_us - ?1",
-            (seconds * 10**6,),
+            "UPDATE takes SET taken_at_us = taken_at_us - ?, began_at_us = began_at_us - ?",
+            (seconds * 10**6, seconds * 10**6),
         )
 
 
