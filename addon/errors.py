@@ -81,12 +81,6 @@ SERVER_ERROR: tuple[ErrorType, str] = ("api_error", "upstream_error")  # every 5
 REQUEST_ERROR: tuple[ErrorType, str] = ("invalid_request_error", "invalid_request_error")  # every other 4xx
 
 INTERNAL = ErrorAnswer(500, "api_error", "internal_error", "The gateway failed to handle this request.")
-LIMITS_UNAVAILABLE = ErrorAnswer(
-    503,
-    "api_error",
-    "rate_limit_unavailable",
-    "Limits can't be checked at the moment, so no call is let through; try again shortly.",
-)
 
 
 def from_refusal(refusal: Refusal) -> ErrorAnswer:
@@ -210,3 +204,11 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 def _bounded(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+LIMITS_UNAVAILABLE = from_refusal(
+    Refusal(
+        "rate_limit_unavailable",
+        "Limits can't be checked at the moment, so no call is let through; try again shortly.",
+    )
+)

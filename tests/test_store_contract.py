@@ -289,6 +289,16 @@ async def test_a_row_that_can_never_be_written_is_refused_and_its_hold_released(
     await store.settle(booking("next"))
 
 
+async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    row = call_row("a")
+    del row["stream"]
+    with pytest.raises(IllegalRowError, match=r"usage row a.*stream"):
+        await store.settle(Booking(row, from_wallet=True))
+    await store.upkeep()
+    assert (place.holds(), place.rows()) == ([], {})
+
+
 async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
     store: Store, place: Place
 ) -> None:

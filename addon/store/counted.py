@@ -34,12 +34,8 @@ def counted(connection: sqlite3.Connection) -> dict[Counter, Counted]:
     return dict(sums)
 
 
-def take_back(connection: sqlite3.Connection) -> None:
-    """Make this file the keeper of the counters again, where Redis was: they are counted anew from the rows."""
-    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
-    if redis_state is None:
-        return
-    connection.execute("DELETE FROM spend")
+def write_counters(connection: sqlite3.Connection) -> None:
+    """Fill the empty table ``spend`` from the rows. Raises ``sqlite3.Error``."""
     connection.executemany(
         "INSERT INTO spend VALUES (?, ?, ?, ?)",
         [
@@ -47,4 +43,13 @@ def take_back(connection: sqlite3.Connection) -> None:
             for counter, of in counted(connection).items()
         ],
     )
+
+
+def take_back(connection: sqlite3.Connection) -> None:
+    """Make this file the keeper of the counters again, where Redis was: they are counted anew from the rows."""
+    (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
+    if redis_state is None:
+        return
+    connection.execute("DELETE FROM spend")
+    write_counters(connection)
     connection.execute("UPDATE ledger SET redis_state = NULL")

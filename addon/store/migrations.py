@@ -1,12 +1,11 @@
 """The ledger's tables, step by step: a step that was released is never edited, only followed by another."""
 
 import sqlite3
-from datetime import datetime
 from functools import cache
 
 from sqlite_utils import Database, Migrations
 
-from policies.limits import counters_of
+from addon.store.counted import write_counters
 
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
@@ -101,7 +100,8 @@ def m0002_money(db: Database) -> None:
             PRIMARY KEY (scope, period)
         ) STRICT, WITHOUT ROWID
     """)
-    _count_what_was_booked(db)
+    # Calls that were booked before there were counters count, too; no wallet paid for them.
+    write_counters(db.conn)
     db.conn.execute("""
         CREATE TABLE takes (
             workspace TEXT NOT NULL,
@@ -113,16 +113,6 @@ def m0002_money(db: Database) -> None:
             PRIMARY KEY (workspace, began_at_us)
         ) STRICT, WITHOUT ROWID
     """)
-
-
-def _count_what_was_booked(db: Database) -> None:
-    """Calls that were booked before there were counters count, too; no wallet paid for them."""
-    days = db.conn.execute(
-        "SELECT workspace, key_id, substr(created_at, 1, 10), sum(retail_nanousd), count(*) FROM usage GROUP BY 1, 2, 3"
-    ).fetchall()
-    for workspace, key_id, day, spent_nanousd, requests in days:
-        for counter in counters_of(workspace, key_id, datetime.fromisoformat(day)):
-            db.conn.execute(count_statement(1), (counter.scope, counter.period, spent_nanousd, requests))
 
 
 def m0003_ledger(db: Database) -> None:

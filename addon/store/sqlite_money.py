@@ -109,7 +109,9 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
             (
                 request.id,
                 request.interrupted_row["created_at"],
-                lease_end(now),
+                iso(
+                    now + timedelta(seconds=LEASE_S)
+                ),  # For whoever reads the table; the owner's lock decides.
                 request.workspace,
                 request.key_id,
                 decided.amount_nanousd,
@@ -228,7 +230,11 @@ _REPLACE = (
 
 
 def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
-    if connection.execute(_INSERT, [row[name] for name in USAGE_COLUMNS]).rowcount:
+    try:
+        values = [row[name] for name in USAGE_COLUMNS]
+    except KeyError as error:
+        raise sqlite3.ProgrammingError(f"it has no {error}") from error
+    if connection.execute(_INSERT, values).rowcount:
         return 1
     # A call that was taken for dead, and lived: it was counted, but not its cost.
     return 0 if connection.execute(_REPLACE, row).rowcount else None
@@ -248,8 +254,3 @@ def _storable_value(value: Any) -> Any:
 def iso(moment: datetime) -> str:
     """Return a moment as the tables have it: UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def lease_end(now: datetime) -> str:
-    """Return when a hold of a process that gives no further sign ends."""
-    return iso(now + timedelta(seconds=LEASE_S))
