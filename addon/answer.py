@@ -1,19 +1,21 @@
-"""A whole answer is relayed under the catalog slug; only the billing note may change another byte. Pure."""
+"""A whole answer is relayed under the catalog slug; only its choices, where they must be put right, change as well. Pure."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
-from addon.errors import NO_NAMES, ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
+from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
+from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason, shows_nothing
-from addon.splice import Edit, apply_edits, first_member, members, model_edits
+from addon.source import Source
+from addon.splice import Edit, apply_edits, members, model_edits
 from addon.usage import parse_usage
 from policies.facts import Usage
 
-BILLING_NOTE = (
+BILLING_NOTE: Final = (
     "The model used completion tokens on this answer but returned no visible text. Those tokens are billed."
 )
-_NOTE = json.dumps(BILLING_NOTE).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,63 +32,64 @@ class Answer:
     text_chars: int = 0
 
 
-def rewrite_answer(
-    body: bytes, model_slug: str, names: Mapping[str, str] = NO_NAMES, secrets: Sequence[str] = ()
-) -> Answer:
-    """Return the answer of an upstream that said 2xx, with its top-level model replaced by ``model_slug``.
+def failed(failure: ErrorAnswer) -> Answer:
+    """Return the answer that is none."""
+    return Answer(b"", failure=failure)
 
-    White space and a byte order mark in front stay. ``names`` maps upstream model ids to what the client
-    may see in their place, in error messages, where ``secrets`` never appear.
-    Source: contract, "Chat completion response".
+
+def decode_answer(body: bytes, source: Source) -> dict[str, Any] | ErrorAnswer:
+    """Return the JSON object that an upstream sent with a 2xx, or why it is no answer.
+
+    White space and a byte order mark may stand in front.
     """
     try:
         payload = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        return _failed(upstream_garbage("it is not JSON." if body.strip() else "it is empty."))
+        return upstream_garbage("it is not JSON." if body.strip() else "it is empty.")
     if is_error_payload(payload):
-        return _failed(from_upstream_payload(payload, names=names, secrets=secrets))
-    if not isinstance(payload, dict) or not isinstance(choices := payload.get("choices"), list):
-        return _failed(upstream_garbage("it is not a chat completion."))
+        return from_upstream_payload(payload, names=source.names, secrets=source.secrets)
+    return payload if isinstance(payload, dict) else upstream_garbage("it is not a chat completion.")
+
+
+def rewrite_answer(body: bytes, source: Source) -> Answer:
+    """Return an OpenAI-shaped answer of an upstream that said 2xx, under its catalog slug.
+
+    Source: contract, "Chat completion response".
+    """
+    payload = decode_answer(body, source)
+    if isinstance(payload, ErrorAnswer):
+        return failed(payload)
+    if not isinstance(choices := payload.get("choices"), list):
+        return failed(upstream_garbage("it is not a chat completion."))
     usage = parse_usage(payload)
-    edits = model_edits(body, payload, json.dumps(model_slug).encode(), insert=True)
-    if usage is not None and usage.completion_tokens:
-        edits += _billing_notes(body, choices)
+    edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
+    explained = with_billing_notes(choices, usage)
+    if explained is not choices:
+        edits.append(_choices_edit(body, explained))
     chars = sum(map(choice_text_chars, choices))
     return Answer(apply_edits(body, edits), usage, finish_reason(choices), text_chars=chars)
 
 
-def _failed(failure: ErrorAnswer) -> Answer:
-    return Answer(b"", failure=failure)
+def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
+    """Explain, in each message that shows nothing, why completion tokens are billed.
 
-
-def _billing_notes(body: bytes, choices: list[object]) -> list[Edit]:
-    """Explain, in each message that shows nothing, why completion tokens are billed."""
-    silent = [index for index, choice in enumerate(choices) if _is_silent(choice)]
-    if not silent:
-        return []
-    spans = list(members(body, _start(body, body.index(b"{"), "choices")))
-    messages = (_start(body, spans[index].start, "message") for index in silent)
-    return [edit for message in messages for edit in _note_edits(body, message)]
+    Returns ``choices`` itself where there is nothing to explain. Source: contract, "choices[] element".
+    """
+    if usage is None or not usage.completion_tokens or not any(map(_is_silent, choices)):
+        return choices
+    return [_explained(choice) if _is_silent(choice) else choice for choice in choices]
 
 
 def _is_silent(choice: object) -> bool:
-    message = _message(choice)
-    return message is not None and shows_nothing(message)
-
-
-def _message(choice: object) -> dict[str, object] | None:
     message = choice.get("message") if isinstance(choice, dict) else None
-    return message if isinstance(message, dict) else None
+    return isinstance(message, dict) and shows_nothing(message)
 
 
-def _note_edits(body: bytes, message: int) -> Iterator[Edit]:
-    present = [m for m in members(body, message) if m.key == "reasoning_content"]
-    if not present:
-        yield first_member(body, message, "reasoning_content", _NOTE)
-    for member in present:
-        yield member.start, member.end, _NOTE
+def _explained(choice: Mapping[str, Any]) -> dict[str, Any]:
+    return {**choice, "message": {**choice["message"], "reasoning_content": BILLING_NOTE}}
 
 
-def _start(body: bytes, container: int, key: str) -> int:
-    """Where the value of ``key`` starts; of duplicates the last, as ``json.loads`` has it."""
-    return [member.start for member in members(body, container) if member.key == key][-1]
+def _choices_edit(body: bytes, choices: list[Any]) -> Edit:
+    """Return the edit that puts ``choices`` in; of duplicates the last counts, as ``json.loads`` has it."""
+    found = [member for member in members(body, body.index(b"{")) if member.key == "choices"][-1]
+    return found.start, found.end, json_text(choices)

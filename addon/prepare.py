@@ -16,7 +16,8 @@ from addon.dialects import DIALECTS
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
 from addon.mask import bookable
-from addon.relay import Broken, Guarded, Inflated, Relay
+from addon.relay import Broken, ErrorRelay, Guarded, Inflated, Relay
+from addon.source import source_of
 from addon.store import HoldRequest
 from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
@@ -92,13 +93,14 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     """Return the reader for the answer that begins with ``head``."""
     attempt = call.exchange.attempt
     dialect = DIALECTS[attempt.model.provider.dialect]
+    source = source_of(attempt, int(call.exchange.created_at.timestamp()))
     relay: Relay
     if not 200 <= head.status_code < 300:
-        relay = dialect.error(attempt, head.status_code)
+        relay = ErrorRelay(head.status_code, source)
     elif call.exchange.stream:
-        relay = dialect.stream(attempt)
+        relay = dialect.stream(source)
     else:
-        relay = dialect.whole(attempt, call.settings.conf.upstream.max_response_bytes)
+        relay = dialect.whole(source, call.settings.conf.upstream.max_response_bytes)
     encoding = head.headers.get("content-encoding", "identity").lower()
     if encoding in ("gzip", "deflate"):
         relay = Inflated(relay)

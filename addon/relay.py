@@ -5,17 +5,16 @@
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from addon.answer import rewrite_answer
+from addon.answer import Answer
 from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
+from addon.source import Source
 from addon.upstream_message import MAX_READ_BYTES
 from policies.facts import Usage
 
 log = logging.getLogger("tollgate.relay")
-
-Names = Mapping[str, str]
 
 
 class Relay(Protocol):
@@ -44,8 +43,8 @@ class Relay(Protocol):
 class _Kept:
     """What a reader that keeps the body to its end begins with."""
 
-    def __init__(self, names: Names, secrets: Sequence[str]) -> None:
-        self.names, self.secrets = names, secrets
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.body = bytearray()
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -55,11 +54,11 @@ class _Kept:
 
 
 class WholeRelay(_Kept):
-    """A whole JSON answer: nothing leaves before all of it is in and was found good."""
+    """A whole JSON answer: nothing leaves before all of it is in and ``read`` has found it good."""
 
-    def __init__(self, model_slug: str, names: Names, secrets: Sequence[str], max_bytes: int) -> None:
-        super().__init__(names, secrets)
-        self.model_slug, self.max_bytes = model_slug, max_bytes
+    def __init__(self, read: Callable[[bytes, Source], Answer], source: Source, max_bytes: int) -> None:
+        super().__init__(source)
+        self.read, self.max_bytes = read, max_bytes
 
     def give_up(self) -> ErrorAnswer | None:
         """Return None: a success that breaks off says nothing."""
@@ -77,7 +76,7 @@ class WholeRelay(_Kept):
         """Return the rewritten answer."""
         if self.failure:
             return b""
-        answer = rewrite_answer(bytes(self.body), self.model_slug, self.names, self.secrets)
+        answer = self.read(bytes(self.body), self.source)
         self.body.clear()
         self.usage, self.finish_reason = answer.usage, answer.finish_reason
         self.failure = answer.failure
@@ -88,13 +87,13 @@ class WholeRelay(_Kept):
 class ErrorRelay(_Kept):
     """An upstream error answer, read to its end and then normalized into ``failure``."""
 
-    def __init__(self, status: int, names: Names, secrets: Sequence[str]) -> None:
-        super().__init__(names, secrets)
+    def __init__(self, status: int, source: Source) -> None:
+        super().__init__(source)
         self.status = status
 
     def give_up(self) -> ErrorAnswer | None:
         """Return what the status, and the body as far as it came, say."""
-        return from_upstream(self.status, bytes(self.body), self.names, self.secrets)
+        return from_upstream(self.status, bytes(self.body), self.source.names, self.source.secrets)
 
     def feed(self, piece: bytes) -> bytes:
         """Keep ``piece``, unless the body is longer already than what is read of one."""

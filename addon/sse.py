@@ -1,30 +1,28 @@
-"""A stream is relayed event by event, under the catalog slug, with no other byte changed.
+"""A stream is cut into events, and every event is handed to whoever knows what it says.
 
-``StreamRelay`` is a machine: pieces of an OpenAI-shaped event stream in, bytes for the client out, and the same
-result for every way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events". Pure.
+``StreamRelay`` is a machine: pieces of an event stream in, bytes for the client out, and the same result for every
+way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events". Pure.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 from addon.errors import (
-    NO_NAMES,
     ErrorAnswer,
     from_upstream_payload,
     is_error_payload,
     stream_interrupted,
     upstream_garbage,
 )
-from addon.message import choice_text_chars, finish_reason
-from addon.splice import apply_edits, model_edits
-from addon.sse_template import Template
-from addon.usage import merge_usage, parse_usage
+from addon.source import Source
 from policies.facts import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024
+DONE_EVENT = b"data: [DONE]\n\n"
 
 _DONE = b"[DONE]"
 # A line end and a blank line. A final \r ends it only once the next byte shows that it isn't half of \r\n.
@@ -38,40 +36,74 @@ _NOT_JSON = object()
 
 _CUT = stream_interrupted()
 _UNREADABLE = upstream_garbage("an event of its stream is not a JSON object.")
+_NOT_UNDERSTOOD = upstream_garbage("an event of its stream makes no sense.")
 _TOO_LARGE = upstream_garbage("an event of its stream is too large.")
 _NO_STREAM = upstream_garbage("it is not an event stream.")
+
+
+class Event(NamedTuple):
+    """One event: its bytes, where in them the values of its data lines stand, and those values, joined."""
+
+    text: bytes
+    lines: Sequence[tuple[int, int]]
+    payload: bytes
+
+    def place(self, position: int) -> int:
+        """Return where a byte of ``payload`` stands in ``text``."""
+        for start, end in self.lines:
+            if start + position <= end:
+                return start + position
+            position -= end - start + 1
+        raise ValueError("a position beyond the event's data")
+
+
+class Chunks(Protocol):
+    """What one dialect makes of the events of one stream, and what it has read in them."""
+
+    usage: Usage | None
+    finish_reason: str | None
+    text_chars: int
+    """The length of all answer, reasoning and tool arguments, for estimates."""
+
+    @property
+    def complete(self) -> bool:
+        """The provider has said how its answer ended."""
+
+    @property
+    def closed(self) -> bool:
+        """The provider has said that nothing follows, in another way than with [DONE]."""
+
+    def fill(self, event: bytes) -> bytes | None:
+        """Return what the client gets for an event that is like an earlier one, or None: then it must be read."""
+
+    def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
+        """Return what the client gets for one event. Raises ValueError where it can't be understood."""
+
+    def last(self) -> bytes:
+        """Return what is left to be said, now that the provider's answer is complete."""
 
 
 class StreamRelay:
     """One streamed answer on its way to the client.
 
-    ``names`` maps upstream model ids to what the client may see in their place, in error messages, where
-    ``secrets`` never appear.
     Nothing leaves before the first event that proves that the upstream answers; comments before it are
     held back, at most ``MAX_HELD_BYTES``. Once ``failure`` is set or ``done`` is true, nothing more leaves.
     """
 
-    def __init__(
-        self,
-        model_slug: str,
-        names: Mapping[str, str] = NO_NAMES,
-        max_event_bytes: int = MAX_EVENT_BYTES,
-        secrets: Sequence[str] = (),
-    ) -> None:
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.relayed_text_chars = 0  # answer, reasoning and tool arguments, for estimates
+    def __init__(self, chunks: Chunks, source: Source, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self.failure: ErrorAnswer | None = None
         self.done = False  # [DONE] has been relayed, or added
-        self._model = json.dumps(model_slug).encode()
-        self._names = names
-        self._secrets = secrets
+        self._chunks = chunks
+        self._source = source
         self._max_event_bytes = max_event_bytes
         self._pending = bytearray()
         self._scanned = 0
         self._has_cr = False
-        self._template: Template | None = None
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
+
+    usage = property(lambda self: self._chunks.usage)
+    finish_reason = property(lambda self: self._chunks.finish_reason)
+    relayed_text_chars = property(lambda self: self._chunks.text_chars)
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes of the upstream's answer and return those that are ready for the client."""
@@ -95,7 +127,7 @@ class StreamRelay:
     def finish(self) -> bytes:
         """Return the last bytes for the client, now that the upstream has ended its message cleanly.
 
-        Sets ``done`` or ``failure``: a stream without [DONE] and without a finish_reason was cut short.
+        Sets ``done`` or ``failure``: a stream without [DONE] that did not say how it ended was cut short.
         """
         if self._is_over:
             return b""
@@ -121,38 +153,32 @@ class StreamRelay:
         found = _EVENT_END.search(self._pending, start)
         return found.end() if found else 0
 
-    def _relay(self, event: bytes, *, at_end: bool = False) -> bytes:
+    def _relay(self, text: bytes, *, at_end: bool = False) -> bytes:
         """Return what the client gets for one event; at the end of the stream an unreadable one was cut."""
-        if len(event) > self._max_event_bytes:
+        if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
-        if self._template and (filled := self._template.fill(event)):
-            self.relayed_text_chars += filled[1]
-            return self._release(filled[0])
-        lines = _data_lines(event)
-        payload = b"\n".join([event[start:end] for start, end in lines])
-        if b"event:" in event and _ERROR_EVENT.search(event):
+        if (filled := self._chunks.fill(text)) is not None:
+            return self._release(filled)
+        lines = _data_lines(text)
+        payload = b"\n".join([text[start:end] for start, end in lines])
+        if b"event:" in text and _ERROR_EVENT.search(text):
             value = _parse(payload)
             return self._fail(self._upstream_failure(None if value is _NOT_JSON else value))
         if not lines:
-            return self._hold(event)
+            return self._hold(text)
         if payload.strip() == _DONE:
-            self.done = True
-            return self._release(event)
+            return self._close(text)
         if not payload.strip() and not at_end:
             return b""  # It says nothing, and clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
         broken = _CUT if at_end else _UNREADABLE
         if chunk is _NOT_JSON:
-            return self._relay_each(event, at_end=at_end) if len(lines) > 1 else self._fail(broken)
+            return self._relay_each(text, at_end=at_end) if len(lines) > 1 else self._fail(broken)
         if is_error_payload(chunk):
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
             return self._fail(broken)
-        chars, says_more = self._learn(chunk)
-        edits = model_edits(payload, chunk, self._model, insert="choices" in chunk)
-        placed = [(_place(start, lines), _place(end, lines), text) for start, end, text in edits]
-        self._template = None if says_more else Template.of(event, placed, chars)
-        return self._release(apply_edits(event, placed))
+        return self._read(Event(text, lines, payload), chunk)
 
     def _relay_each(self, event: bytes, *, at_end: bool) -> bytes:
         """Some servers leave out the blank line between two events: then each data line is its own event."""
@@ -163,17 +189,13 @@ class StreamRelay:
                 relayed += self._relay(_closed(event[start:end]), at_end=at_end)
         return relayed
 
-    def _learn(self, chunk: Mapping[str, object]) -> tuple[int, bool]:
-        """Take in what a chunk says. Return the length of its text, and whether it says anything else."""
-        if usage := parse_usage(chunk):
-            self.usage = merge_usage(self.usage, usage)
-        choices = chunk.get("choices")
-        if not isinstance(choices, list):
-            return 0, True
-        reason, chars = finish_reason(choices), sum(map(choice_text_chars, choices))
-        self.finish_reason = reason or self.finish_reason
-        self.relayed_text_chars += chars
-        return chars, bool(usage or reason)
+    def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
+        try:
+            relayed = self._chunks.read(event, chunk)
+        except ValueError:
+            return self._fail(_NOT_UNDERSTOOD)
+        relayed = self._release(relayed) if relayed else b""
+        return relayed + self._close(DONE_EVENT) if self._chunks.closed else relayed
 
     def _hold(self, event: bytes) -> bytes:
         """An event without data, such as a comment, proves nothing: it waits for the first one that does."""
@@ -194,10 +216,13 @@ class StreamRelay:
         """End a stream that hasn't said [DONE]; ``rest`` has no data line and no blank line behind it."""
         if self._held is not None:
             return self._fail(self._failure_of_body(bytes(self._held) + rest))
-        if self.finish_reason is None or _FIELD_LINE.search(rest):
+        if not self._chunks.complete or _FIELD_LINE.search(rest):
             return self._fail(_CUT)
+        return _closed(rest) + self._close(DONE_EVENT)
+
+    def _close(self, done_event: bytes) -> bytes:
         self.done = True
-        return _closed(rest) + b"data: [DONE]\n\n"
+        return self._release(self._chunks.last() + done_event)
 
     def _failure_of_body(self, body: bytes) -> ErrorAnswer:
         """Say what is wrong with an answer that is no event stream: mostly an error, whatever its label."""
@@ -207,7 +232,7 @@ class StreamRelay:
         return _NO_STREAM if _FIELD_LINE.search(body) else _CUT
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:
-        return from_upstream_payload(payload, names=self._names, secrets=self._secrets)
+        return from_upstream_payload(payload, names=self._source.names, secrets=self._source.secrets)
 
     def _fail(self, failure: ErrorAnswer) -> bytes:
         self.failure = failure
@@ -233,12 +258,3 @@ def _data_lines(event: bytes) -> list[tuple[int, int]]:
     if event.startswith(b"data: ") and event.find(b"\n") == end and b"\r" not in event:
         return [(6, end)]  # Nearly every event looks so, and this is many times as fast.
     return [line.span(1) for line in _DATA_LINE.finditer(event)]
-
-
-def _place(position: int, lines: Sequence[tuple[int, int]]) -> int:
-    """Return where a byte of the joined data stands in the event."""
-    for start, end in lines:
-        if start + position <= end:
-            return start + position
-        position -= end - start + 1
-    raise ValueError("a position beyond the event's data")

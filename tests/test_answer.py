@@ -6,9 +6,11 @@ from decimal import Decimal
 import pytest
 
 from addon.answer import BILLING_NOTE, rewrite_answer
-from policies.facts import Usage
+from addon.source import Source
+from policies.facts import Family, Usage
 
 SLUG = "house/slug"
+SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})
 NOTE = json.dumps(BILLING_NOTE).encode()
 
 
@@ -34,20 +36,21 @@ def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10
     ],
 )
 def test_only_the_model_changes(before: bytes, after: bytes) -> None:
-    result = rewrite_answer(before, SLUG)
+    result = rewrite_answer(before, SOURCE)
     assert result.body == after
     assert result.failure is None
 
 
 def test_the_facts_of_an_answer_are_read() -> None:
-    result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SLUG)
+    result = rewrite_answer(answer('{"role":"assistant","content":"hi"}'), SOURCE)
     assert (result.usage, result.finish_reason, result.text_chars) == (Usage(1, 10), "length", 2)
     assert (
-        rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}, 5]}', SLUG).text_chars == 4
+        rewrite_answer(b'{"choices":[{"text":"abc"},{"message":{"reasoning":"d"}}, 5]}', SOURCE).text_chars
+        == 4
     )
-    assert rewrite_answer(b'{"choices":[{"finish_reason":7}]}', SLUG).finish_reason == "7"
-    assert rewrite_answer(b'{"choices":[{"finish_reason":""}]}', SLUG).finish_reason is None
-    assert rewrite_answer(b'{"choices":[]}', SLUG).usage is None
+    assert rewrite_answer(b'{"choices":[{"finish_reason":7}]}', SOURCE).finish_reason == "7"
+    assert rewrite_answer(b'{"choices":[{"finish_reason":""}]}', SOURCE).finish_reason is None
+    assert rewrite_answer(b'{"choices":[]}', SOURCE).usage is None
 
 
 @pytest.mark.parametrize(
@@ -69,8 +72,13 @@ def test_the_facts_of_an_answer_are_read() -> None:
     ],
 )
 def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> None:
-    result = rewrite_answer(answer(message), SLUG)
-    assert result.body == answer(noted % NOTE.decode()).replace(b'"up"', b'"house/slug"')
+    result = rewrite_answer(answer(message), SOURCE)
+    expected = answer(noted % NOTE.decode()).replace(b'"up"', b'"house/slug"')
+    assert json.loads(result.body) == json.loads(expected)
+    before_choices = expected.index(b'"choices"')
+    assert result.body[:before_choices] == expected[:before_choices], (
+        "what is outside choices keeps its bytes"
+    )
     assert BILLING_NOTE in json.dumps(json.loads(result.body))
 
 
@@ -96,13 +104,13 @@ def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> 
 )
 def test_an_answer_that_shows_something_gets_no_note(message: str) -> None:
     body = answer(message)
-    assert rewrite_answer(body, SLUG).body == body.replace(b'"up"', b'"house/slug"')
+    assert rewrite_answer(body, SOURCE).body == body.replace(b'"up"', b'"house/slug"')
 
 
 @pytest.mark.parametrize("usage", ["null", "{}", '{"completion_tokens":0}', '{"prompt_tokens":5}'])
 def test_silence_that_cost_nothing_gets_no_note(usage: str) -> None:
     body = answer('{"content":""}', usage)
-    assert rewrite_answer(body, SLUG).body == body.replace(b'"up"', b'"house/slug"')
+    assert rewrite_answer(body, SOURCE).body == body.replace(b'"up"', b'"house/slug"')
 
 
 def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
@@ -110,11 +118,11 @@ def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
         b'{"model":"up","usage":{"completion_tokens":3},"choices":['
         b'{"message":{"content":"hi"}}, {"message":{"content":""}} ,{"message":{}}]}'
     )
-    assert rewrite_answer(body, SLUG).body == (
-        b'{"model":"house/slug","usage":{"completion_tokens":3},"choices":['
-        b'{"message":{"content":"hi"}}, {"message":{"reasoning_content":%b,"content":""}} ,'
-        b'{"message":{"reasoning_content":%b}}]}'
-    ) % (NOTE, NOTE)
+    assert json.loads(rewrite_answer(body, SOURCE).body)["choices"] == [
+        {"message": {"content": "hi"}},
+        {"message": {"content": "", "reasoning_content": BILLING_NOTE}},
+        {"message": {"reasoning_content": BILLING_NOTE}},
+    ]
 
 
 def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> None:
@@ -122,12 +130,12 @@ def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> N
         b'{"model":"up","usage":{"completion_tokens":3},"choices":[{"message":{"content":"old"}}],'
         b'"choices":[{"message":{"content":"older"},"message":{"content":""}}]}'
     )
-    message = json.loads(rewrite_answer(body, SLUG).body)["choices"][0]["message"]
+    message = json.loads(rewrite_answer(body, SOURCE).body)["choices"][0]["message"]
     assert message == {"reasoning_content": BILLING_NOTE, "content": ""}
 
 
 def test_the_note_never_touches_the_digits_of_usage() -> None:
-    result = rewrite_answer(answer('{"content":""}'), SLUG)
+    result = rewrite_answer(answer('{"content":""}'), SOURCE)
     assert json.loads(result.body, parse_float=Decimal)["usage"]["cost"].as_tuple() == (0, (1, 5, 0), -5)
 
 
@@ -151,7 +159,7 @@ def test_the_note_never_touches_the_digits_of_usage() -> None:
     ],
 )
 def test_what_is_no_completion_becomes_an_upstream_error_and_is_not_repeated(body: bytes) -> None:
-    result = rewrite_answer(body, SLUG)
+    result = rewrite_answer(body, SOURCE)
     assert result.failure is not None
     assert (result.failure.status, result.failure.code) == (502, "upstream_error")
     assert result.body == b""
@@ -169,7 +177,7 @@ def test_what_is_no_completion_becomes_an_upstream_error_and_is_not_repeated(bod
     ],
 )
 def test_an_error_under_a_200_is_normalized_without_the_upstream_name(body: bytes) -> None:
-    result = rewrite_answer(body, SLUG, {"up": SLUG})
+    result = rewrite_answer(body, SOURCE)
     assert result.failure is not None
     assert result.failure.status >= 400
     assert result.failure.message == "model house/slug is busy"

@@ -27,13 +27,16 @@ from rig.recorded_prompts import (
 )
 
 from addon.answer import rewrite_answer
+from addon.chat_chunks import ChatChunks
 from addon.settings import load_settings
+from addon.source import Source
 from addon.sse import StreamRelay
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.facts import Estimator, Family
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = Estimator()
+SOURCE = Source("slug", Family("plain"))
 LEAST_SHARE = 0.97
 MOST_OVER_TOKENS, MOST_OVER_RATIO = 150, 1.6
 MEDIA = frozenset({"image_url", "input_audio", "file", "document", "image"})
@@ -243,8 +246,8 @@ def relayed_chars(record: Record) -> int | None:
         return shown_chars(record)
     body = record["response_text"].encode()
     if not record["stream"]:
-        return rewrite_answer(body, "slug").text_chars
-    relay = StreamRelay("slug")
+        return rewrite_answer(body, SOURCE).text_chars
+    relay = StreamRelay(ChatChunks(SOURCE), SOURCE)
     relay.feed(body)
     relay.finish()
     return relay.relayed_text_chars

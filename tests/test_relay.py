@@ -3,7 +3,11 @@
 import pytest
 
 from addon.relay import ErrorRelay
+from addon.source import Source
 from addon.upstream_message import MAX_READ_BYTES
+from policies.facts import Family
+
+SOURCE = Source("slug", Family("plain"))
 
 SENTENCE = "The prompt is too long."
 
@@ -15,7 +19,7 @@ def error_body(length: int) -> bytes:
 
 
 def message(body: bytes, first_piece: int) -> str:
-    relay = ErrorRelay(400, {}, ())
+    relay = ErrorRelay(400, SOURCE)
     assert relay.feed(body[:first_piece]) + relay.feed(body[first_piece:]) + relay.finish() == b""
     assert relay.failure is not None
     return relay.failure.message
@@ -35,7 +39,7 @@ def test_an_error_body_of_one_byte_more_is_not(first_piece: int) -> None:
 
 
 def test_no_more_is_kept_of_an_error_body_than_shows_that_it_is_too_long() -> None:
-    relay = ErrorRelay(400, {}, ())
+    relay = ErrorRelay(400, SOURCE)
     for _ in range(10):
         relay.feed(b"x" * MAX_READ_BYTES)
     assert len(relay.body) <= 2 * MAX_READ_BYTES

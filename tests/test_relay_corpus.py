@@ -13,10 +13,13 @@ import pytest
 from rig.corpus import FOLDER, needs_corpus, read_corpus
 
 from addon.answer import BILLING_NOTE, rewrite_answer
+from addon.chat_chunks import ChatChunks
+from addon.source import Source
 from addon.sse import StreamRelay
-from policies.facts import Usage
+from policies.facts import Family, Usage
 
 SLUG = "tollgate-slug/under-test"
+SOURCE = Source(SLUG, Family("plain"))
 SLUG_JSON = json.dumps(SLUG).encode()
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 STRING = re.compile(rb'"[^"]*"')
@@ -84,7 +87,7 @@ def first_failure(lines: list[bytes]) -> str | None:
 
 
 def relay(pieces: list[bytes]) -> tuple[bytes, StreamRelay]:
-    machine = StreamRelay(SLUG)
+    machine = StreamRelay(ChatChunks(SOURCE), SOURCE)
     return b"".join([*map(machine.feed, pieces), machine.finish()]), machine
 
 
@@ -156,7 +159,7 @@ def test_a_recorded_stream_gives_the_same_however_it_is_cut(record: dict[str, An
 @pytest.mark.parametrize("record", records(stream=False))
 def test_a_recorded_answer_changes_in_its_model_only(record: dict[str, Any]) -> None:
     body = record["response_text"].encode()
-    answer = rewrite_answer(body, SLUG)
+    answer = rewrite_answer(body, SOURCE)
     payload = json.loads(body)
     if is_error(payload) or "choices" not in payload:
         assert answer.failure is not None

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.sse import MAX_HELD_BYTES, StreamRelay
-from policies.facts import Usage
+from addon.chat_chunks import ChatChunks
+from addon.source import Source
+from addon.sse import MAX_EVENT_BYTES, MAX_HELD_BYTES, StreamRelay
+from policies.facts import Family, Usage
 
 SLUG = "house/slug"
+SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,12 @@ class Result:
     done: bool
 
 
+def machine_of(max_event_bytes: int = MAX_EVENT_BYTES, source: Source = SOURCE) -> StreamRelay:
+    return StreamRelay(ChatChunks(source), source, max_event_bytes)
+
+
 def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
-    machine = StreamRelay(SLUG, {"up": SLUG}, max_event_bytes)
+    machine = machine_of(max_event_bytes)
     out = b"".join([*map(machine.feed, pieces), machine.finish()])
     assert machine.feed(b"data: {}\n\n") + machine.finish() == b"", "nothing follows the end"
     return Result(
@@ -235,7 +242,7 @@ def test_any_framing_gives_the_same_byte_by_byte(parts: list[bytes]) -> None:
 
 
 def test_the_first_event_leaves_as_soon_as_it_is_whole() -> None:
-    machine = StreamRelay(SLUG)
+    machine = machine_of()
     assert machine.feed(b": wait\n\n") == b""
     assert machine.feed(b"data: %b\n" % A) == b""
     assert machine.feed(b"\n") == b": wait\n\ndata: %b\n\n" % A_
@@ -257,7 +264,7 @@ def test_an_event_of_exactly_the_bound_passes_and_one_byte_more_does_not() -> No
 
 
 def test_an_endless_line_is_given_up_and_not_kept() -> None:
-    machine = StreamRelay(SLUG, max_event_bytes=10_000)
+    machine = machine_of(10_000)
     for _ in range(100):
         machine.feed(b"x" * 1000)
     assert machine.failure is not None
@@ -330,7 +337,7 @@ def test_text_that_never_left_is_not_counted() -> None:
 
 def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
     for stream in (b"data: %b\n\n" % ERROR, ERROR, b"\xef\xbb\xbf" + ERROR):
-        machine = StreamRelay(SLUG, {"up": SLUG})
+        machine = machine_of()
         assert machine.feed(stream) + machine.finish() == b""
         assert machine.failure is not None
         assert machine.failure.message == "model house/slug is busy"
@@ -338,6 +345,6 @@ def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
 
 
 def test_a_slug_is_written_as_JSON() -> None:
-    machine = StreamRelay('o"d\\d/sl\u00fcg')
+    machine = machine_of(source=Source('o"d\\d/sl\u00fcg', Family("plain")))
     out = machine.feed(b"data: %b\n\n" % A)
     assert json.loads(out.removeprefix(b"data: "))["model"] == 'o"d\\d/sl\u00fcg'

@@ -1,30 +1,32 @@
-"""The wire shapes that providers speak: one module a shape, each with the same four functions. Pure.
+"""The wire shapes that providers speak: one module a shape, each with the same three functions. Pure.
 
-``request`` makes what is sent; ``stream``, ``whole`` and ``error`` make the reader of what comes back.
+``request`` makes what is sent; ``stream`` and ``whole`` make the reader of what comes back. Errors need no dialect:
+``addon/upstream_message.py`` finds the sentence in whatever body there is.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from addon.dialects import openai
 from addon.relay import Relay
+from addon.source import Source
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 
 class Dialect(Protocol):
-    """What every module of this package offers."""
+    """What every module of this package that is named in ``DIALECTS`` offers."""
 
-    def request(self, attempt: Attempt, body: dict[str, object]) -> UpstreamRequest:
-        """Make the HTTP request of one attempt from a sanitized chat body."""
+    def request(self, attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
+        """Make the HTTP request of one attempt from a sanitized chat body.
 
-    def stream(self, attempt: Attempt) -> Relay:
+        Raises Refusal ``validation_failed`` for what the shape has no place for.
+        """
+
+    def stream(self, source: Source) -> Relay:
         """Make the reader of a streamed answer."""
 
-    def whole(self, attempt: Attempt, max_bytes: int) -> Relay:
+    def whole(self, source: Source, max_bytes: int) -> Relay:
         """Make the reader of a whole answer."""
-
-    def error(self, attempt: Attempt, status: int) -> Relay:
-        """Make the reader of an error answer."""
 
 
 DIALECTS: dict[str, Dialect] = {"openai": openai}

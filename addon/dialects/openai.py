@@ -1,18 +1,20 @@
 """The OpenAI chat-completion shape, which most providers accept. Pure."""
 
-import json
-from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Any
 
-from addon.relay import ErrorRelay, Relay, WholeRelay
+from addon.answer import rewrite_answer
+from addon.chat_chunks import ChatChunks
+from addon.json_text import json_text
+from addon.relay import Relay, WholeRelay
+from addon.source import Source
 from addon.sse import StreamRelay
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 
-def request(attempt: Attempt, body: dict[str, object]) -> UpstreamRequest:
+def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
     """``POST {base_url}/chat/completions`` with the attempt's own key."""
-    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    content = json_text(body)
     headers = (
         ("authorization", f"Bearer {attempt.secret.get_secret_value()}"),
         ("content-type", "application/json"),
@@ -24,25 +26,11 @@ def request(attempt: Attempt, body: dict[str, object]) -> UpstreamRequest:
     return UpstreamRequest(f"{attempt.model.provider.base_url}/chat/completions", headers, content)
 
 
-def stream(attempt: Attempt) -> Relay:
+def stream(source: Source) -> Relay:
     """Server-sent events whose model is rewritten."""
-    return StreamRelay(attempt.model.slug, _names(attempt), secrets=_secrets(attempt))
+    return StreamRelay(ChatChunks(source), source)
 
 
-def whole(attempt: Attempt, max_bytes: int) -> Relay:
+def whole(source: Source, max_bytes: int) -> Relay:
     """One JSON object whose model is rewritten."""
-    return WholeRelay(attempt.model.slug, _names(attempt), _secrets(attempt), max_bytes)
-
-
-def error(attempt: Attempt, status: int) -> Relay:
-    """Any body at all."""
-    return ErrorRelay(status, _names(attempt), _secrets(attempt))
-
-
-def _names(attempt: Attempt) -> Mapping[str, str]:
-    """The vendor's own name for the model, which the client knows by its slug alone."""
-    return MappingProxyType({attempt.model.upstream_model_id: attempt.model.slug})
-
-
-def _secrets(attempt: Attempt) -> tuple[str, ...]:
-    return (attempt.secret.get_secret_value(),)
+    return WholeRelay(rewrite_answer, source, max_bytes)

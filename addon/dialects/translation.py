@@ -21,13 +21,18 @@ class StreamTranslator(Protocol):
     """One streamed answer of a provider, translated event by event.
 
     ``ended`` is true once the provider has said that its answer is complete; a stream that closes before that was
-    cut short.
+    cut short. ``usage`` is the chat shape's usage block as far as it is known, for streams that are cut: a count
+    that is still running is not among it.
     """
 
     ended: bool
+    usage: dict[str, Any] | None
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks that one event makes, often none. Raises ValueError for what can't be understood."""
+
+    def last(self) -> list[dict[str, Any]]:
+        """Return the chunks that are left to be sent once the provider's stream has ended."""
 
 
 def completion(

@@ -1,0 +1,30 @@
+"""``Source``: whose answer is being read, and what may be said of it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from addon.errors import NO_NAMES
+from policies.facts import Attempt, Family
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a reader of an answer has to know of the attempt that it answers.
+
+    ``names`` maps upstream model ids to what the client may see in their place, in error messages, where ``secrets``
+    never appear. ``created_s`` is the Unix time of the call, for answers that bear none.
+    """
+
+    model_slug: str
+    family: Family
+    names: Mapping[str, str] = NO_NAMES
+    secrets: tuple[str, ...] = ()
+    created_s: int = 0
+
+
+def source_of(attempt: Attempt, created_s: int) -> Source:
+    """Return the source of the answer to ``attempt``; the client knows its model by the slug alone."""
+    model = attempt.model
+    names = MappingProxyType({model.upstream_model_id: model.slug})
+    return Source(model.slug, model.family, names, (attempt.secret.get_secret_value(),), created_s)
