@@ -1,4 +1,4 @@
-"""A whole answer is relayed under the catalog slug; only its choices, where they must be put right, change as well. Pure."""
+"""A whole answer is relayed under the catalog slug; besides, only choices that must be put right change. Pure."""
 
 import json
 from collections.abc import Mapping
