@@ -166,7 +166,7 @@ class Facts:
 
 def _family(name: str, table: FamilyTable, file: Path) -> Family:
     fields = {key: getattr(table, key) for key in type(table).model_fields}
-    fields |= {"clamps": MappingProxyType(table.clamps), "renames": MappingProxyType(table.renames)}
+    fields = {key: MappingProxyType(v) if isinstance(v, dict) else v for key, v in fields.items()}
     fields["estimator"] = Estimator(**table.estimator.model_dump())
     family = Family(name, **fields)
     try:

@@ -17,6 +17,7 @@ from addon.settings_types import (
     AbsolutePath,
     BaseUrl,
     Count,
+    DottedPath,
     Enabled,
     KeyHash,
     Listed,
@@ -38,7 +39,17 @@ from addon.settings_types import (
     Words,
     only,
 )
-from policies.facts import CapField, Estimator, HeuristicWhen, Plan, Reset
+from policies.facts import (
+    CapField,
+    Estimator,
+    HeuristicWhen,
+    Plan,
+    Reset,
+    ResponseFormatForm,
+    ResponseFormatSent,
+    ToolChoiceForm,
+    ToolChoiceSent,
+)
 
 _DEFAULT = Estimator()
 
@@ -202,6 +213,18 @@ class FamilyTable(Table):
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    conflicts: dict[Text, Words] = {}
+    message_extra: Words = frozenset()
+    message_drops: Words = frozenset()
+    roles: dict[Text, Text] = {"developer": "system"}
+    joins_text_parts: bool = False
+    tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}
+    response_formats: dict[ResponseFormatForm, ResponseFormatSent] = {}
+    tool_call_id_chars: Annotated[int, Field(ge=4, le=64)] | None = None
+    think_tags: bool = False
+    effort_budgets: dict[Text, Tokens] = {}
+    cached_tokens_at: Listed[DottedPath] = ()
+    reasoning_tokens_at: Listed[DottedPath] = ()
     estimator: EstimatorTable = EstimatorTable()
 
 

@@ -15,10 +15,18 @@ Mode = Literal["payg", "byok"]
 Reset = Literal["never", "daily", "weekly", "monthly"]
 CapField = Literal["max_tokens", "max_completion_tokens"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
+ToolChoiceForm = Literal["auto", "none", "required", "named"]
+ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
+ResponseFormatForm = Literal["text", "json_object", "json_schema"]
+ResponseFormatSent = Literal["json_object", "dropped", "refused"]
 
 
 def _no_entries[K, V]() -> Mapping[K, V]:
     return MappingProxyType({})
+
+
+def _developer_is_system() -> Mapping[str, str]:
+    return MappingProxyType({"developer": "system"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,15 @@ class Family:
 
     ``clamps`` maps a field to its (lowest, highest) accepted value; ``drops`` are fields never sent;
     ``renames`` maps the contract's field to the provider's; ``extra`` are accepted beyond the contract's fields.
+    ``conflicts`` maps a field to those that are dropped while it is set and not off.
+
+    Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
+    ``roles`` maps a role to the one sent in its place, and ``tool_call_id_chars`` is the exact length of an id.
+    ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it.
+
+    Of an answer: with ``think_tags``, text between a leading ``<think>`` and ``</think>`` is reasoning;
+    ``cached_tokens_at`` and ``reasoning_tokens_at`` are dotted paths in ``usage``, the known ones where empty.
+    ``effort_budgets`` (tokens) serve native dialects: where empty, the effort's name is sent.
     """
 
     name: str
@@ -84,6 +101,18 @@ class Family:
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: int = 0
+    conflicts: Mapping[str, frozenset[str]] = field(default_factory=_no_entries)
+    message_extra: frozenset[str] = frozenset()
+    message_drops: frozenset[str] = frozenset()
+    roles: Mapping[str, str] = field(default_factory=_developer_is_system)
+    joins_text_parts: bool = False
+    tool_choices: Mapping[ToolChoiceForm, ToolChoiceSent] = field(default_factory=_no_entries)
+    response_formats: Mapping[ResponseFormatForm, ResponseFormatSent] = field(default_factory=_no_entries)
+    tool_call_id_chars: int | None = None
+    think_tags: bool = False
+    effort_budgets: Mapping[str, int] = field(default_factory=_no_entries)
+    cached_tokens_at: tuple[str, ...] = ()
+    reasoning_tokens_at: tuple[str, ...] = ()
     estimator: Estimator = Estimator()
 
 

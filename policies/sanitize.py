@@ -25,6 +25,8 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 # Source: OpenAI, API reference, "Create chat completion" (n), which no other vendor exceeds.
 DEFAULT_N_LIMIT: Final = 128
 NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
+# Source: contract, "Message object".
+MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 # Ours alone: whatever a client said about them was decided before, and reaches this module as an argument.
 RESERVED: Final = frozenset({"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
 
@@ -78,6 +80,14 @@ def check_family(family: Family) -> None:
     # What is held for a call is counted by ``n``, so ``n`` must be what it is called.
     if wrong := sorted((touched | family.extra) & (NEVER_DROPPED | RESERVED) | renamed & {"n"}):
         raise ValueError(f"family {family.name} may not drop, clamp, rename or add {', '.join(wrong)}")
+    dropped = family.message_drops | {name for names in family.conflicts.values() for name in names}
+    held = NEVER_DROPPED | RESERVED | {"n", *MESSAGE_FIELDS}
+    if wrong := sorted(dropped & held - {"name"}):
+        raise ValueError(f"family {family.name} may not drop {', '.join(wrong)}")
+    if wrong := sorted(family.message_extra & MESSAGE_FIELDS):
+        raise ValueError(
+            f"family {family.name} may not add {', '.join(wrong)} to messages: it is there already"
+        )
 
 
 def _ours(family: Family, cap: int, stream: bool) -> dict[str, tuple[Any, str]]:
