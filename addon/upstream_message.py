@@ -14,6 +14,10 @@ MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
 _OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
+# What Google's servers write around the sentence where they show one for programmers.
+_DEBUG_FRAME = re.compile(
+    r"^\[ORIGINAL ERROR\] (?:generic::\w+: )?|\s*\[google\.rpc\.error_details_ext\].*", re.DOTALL
+)
 
 
 class Found(NamedTuple):
@@ -51,12 +55,15 @@ def _read_text(text: str, depth: int) -> Found | None:
     text = text.strip()
     inner = _json_in(text)
     found = None if inner is None else read_payload(inner, depth + 1)
-    return found or (Found(text) if inner is None and _is_sentence(text) else None)
+    if found or inner is not None:
+        return found
+    sentence = _DEBUG_FRAME.sub("", text)
+    return Found(sentence) if _is_sentence(sentence) else None
 
 
 def _json_in(text: str) -> Any:
     """Return the JSON value that ``text`` is, or the error object that it bears, or None."""
-    bearing = re.search(r'\{\s*"error"', text)
+    bearing = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text)
     start = 0 if text.startswith(("{", "[", '"')) else bearing.start() if bearing else None
     if start is None:
         return None
@@ -72,6 +79,8 @@ def _is_sentence(text: str) -> bool:
     """Tell words from what is left of JSON that can't be read, and from what a careless program prints for nothing."""
     if text.lower() in ("null", "none", "true", "false", "undefined", "[object object]"):
         return False
+    if re.fullmatch(r"\$\{?\w+\}?", text):
+        return False  # the name of a template's variable, which its server forgot to fill in
     return any(map(str.isalpha, text)) and not re.match(r"\{|\[\s*[^\sA-Za-z]", text)
 
 

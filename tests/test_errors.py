@@ -161,6 +161,7 @@ def test_every_standard_error_status_is_kept() -> None:
 # --- the sentence --------------------------------------------------------------------------------------------
 
 OPENROUTER_RAW = json.dumps({"error": {"message": "Too hot.", "param": "temperature", "code": None}})
+DEBUG = 'Not here. [google.rpc.error_details_ext] { message: "Not here." }'
 WORDINGS: list[tuple[str, Any, str]] = [
     ("an object", {"error": {"message": "Too long.", "type": "x", "code": None}}, "Too long."),
     ("a string", {"error": "Too long."}, "Too long."),
@@ -215,6 +216,11 @@ WORDINGS: list[tuple[str, Any, str]] = [
     ("JSON in the message", {"error": {"message": OPENROUTER_RAW}}, "Too hot."),
     ("JSON after other words", {"error": {"message": f"Error code: 400 - {OPENROUTER_RAW}"}}, "Too hot."),
     ("JSON in a string", OPENROUTER_RAW, "Too hot."),
+    (
+        "a template that was not filled in, before words for programmers",
+        {"error": {"message": "$grpcMessage", "details": [{"detail": f"[ORIGINAL ERROR] generic::x: {DEBUG}"}]}},
+        "Not here.",
+    ),
     ("a string as the body", "Too long.", "Too long."),
     ("brackets that are words", {"error": {"message": "[json.exception] must be x"}}, "[json.exception] must be x"),
     ("angles that are words", {"error": {"message": "<400> Bad.Parameter: no"}}, "<400> Bad.Parameter: no"),
@@ -240,6 +246,7 @@ def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: st
         (b"\xef\xbb\xbf" + b'{"message":"Too long."}', "Too long."),
         (b'\n\n  {"error":"Too long."}\n', "Too long."),
         (b'data: {"error": {"message": "Too long."}}\n\n', "Too long."),
+        (b'event: error\ndata: {"type": "error", "error": {"message": "Too long."}}\n\n', "Too long."),
         (b'{"error":"First."}\n{"error":"Second."}', "First."),
         (b"<html><head><title>502 Bad Gateway</title></head><body>x</body></html>", "502 Bad Gateway"),
         (
@@ -272,6 +279,8 @@ SPEECHLESS: list[bytes] = [
     b'{"error": {"code": 5, "type": "x"}}',
     b'{"error": "[object Object]"}',
     b'"[object Object]"',
+    b'{"error": {"message": "$grpcMessage"}}',
+    b'{"message": "${error}"}',
     b"{'error': {'message': 'Python, not JSON'}}",
     b"undefined",
     b"\xff\xfe\xfd\x00",

@@ -1,14 +1,16 @@
 """Recorded traffic against the readers of requests and errors: what real clients send, what real providers say.
 
-The recordings are read from the folder in TOLLGATE_CORPUS; without it these tests are skipped.
+The errors of every recorded API are read, also of those that no dialect speaks. The recordings are read from the folder
+in TOLLGATE_CORPUS; without it these tests are skipped.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rig.corpus import needs_corpus, read_corpus
+from rig.corpus import Recorded, needs_corpus, read_corpus, read_whole_corpus
 
 from addon.chat import parse_chat_request
 from addon.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
@@ -24,10 +26,21 @@ BEYOND_THE_CONTRACT = (
     "tools.0.type: Field required",
 )
 
+# Contract, "Normalized upstream errors", written out once more.
+CONTRACT = {
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_denied", "permission_denied"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+}
+OTHER = {4: ("invalid_request_error", "invalid_request_error"), 5: ("api_error", "upstream_error")}
 
-@pytest.fixture(scope="module")
-def records() -> list[dict[str, Any]]:
-    return read_corpus()
+# A dump, a page, or a program's word for nothing.
+NOT_HUMAN = re.compile(
+    r"^[{\[]|<html|<[!/]|\[object Object\]|\{\s*\"|\\u00|^(null|None|undefined)$", re.IGNORECASE
+)
+# What is left of a key where a vendor echoes it, and the openings of issued keys.
+KEY_FRAGMENT = re.compile(r"\w\*{2,}|\*{2,}\w|\*{4,}|\b(sk|gsk|xai|pplx|hf|csk|fw|tgp)[-_]\w{6,}|AIza\w{6,}")
 
 
 def decoded(text: str) -> Any:
@@ -37,64 +50,125 @@ def decoded(text: str) -> Any:
         return None
 
 
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Every string of a body, also those of JSON that stands in a string; the title of a page; plain text."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(item)
+    elif isinstance(value, str):
+        inner = decoded(value)
+        title = re.search(r"<title>(.*?)</title>", value)
+        yield from strings_in(inner) if isinstance(inner, dict | list) else [title[1] if title else value]
+
+
 def plain_message(payload: Any) -> str | None:
-    """The message where it simply stands at error.message, read without the code under test."""
+    """The message where it simply stands, read without the code under test."""
     wrapper = payload[0] if isinstance(payload, list) and payload else payload
-    error = wrapper.get("error") if isinstance(wrapper, dict) else None
-    if not isinstance(error, dict) or "raw" in (error.get("metadata") or {}):
+    holder = wrapper.get("error", wrapper) if isinstance(wrapper, dict) else None
+    if not isinstance(holder, dict) or "raw" in (holder.get("metadata") or {}):
         return None
-    message = error.get("message")
-    return " ".join(message.split()) if isinstance(message, str) else None
+    message = holder.get("message")
+    # A variable of a template that its server left as it was says nothing.
+    return one_line(message) if isinstance(message, str) and not message.startswith("$") else None
 
 
-def chunks(record: dict[str, Any]) -> Iterator[Any]:
+def chunks(record: Recorded) -> Iterator[Any]:
     """Every JSON payload of a recorded stream."""
     lines = record["response_text"].splitlines()
     yield from (decoded(line.removeprefix("data:")) for line in lines if line.startswith("data:"))
 
 
-def assert_sensible(answer: ErrorAnswer, payload: Any, text: str) -> None:
+def assert_sensible(answer: ErrorAnswer, text: str) -> None:
+    """The message is a human's, is the provider's own, and tells no key; a silent provider is said to be silent."""
+    assert answer.message.strip()
+    assert ("without a readable explanation" in answer.message) == (not text.strip())
+    assert not NOT_HUMAN.search(answer.message), answer.message
+    assert not KEY_FRAGMENT.search(answer.message), answer.message
+    assert not KEY_FRAGMENT.search(answer.param or ""), answer.param
+    payload = decoded(text)
     plain = plain_message(payload)
     if plain is not None:
         assert answer.message == mask_credentials(plain)
-    else:
-        assert not answer.message.startswith(("{", "[", "<"))
-    assert answer.message.strip()
-    assert ("without a readable explanation" in answer.message) == (not text.strip())
+    elif text.strip():
+        said = [mask_credentials(one_line(found)) for found in strings_in(payload if payload else text)]
+        for part in answer.message.split("; "):
+            sentence = part.split(": ", 1)[-1] if part.startswith("messages.") else part
+            assert any(sentence in found for found in said), sentence
+    known = CONTRACT.get(answer.status) or OTHER[answer.status // 100]
+    assert (answer.type, answer.code) == known
 
 
-def test_every_recorded_error_answer_gets_its_sentence(records: list[dict[str, Any]]) -> None:
-    failed = [record for record in records if record["status"] >= 400]
-    assert len(failed) > 50
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, Any]]:
+    return read_corpus()
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[dict[str, Any]]:
+    return read_whole_corpus()
+
+
+def test_every_recorded_error_answer_of_every_api_gets_its_sentence(everything: list[dict[str, Any]]) -> None:
+    failed = [record for record in everything if record["status"] >= 400]
+    assert len(failed) > 250
+    assert {"openai_chat", "anthropic_messages", "gemini_generate", "bedrock_converse", "cohere_chat"} <= {
+        record["api"] for record in failed
+    }
     for record in failed:
         text = record["response_text"] or ""
         answer = from_upstream(record["status"], text.encode())
         assert answer.status == record["status"], record["id"]
-        assert_sensible(answer, decoded(text), text)
+        assert_sensible(answer, text)
 
 
-def test_every_recorded_success_that_is_an_error_is_seen(records: list[dict[str, Any]]) -> None:
-    whole = [record for record in records if record["status"] < 400 and not record["stream"]]
+def test_a_status_that_is_no_standard_one_becomes_502_and_keeps_its_sentence(
+    everything: list[Recorded],
+) -> None:
+    failed = [record for record in everything if record["status"] >= 400 and record["response_text"]]
+    for record in failed:
+        answer = from_upstream(529, record["response_text"].encode())
+        assert answer.status == 502
+        assert_sensible(answer, record["response_text"])
+
+
+def test_a_bad_key_that_a_provider_calls_a_bad_request_stays_one(everything: list[Recorded]) -> None:
+    found = [
+        (record["provider"], from_upstream(400, record["response_text"].encode()))
+        for record in everything
+        if record["status"] == 400
+        and re.search(r"API key (not valid|provided)", record["response_text"] or "")
+    ]
+    assert {"google", "vertex", "xai"} <= {provider for provider, _ in found}
+    for _, answer in found:
+        assert (answer.status, answer.type, answer.code) == (400, *OTHER[4])
+
+
+def test_every_recorded_success_that_is_an_error_is_seen(everything: list[Recorded]) -> None:
+    whole = [record for record in everything if record["status"] < 400 and not record["stream"]]
     payloads = {record["id"]: decoded(record["response_text"] or "") for record in whole}
     # In the recordings, an error always has a member of that name that says something.
     errors = {id_: p for id_, p in payloads.items() if isinstance(p, dict) and p.get("error")}
     assert errors
     assert {id_ for id_, payload in payloads.items() if is_error_payload(payload)} == set(errors)
     for payload in errors.values():
-        assert_sensible(from_upstream_payload(payload), payload, "x")
+        assert_sensible(from_upstream_payload(payload), json.dumps(payload))
 
 
-def test_every_recorded_chunk_that_is_an_error_is_seen(records: list[dict[str, Any]]) -> None:
-    streams = [record for record in records if record["status"] < 400 and record["stream"]]
-    errors = 0
+def test_every_recorded_chunk_that_is_an_error_is_seen(everything: list[Recorded]) -> None:
+    streams = [record for record in everything if record["status"] < 400 and record["stream"]]
+    seen = set()
     for record in streams:
         for chunk in chunks(record):
             is_error = isinstance(chunk, dict) and bool(chunk.get("error"))
             assert is_error_payload(chunk) is is_error, record["id"]
             if is_error:
-                errors += 1
-                assert_sensible(from_upstream_payload(chunk), chunk, "x")
-    assert errors
+                seen.add(record["api"])
+                assert_sensible(from_upstream_payload(chunk), json.dumps(chunk))
+    assert {"openai_chat", "anthropic_messages"} <= seen
 
 
 def test_every_recorded_request_is_valid_unless_it_is_beyond_the_contract(

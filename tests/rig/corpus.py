@@ -2,18 +2,37 @@
 
 import json
 import os
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+type Recorded = Mapping[str, Any]
+
 FOLDER = os.environ.get("TOLLGATE_CORPUS", "")
 needs_corpus = pytest.mark.skipif(not FOLDER, reason="TOLLGATE_CORPUS names no folder of recordings")
 
+DIALECTS = {"openai_chat": "openai", "anthropic_messages": "anthropic", "gemini_generate": "gemini"}
+"""The dialect that speaks each recorded API; the other APIs have none."""
 
-def read_corpus() -> list[dict[str, Any]]:
-    """Every recorded exchange in the OpenAI chat shape."""
-    files = sorted(Path(FOLDER).glob("*.openai_chat.jsonl"))
-    found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
-    assert found, f"no openai_chat recordings in {FOLDER}"
+
+def read_corpus(*apis: str) -> list[dict[str, Any]]:
+    """Every recorded exchange of these APIs, or of the OpenAI chat shape where none is named, in a fixed order."""
+    return [record for api in apis or ("openai_chat",) for record in _read(f"*.{api}.jsonl")]
+
+
+def read_whole_corpus() -> list[dict[str, Any]]:
+    """Every recorded exchange of every API, in a fixed order."""
+    return list(_read("*.jsonl"))
+
+
+@cache
+def _read(pattern: str) -> tuple[dict[str, Any], ...]:
+    lines = [
+        line for file in sorted(Path(FOLDER).glob(pattern)) for line in file.read_text("utf-8").split("\n")
+    ]
+    found = tuple(json.loads(line) for line in lines if line)
+    assert found, f"no recordings {pattern} in {FOLDER}"
     return found
