@@ -154,6 +154,7 @@ class Exchange:
             "first_byte_ms": _ms(self.started_s, self.first_byte_s),
             "duration_ms": _ms(self.started_s, now_s),
             "end_user": self.end_user,
+            "cache_write_tokens": self.usage.cache_write_tokens,
         }
 
 

@@ -67,6 +67,7 @@ class _Amounts(NamedTuple):
 
     prompt: Counter
     cached: Counter
+    cache_write: Counter
     completion: Counter
     reasoning: Counter
     wholesale: Counter
@@ -159,6 +160,7 @@ class Metrics:
         amounts, usage = self._amounts_by[model, mode], exchange.usage
         _add(amounts.prompt, usage.prompt_tokens)
         _add(amounts.cached, usage.cached_tokens)
+        _add(amounts.cache_write, usage.cache_write_tokens)
         _add(amounts.completion, usage.completion_tokens)
         _add(amounts.reasoning, usage.reasoning_tokens)
         _add(amounts.wholesale, exchange.wholesale_nanousd, 1e9)
@@ -193,7 +195,7 @@ class Metrics:
         return _rendered(self.registry)
 
     def _amounts(self, model: str, mode: str) -> _Amounts:
-        kinds = ("prompt", "cached", "completion", "reasoning")
+        kinds = ("prompt", "cached", "cache_write", "completion", "reasoning")
         prices = ("wholesale", "retail")
         return _Amounts(
             *(self._tokens.labels(kind, model) for kind in kinds),

@@ -89,6 +89,7 @@ class Facts:
             input_microusd_per_mtok=table.input_price_per_m,
             cached_input_microusd_per_mtok=table.input_price_per_m if cached is None else cached,
             output_microusd_per_mtok=table.output_price_per_m,
+            cache_write_microusd_per_mtok=table.cache_write_price_per_m,
         )
         return Model(
             slug=slug,

@@ -214,10 +214,15 @@ class FamilyTable(Table):
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     conflicts: dict[Text, Words] = {}
+    implies: dict[Text, dict[Text, Any]] = {}
+    assumes: dict[Text, Any] = {}
+    values: dict[Text, dict[Text, Text]] = {}
     message_extra: Words = frozenset()
     message_drops: Words = frozenset()
     roles: dict[Text, Text] = {"developer": "system"}
+    late_system_role: Text | None = None
     joins_text_parts: bool = False
+    needs_reasoning_content: bool = False
     tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}
     response_formats: dict[ResponseFormatForm, ResponseFormatSent] = {}
     tool_call_id_chars: Annotated[int, Field(ge=4, le=64)] | None = None
@@ -237,6 +242,7 @@ class ModelTable(Table):
     input_price_per_m: Price
     output_price_per_m: Price
     cached_input_price_per_m: Price | None = None
+    cache_write_price_per_m: Price | None = None
     max_completion_tokens: Count
     byok_only: bool = False
     active: bool = True

@@ -14,6 +14,7 @@ _CACHED = (
     ("num_cached_tokens",),
     ("cache_read_input_tokens",),
 )
+_CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
 _REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
 
 
@@ -40,6 +41,7 @@ def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
         total_tokens=_later(earlier.total_tokens, later.total_tokens),
         cached_tokens=_later(earlier.cached_tokens, later.cached_tokens),
         reasoning_tokens=_later(earlier.reasoning_tokens, later.reasoning_tokens),
+        cache_write_tokens=_later(earlier.cache_write_tokens, later.cache_write_tokens),
     )
 
 
@@ -53,6 +55,7 @@ def _read(report: Mapping[str, object]) -> Usage:
         total_tokens=_count(report, (("total_tokens",),)),
         cached_tokens=_count(report, _CACHED),
         reasoning_tokens=_count(report, _REASONING),
+        cache_write_tokens=_count(report, _CACHE_WRITE),
     )
 
 

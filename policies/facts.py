@@ -6,7 +6,7 @@ Money stands in integers: prices in micro-USD (10⁻⁶ USD) per million tokens,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import SecretStr
 
@@ -31,11 +31,15 @@ def _developer_is_system() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """USD prices of one model, each in micro-USD per million tokens."""
+    """USD prices of one model, each in micro-USD per million tokens.
+
+    Without a price of their own, tokens that are written into a cache bear the input price.
+    """
 
     input_microusd_per_mtok: int
     cached_input_microusd_per_mtok: int
     output_microusd_per_mtok: int
+    cache_write_microusd_per_mtok: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,13 @@ class Family:
 
     ``clamps`` maps a field to its (lowest, highest) accepted value; ``drops`` are fields never sent;
     ``renames`` maps the contract's field to the provider's; ``extra`` are accepted beyond the contract's fields.
-    ``conflicts`` maps a field to those that are dropped while it is set and not off.
+    ``values`` maps a field to what some of its values are called. While a field is set and not off, ``conflicts``
+    drops others, and ``implies`` sets others; ``assumes`` is what the provider takes a field for that is not sent.
 
     Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
-    ``roles`` maps a role to the one sent in its place, and ``tool_call_id_chars`` is the exact length of an id.
+    ``roles`` maps a role to the one sent in its place, ``late_system_role`` replaces ``system`` after the first message
+    of another role, and ``tool_call_id_chars`` is the exact length of an id.
+    ``needs_reasoning_content``: an assistant message with tool calls must bear it, be it empty.
     ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it.
 
     Of an answer: with ``think_tags``, text between a leading ``<think>`` and ``</think>`` is reasoning;
@@ -102,10 +109,15 @@ class Family:
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: int = 0
     conflicts: Mapping[str, frozenset[str]] = field(default_factory=_no_entries)
+    implies: Mapping[str, Mapping[str, Any]] = field(default_factory=_no_entries)
+    assumes: Mapping[str, Any] = field(default_factory=_no_entries)
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=_no_entries)
     message_extra: frozenset[str] = frozenset()
     message_drops: frozenset[str] = frozenset()
     roles: Mapping[str, str] = field(default_factory=_developer_is_system)
+    late_system_role: str | None = None
     joins_text_parts: bool = False
+    needs_reasoning_content: bool = False
     tool_choices: Mapping[ToolChoiceForm, ToolChoiceSent] = field(default_factory=_no_entries)
     response_formats: Mapping[ResponseFormatForm, ResponseFormatSent] = field(default_factory=_no_entries)
     tool_call_id_chars: int | None = None
@@ -217,3 +229,4 @@ class Usage:
     total_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None

@@ -6,7 +6,7 @@ rounded half up once, at its end.
 """
 
 import re
-from dataclasses import fields
+from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -70,26 +70,27 @@ def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> i
 
 def retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
     """Return wholesale ``prices`` with the markup on each of them."""
+    stated = {name: price for name, price in asdict(prices).items() if price is not None}
     return Prices(
-        **{
-            field.name: retail_price_microusd_per_mtok(getattr(prices, field.name), markup_percent)
-            for field in fields(prices)
-        }
+        **{name: retail_price_microusd_per_mtok(price, markup_percent) for name, price in stated.items()}
     )
 
 
 def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
     """Return what one call cost at ``prices``, rounded half up once.
 
-    Prompt tokens that the provider reported as cached bear the cached price, never more than the prompt has.
+    Prompt tokens that the provider reported as cached, or as written into its cache, bear those prices, never more of
+    them than the prompt has.
     A count that was not reported counts as none. ``reasoning_beside`` is the family's
     ``reasoning_beside_completion``. Source: contract, "usage object".
     """
     prompt = _count(usage.prompt_tokens)
     cached = min(_count(usage.cached_tokens), prompt)
+    written = min(_count(usage.cache_write_tokens), prompt - cached)
     picousd = (
-        (prompt - cached) * prices.input_microusd_per_mtok
+        (prompt - cached - written) * prices.input_microusd_per_mtok
         + cached * prices.cached_input_microusd_per_mtok
+        + written * _cache_write_price(prices)
         + billable_output_tokens(usage, reasoning_beside) * prices.output_microusd_per_mtok
     )
     return _divide_half_up(picousd, _PICOUSD_PER_NANOUSD)
@@ -107,6 +108,20 @@ def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
     if usage.reasoning_tokens is not None:
         return completion + _count(usage.reasoning_tokens)
     return max(completion, _count(usage.total_tokens) - _count(usage.prompt_tokens))
+
+
+def dearest_input_microusd_per_mtok(prices: Prices) -> int:
+    """Return the most that a token of a prompt can cost."""
+    return max(
+        prices.input_microusd_per_mtok,
+        prices.cached_input_microusd_per_mtok,
+        _cache_write_price(prices),
+    )
+
+
+def _cache_write_price(prices: Prices) -> int:
+    written = prices.cache_write_microusd_per_mtok
+    return prices.input_microusd_per_mtok if written is None else written
 
 
 def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:

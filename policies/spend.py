@@ -12,6 +12,7 @@ from typing import Literal
 
 from policies.facts import Prices
 from policies.limits import Counter, Limit, LimitKind
+from policies.money import dearest_input_microusd_per_mtok
 from policies.refusal import Refusal, RefusalCode
 
 PICOUSD_PER_NANOUSD = 1_000
@@ -79,9 +80,9 @@ def wanted(
 
     ``uncapped_tokens`` are what the model's family may generate for each choice beyond its cap.
     """
-    input_price = max(prices.input_microusd_per_mtok, prices.cached_input_microusd_per_mtok)
     token_picousd = prices.output_microusd_per_mtok * choices
-    sure_picousd = prompt_tokens * input_price + uncapped_tokens * token_picousd
+    prompt_picousd = prompt_tokens * dearest_input_microusd_per_mtok(prices)
+    sure_picousd = prompt_picousd + uncapped_tokens * token_picousd
     return Want(_divide_up(sure_picousd, PICOUSD_PER_NANOUSD), token_picousd, cap_tokens, is_protected)
 
 

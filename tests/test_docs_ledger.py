@@ -12,8 +12,8 @@ from addon import lifecycle
 from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED
 from addon.exchange import UsageSource
 from addon.store import kept, outbox
+from addon.store.ledger_rows import CALL
 from addon.store.migrations import LARGEST, migrate
-from addon.store.sqlite_money import CALL
 
 PAGE = (Path(__file__).parent.parent / "docs" / "ledger.md").read_text()
 

@@ -1,5 +1,6 @@
 """Money: exact in, exact out, rounded half up once; compared with fractions, which can't be wrong by rounding."""
 
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from policies.facts import Prices, Usage
 from policies.money import (
     billable_output_tokens,
     cost_nanousd,
+    dearest_input_microusd_per_mtok,
     format_nanousd,
     format_nanousd_rounded,
     parse_price_microusd_per_mtok,
@@ -22,9 +24,11 @@ from policies.money import (
 PRICES = Prices(
     input_microusd_per_mtok=150_000, cached_input_microusd_per_mtok=75_000, output_microusd_per_mtok=600_000
 )
-prices = st.builds(Prices, *[st.integers(0, 10**12)] * 3)
+amount = st.integers(0, 10**12)
+prices = st.builds(Prices, amount, amount, amount, st.none() | amount)
 tokens = st.none() | st.integers(0, 10**9)
-usages = st.builds(Usage, tokens, tokens, tokens, tokens, tokens)
+usages = st.builds(Usage, *[tokens] * 6)
+WRITES = replace(PRICES, cache_write_microusd_per_mtok=187_500)
 few = settings(max_examples=150)
 
 
@@ -134,6 +138,7 @@ def test_a_markup_that_is_no_percentage_is_refused(markup: str) -> None:
 
 def test_each_of_the_three_prices_gets_the_markup() -> None:
     assert retail_prices(PRICES, Decimal(4)) == Prices(156_000, 78_000, 624_000)
+    assert retail_prices(WRITES, Decimal(4)) == Prices(156_000, 78_000, 624_000, 195_000)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +162,24 @@ def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: 
     assert cost_nanousd(usage, PRICES, beside) == nanousd
 
 
+@pytest.mark.parametrize(
+    ("usage", "prices", "nanousd"),
+    [
+        (Usage(1000, 0, cached_tokens=400, cache_write_tokens=500), WRITES, 30_000 + 93_750 + 15_000),
+        (Usage(1000, 0, cached_tokens=400, cache_write_tokens=500), PRICES, 30_000 + 75_000 + 15_000),
+        (Usage(1000, 0, cached_tokens=400, cache_write_tokens=9999), WRITES, 30_000 + 112_500),
+        (Usage(1000, 0, cache_write_tokens=-1), WRITES, 150_000),
+    ],
+)
+def test_what_is_written_into_a_cache_has_its_own_price(usage: Usage, prices: Prices, nanousd: int) -> None:
+    assert cost_nanousd(usage, prices, False) == nanousd
+
+
+def test_a_prompt_is_held_for_at_its_dearest_price() -> None:
+    assert dearest_input_microusd_per_mtok(PRICES) == 150_000
+    assert dearest_input_microusd_per_mtok(WRITES) == 187_500
+
+
 @pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
 def test_a_cost_is_rounded_half_up(micro: int, nano: int) -> None:
     assert cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
@@ -171,11 +194,14 @@ def test_a_cost_is_rounded_once_not_once_a_part() -> None:
 def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: Prices, beside: bool) -> None:
     prompt, cached = usage.prompt_tokens or 0, usage.cached_tokens or 0
     cached = min(cached, prompt)
+    written = min(usage.cache_write_tokens or 0, prompt - cached)
+    stated = prices.cache_write_microusd_per_mtok
     output = billable_output_tokens(usage, beside)
     exact = sum(
         Fraction(count, 10**6) * Fraction(price, 10**6)
         for count, price in (
-            (prompt - cached, prices.input_microusd_per_mtok),
+            (prompt - cached - written, prices.input_microusd_per_mtok),
+            (written, prices.input_microusd_per_mtok if stated is None else stated),
             (cached, prices.cached_input_microusd_per_mtok),
             (output, prices.output_microusd_per_mtok),
         )

@@ -299,6 +299,17 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store:
     assert (place.holds(), place.rows()) == ([], {})
 
 
+async def test_a_row_of_before_there_were_counts_of_cache_writes_is_booked_without(
+    store: Store, place: Place
+) -> None:
+    await store.hold(request("a"))
+    row = call_row("a")
+    del row["cache_write_tokens"]
+    await store.settle(Booking(row, from_wallet=True))
+    await store.upkeep()
+    assert (place.holds(), place.rows()["a"]["cache_write_tokens"]) == ([], None)
+
+
 async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
     store: Store, place: Place
 ) -> None:

@@ -12,10 +12,10 @@ from rig.stores import WORKSPACE, Place, all_counters, booking, credit, die, req
 
 from addon.store import Store, StoreUnavailable
 from addon.store.ledger_file import LedgerFile
+from addon.store.ledger_rows import iso
 from addon.store.rebuild import rebuild_state
 from addon.store.redis_client import RedisClient
 from addon.store.redis_state import RedisState
-from addon.store.sqlite_money import iso
 from policies.limits import Counter, Limit, wallet_counter
 from policies.spend import Denial, Hold, Used
 

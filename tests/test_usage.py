@@ -20,6 +20,8 @@ READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
         ({**COUNTS, "cached_tokens": 4}, Usage(**READ, cached_tokens=4)),
         ({**COUNTS, "num_cached_tokens": 4}, Usage(**READ, cached_tokens=4)),
         ({**COUNTS, "cache_read_input_tokens": 4}, Usage(**READ, cached_tokens=4)),
+        ({**COUNTS, "prompt_tokens_details": {"cache_write_tokens": 7}}, Usage(**READ, cache_write_tokens=7)),
+        ({**COUNTS, "cache_creation_input_tokens": 7}, Usage(**READ, cache_write_tokens=7)),
         ({**COUNTS, "completion_tokens_details": {"reasoning_tokens": 9}}, Usage(**READ, reasoning_tokens=9)),
         ({**COUNTS, "reasoning_tokens": 9}, Usage(**READ, reasoning_tokens=9)),
         (

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 class Disagreement:
     """One price, in USD per million tokens, that the catalog and the published data state differently.
 
-    ``published`` is None where the published data have no such price.
+    ``catalog`` or ``published`` is None where it has no such price; tokens that are written into a cache have none of
+    their own where they bear the input price.
     """
 
     slug: str
     provider: str
     upstream_model_id: str
     price: str
-    catalog: Decimal
+    catalog: Decimal | None
     published: Decimal | None
 
 
@@ -116,6 +117,7 @@ def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disag
         "input": price_usd_per_mtok(model.wholesale.input_microusd_per_mtok),
         "cached input": price_usd_per_mtok(model.wholesale.cached_input_microusd_per_mtok),
         "output": price_usd_per_mtok(model.wholesale.output_microusd_per_mtok),
+        "cache write": _own_write_price(model),
     }
     for price, catalog_usd in stated.items():
         if catalog_usd != published[price]:
@@ -129,18 +131,26 @@ def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disag
             )
 
 
+def _own_write_price(model: Model) -> Decimal | None:
+    price = model.wholesale.cache_write_microusd_per_mtok
+    if price is None or price == model.wholesale.input_microusd_per_mtok:
+        return None
+    return price_usd_per_mtok(price)
+
+
 def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]:
     """Return USD per million tokens: base tiers, of the dearest hour of ``day``."""
     hours = (info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24))
-    by_hour = [
-        (_base_price(hour.input_mtok), _base_price(hour.cache_read_mtok), _base_price(hour.output_mtok))
-        for hour in hours
-    ]
-    input_price, cached_price, output_price = max(by_hour, key=lambda prices: prices[0] or Decimal(0))
+    names = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
+    by_hour = [[_base_price(getattr(hour, name)) for name in names] for hour in hours]
+    input_price, cached_price, output_price, write_price = max(
+        by_hour, key=lambda prices: prices[0] or Decimal(0)
+    )
     return {
         "input": input_price,
         "cached input": input_price if cached_price is None else cached_price,
         "output": output_price,
+        "cache write": None if write_price == input_price else write_price,
     }
 
 

@@ -16,9 +16,9 @@ from addon.settings import load_conf
 from addon.settings_files import ProxyConf
 from addon.settings_io import Sources
 from addon.store import WalletEntry
+from addon.store.ledger_rows import CALL
 from addon.store.opening import open_store
 from addon.store.report import find_balances, find_entries, find_entry, find_wallets
-from addon.store.sqlite_money import CALL
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 HISTORY_ROWS = 20

@@ -121,7 +121,13 @@ def m0003_ledger(db: Database) -> None:
     db.conn.execute("INSERT INTO ledger VALUES (lower(hex(randomblob(16))), NULL)")
 
 
-STEPS = (m0001_usage, m0002_money, m0003_ledger)
+def m0004_cache_writes(db: Database) -> None:
+    """What a provider wrote into its cache has a price of its own. Source: docs/ledger.md."""
+    check = f"CHECK (cache_write_tokens BETWEEN 0 AND {LARGEST})"
+    db.conn.execute(f"ALTER TABLE usage ADD COLUMN cache_write_tokens INTEGER {check}")
+
+
+STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from addon.store import Booking, IllegalRowError, StoreUnavailable, WalletEntry
-from addon.store import sqlite_money as money
 from addon.store.kept import log_lost
 from addon.store.ledger_file import NEVER_WRITABLE, LedgerFile
+from addon.store.ledger_rows import book, enter, iso
 from addon.store.migrations import migrate
 from addon.store.redis_client import RedisClient, is_refusal
 from addon.store.redis_keys import OUTBOXES, WORKSPACES, keys_of
@@ -48,7 +48,7 @@ class Proofs:
         """Return the booking as it will stand. Raises ``IllegalRowError``."""
         self._connection.execute("BEGIN")
         try:
-            row, _ = money.book(self._connection, booking)
+            row, _ = book(self._connection, booking)
             return Booking(row, booking.from_wallet)
         except NEVER_WRITABLE as error:
             raise IllegalRowError(f"usage row {booking.row.get('id')}: {error}") from error
@@ -59,7 +59,7 @@ class Proofs:
         """Raise ``IllegalRowError`` for an entry that can't be written."""
         self._connection.execute("BEGIN")
         try:
-            money.enter(self._connection, entry)
+            enter(self._connection, entry)
         except NEVER_WRITABLE as error:
             raise IllegalRowError(f"wallet entry {entry.id}: {error}") from error
         finally:
@@ -79,7 +79,7 @@ def pack_entry(entry: WalletEntry) -> str:
     return json.dumps(
         [
             entry.id,
-            money.iso(entry.created_at),
+            iso(entry.created_at),
             entry.workspace,
             entry.amount_nanousd,
             entry.reference,
@@ -90,10 +90,10 @@ def pack_entry(entry: WalletEntry) -> str:
 def _write(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     for _, fields in entries:
         if fields and "booking" in fields:
-            money.book(connection, Booking(*json.loads(fields["booking"])))
+            book(connection, Booking(*json.loads(fields["booking"])))
         elif fields:
             entry_id, created_at, *rest = json.loads(fields["entry"])
-            money.enter(connection, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
+            enter(connection, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
 
 
 class Outbox:

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
 from addon.store.counted import Counted, counted
+from addon.store.ledger_rows import CALL, iso
 from addon.store.redis_client import Script
 from addon.store.redis_keys import (
     LEASES,
@@ -31,7 +32,6 @@ from addon.store.redis_keys import (
 )
 from addon.store.redis_session import BOUND_S, RedisSession, redis_session
 from addon.store.redis_state import make_group, remember
-from addon.store.sqlite_money import CALL, iso
 from policies.bucket import WINDOW_US
 from policies.limits import Counter, period_end
 

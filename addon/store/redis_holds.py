@@ -7,10 +7,10 @@ from typing import cast
 
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.leases import Leases
+from addon.store.ledger_rows import storable
 from addon.store.redis_client import RedisClient, Script, was_answered
 from addon.store.redis_keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis_state import RedisState
-from addon.store.sqlite_money import storable
 from policies.limits import Limit
 from policies.spend import PICOUSD_PER_NANOUSD, Denial, DenialReason, Hold, Want, place_hold
 

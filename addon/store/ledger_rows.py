@@ -1,0 +1,117 @@
+"""The ledger's rows and wallet entries, as both stores write them: each step runs inside somebody's transaction.
+
+All raise ``sqlite3.Error``. Source: docs/ledger.md.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from addon.exchange import INTERRUPTED
+from addon.store import Booking, WalletEntry
+from addon.store.migrations import LARGEST
+
+type Row = Mapping[str, Any]
+
+USAGE_COLUMNS = (
+    *(
+        "id",
+        "created_at",
+        "workspace",
+        "key_id",
+        "requested_model",
+        "model_slug",
+        "provider",
+        "upstream_model_id",
+    ),
+    *("mode", "fallback", "attempts", "stream", "status", "error_code", "finish_reason"),
+    *(
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "cached_tokens",
+        "reasoning_tokens",
+        "usage_source",
+    ),
+    *(
+        "wholesale_nanousd",
+        "retail_nanousd",
+        "first_byte_ms",
+        "duration_ms",
+        "end_user",
+        "cache_write_tokens",
+    ),
+)
+
+CALL = "call"
+"""The ``reference`` of a wallet entry that is a call's cost; its ``id`` is the call's."""
+
+# Rows that an older version left, in a hold or an outbox, lack the columns that came later.
+_LATER_COLUMNS = {"cache_write_tokens": None}
+
+
+def book(connection: sqlite3.Connection, booking: Booking) -> tuple[Row, int | None]:
+    """Write a call's row and what its wallet paid.
+
+    Return the row as it stands, and how many calls it adds to the counters: None where they have all of it.
+    """
+    row: Row = {**_LATER_COLUMNS, **booking.row}
+    try:
+        calls = _write_row(connection, row)
+    except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
+        # Looked at only here, because nearly every row is good: a client's text and a provider's counts have no
+        # say in whether a call is booked.
+        row = storable(row)
+        calls = _write_row(connection, row)
+    if calls is not None and booking.from_wallet and row["retail_nanousd"]:
+        paid = (row["id"], row["created_at"], row["workspace"], -row["retail_nanousd"], CALL)
+        connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", paid)
+    return row, calls
+
+
+def enter(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
+    """Write an entry; return whether it is new."""
+    written = connection.execute(
+        "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (entry.id, iso(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
+    )
+    return bool(written.rowcount)
+
+
+_INSERT = (
+    f"INSERT INTO usage ({', '.join(USAGE_COLUMNS)}) VALUES ({', '.join('?' * len(USAGE_COLUMNS))})"  # noqa: S608
+    " ON CONFLICT (id) DO NOTHING"
+)
+_REPLACE = (
+    f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
+    # Only a dead process's call took no time.
+    f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"
+)
+
+
+def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
+    try:
+        values = [row[name] for name in USAGE_COLUMNS]
+    except KeyError as error:
+        raise sqlite3.ProgrammingError(f"it has no {error}") from error
+    if connection.execute(_INSERT, values).rowcount:
+        return 1
+    # A call that was taken for dead, and lived: it was counted, but not its cost.
+    return 0 if connection.execute(_REPLACE, row).rowcount else None
+
+
+def storable(row: Row) -> dict[str, Any]:
+    """Return ``row`` with counts cut to ``LARGEST`` and what is no Unicode text (lone surrogates) replaced."""
+    return {name: _storable_value(value) for name, value in row.items()}
+
+
+def _storable_value(value: Any) -> Any:
+    if isinstance(value, int):
+        return min(value, LARGEST)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def iso(moment: datetime) -> str:
+    """Return a moment as the tables have it: UTC, to the millisecond."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
