@@ -61,7 +61,7 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
         return failed(payload)
     if not isinstance(choices := payload.get("choices"), list):
         return failed(upstream_garbage("it is not a chat completion."))
-    usage = parse_usage(payload)
+    usage = parse_usage(payload, source.family)
     edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
     explained = with_billing_notes(choices, usage)
     if explained is not choices:

@@ -23,6 +23,7 @@ class ChatChunks:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.text_chars = 0
+        self._family = source.family
         self._model = json.dumps(source.model_slug).encode()
         self._template: Template | None = None
 
@@ -52,7 +53,7 @@ class ChatChunks:
 
     def _learn(self, chunk: Mapping[str, object]) -> tuple[int, bool]:
         """Take in what a chunk says. Return the length of its text, and whether it says anything else."""
-        if usage := parse_usage(chunk):
+        if usage := parse_usage(chunk, self._family):
             self.usage = merge_usage(self.usage, usage)
         choices = chunk.get("choices")
         if not isinstance(choices, list):

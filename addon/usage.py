@@ -1,32 +1,39 @@
 """Token counts are read as the provider wrote them: none is computed, what is absent stays unknown. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
 
-from policies.facts import Usage
+from policies.facts import Family, Usage
 
-# Most specific first: where a provider writes one count twice, the first name found here decides.
-_CACHED = (
-    ("prompt_tokens_details", "cached_tokens"),
-    ("prompt_token_details", "cached_tokens"),
-    ("input_tokens_details", "cached_tokens"),
-    ("prompt_cache_hit_tokens",),
-    ("cached_tokens",),
-    ("num_cached_tokens",),
-    ("cache_read_input_tokens",),
+type Paths = tuple[tuple[str, ...], ...]
+
+# Most specific first: where a provider writes one count twice, the first place found here decides.
+CACHED_TOKENS_AT = (
+    "prompt_tokens_details.cached_tokens",
+    "prompt_token_details.cached_tokens",
+    "input_tokens_details.cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "num_cached_tokens",
+    "cache_read_input_tokens",
 )
+REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 _CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
-_REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
+_NOTHING = Usage()
+_NAMES = tuple(field.name for field in fields(Usage))
 
 
-def parse_usage(payload: Mapping[str, object]) -> Usage | None:
+def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """Return the counts of a whole answer or of one chunk, or None where it reports none.
 
-    Counts are non-negative integers; a value of another kind counts as absent.
+    Counts are non-negative integers; a value of another kind counts as absent. Where ``family`` does not say at which
+    places in the block its counts are, they are looked for in all that are known.
     Source: contract, "usage object".
     """
     vendor = payload.get("x_groq")  # where Groq reports in streams
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
-        if isinstance(report, dict) and (usage := _read(report)) != _NOTHING:
+        if isinstance(report, dict) and (usage := _read(report, family)) != _NOTHING:
             return usage
     return None
 
@@ -35,31 +42,27 @@ def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
     """Return what two reports of one stream say together: the later count holds, silence takes none back."""
     if earlier is None:
         return later
-    return Usage(
-        prompt_tokens=_later(earlier.prompt_tokens, later.prompt_tokens),
-        completion_tokens=_later(earlier.completion_tokens, later.completion_tokens),
-        total_tokens=_later(earlier.total_tokens, later.total_tokens),
-        cached_tokens=_later(earlier.cached_tokens, later.cached_tokens),
-        reasoning_tokens=_later(earlier.reasoning_tokens, later.reasoning_tokens),
-        cache_write_tokens=_later(earlier.cache_write_tokens, later.cache_write_tokens),
-    )
+    counts = ((getattr(later, name), getattr(earlier, name)) for name in _NAMES)
+    return Usage(*(before if now is None else now for now, before in counts))
 
 
-_NOTHING = Usage()
-
-
-def _read(report: Mapping[str, object]) -> Usage:
+def _read(report: Mapping[str, object], family: Family) -> Usage:
     return Usage(
         prompt_tokens=_count(report, (("prompt_tokens",),)),
         completion_tokens=_count(report, (("completion_tokens",),)),
         total_tokens=_count(report, (("total_tokens",),)),
-        cached_tokens=_count(report, _CACHED),
-        reasoning_tokens=_count(report, _REASONING),
+        cached_tokens=_count(report, _paths(family.cached_tokens_at or CACHED_TOKENS_AT)),
+        reasoning_tokens=_count(report, _paths(family.reasoning_tokens_at or REASONING_TOKENS_AT)),
         cache_write_tokens=_count(report, _CACHE_WRITE),
     )
 
 
-def _count(report: Mapping[str, object], paths: tuple[tuple[str, ...], ...]) -> int | None:
+@lru_cache(maxsize=256)
+def _paths(places: tuple[str, ...]) -> Paths:
+    return tuple(tuple(place.split(".")) for place in places)
+
+
+def _count(report: Mapping[str, object], paths: Paths) -> int | None:
     for path in paths:
         value: object = report
         for name in path:
@@ -67,7 +70,3 @@ def _count(report: Mapping[str, object], paths: tuple[tuple[str, ...], ...]) -> 
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
-
-
-def _later(earlier: int | None, later: int | None) -> int | None:
-    return earlier if later is None else later

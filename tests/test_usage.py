@@ -3,7 +3,9 @@
 import pytest
 
 from addon.usage import merge_usage, parse_usage
-from policies.facts import Usage
+from policies.facts import Family, Usage
+
+FAMILY = Family("plain")
 
 COUNTS = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
@@ -43,18 +45,18 @@ READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
     ],
 )
 def test_counts_are_read_under_every_known_name(reported: object, usage: Usage | None) -> None:
-    assert parse_usage({"usage": reported, "choices": []}) == usage
+    assert parse_usage({"usage": reported, "choices": []}, FAMILY) == usage
 
 
 def test_groq_reports_under_its_own_name_in_streams() -> None:
-    assert parse_usage({"x_groq": {"id": "req", "usage": COUNTS}}) == Usage(**READ)
-    assert parse_usage({"usage": None, "x_groq": {"usage": COUNTS}}) == Usage(**READ)
-    assert parse_usage({"x_groq": {"id": "req"}}) is None
+    assert parse_usage({"x_groq": {"id": "req", "usage": COUNTS}}, FAMILY) == Usage(**READ)
+    assert parse_usage({"usage": None, "x_groq": {"usage": COUNTS}}, FAMILY) == Usage(**READ)
+    assert parse_usage({"x_groq": {"id": "req"}}, FAMILY) is None
 
 
 def test_the_payloads_own_usage_comes_before_the_vendors() -> None:
     other = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    assert parse_usage({"usage": COUNTS, "x_groq": {"usage": other}}) == Usage(**READ)
+    assert parse_usage({"usage": COUNTS, "x_groq": {"usage": other}}, FAMILY) == Usage(**READ)
 
 
 def test_a_later_report_holds_and_its_silence_takes_nothing_back() -> None:
@@ -62,3 +64,9 @@ def test_a_later_report_holds_and_its_silence_takes_nothing_back() -> None:
     last = Usage(completion_tokens=0, total_tokens=10)
     assert merge_usage(first, last) == Usage(10, 0, 10, 4)
     assert merge_usage(None, last) == last
+
+
+def test_a_family_says_where_its_counts_are() -> None:
+    family = Family("odd", cached_tokens_at=("cache.hits",), reasoning_tokens_at=("thoughts",))
+    reported = {**COUNTS, "cache": {"hits": 3}, "thoughts": 2, "cached_tokens": 8, "reasoning_tokens": 9}
+    assert parse_usage({"usage": reported}, family) == Usage(**READ, cached_tokens=3, reasoning_tokens=2)

@@ -20,16 +20,17 @@ type Translate = Callable[[dict[str, Any], str, int], dict[str, Any]]
 class TranslatedChunks:
     """See ``sse.Chunks``. ``ends_itself``: an event of the provider's says that nothing follows it."""
 
-    def __init__(self, translator: StreamTranslator, *, ends_itself: bool) -> None:
+    def __init__(self, translator: StreamTranslator, source: Source, *, ends_itself: bool) -> None:
         self.finish_reason: str | None = None
         self.text_chars = 0
+        self._family = source.family
         self._translator = translator
         self._ends_itself = ends_itself
 
     @property
     def usage(self) -> Usage | None:
         """What is known of it by now."""
-        return parse_usage({"usage": self._translator.usage})
+        return parse_usage({"usage": self._translator.usage}, self._family)
 
     @property
     def complete(self) -> bool:
@@ -70,7 +71,7 @@ def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
             made = translate(payload, source.model_slug, source.created_s)
         except ValueError:
             return failed(upstream_garbage("it is not the answer of a chat model."))
-        usage, choices = parse_usage(made), made["choices"]
+        usage, choices = parse_usage(made, source.family), made["choices"]
         chars = sum(map(choice_text_chars, choices))
         made["choices"] = with_billing_notes(choices, usage)
         return Answer(json_text(made), usage, finish_reason(choices), text_chars=chars)
