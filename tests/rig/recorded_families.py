@@ -1,0 +1,84 @@
+"""The shipped family that each recording's model belongs to, by its provider and the beginning of the model's name."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rig.configuration import ROOT
+from rig.recorded_prompts import Record, model_of
+
+REASONING = ("gpt-5", "o1", "o3", "o4")
+CLAUDE_WITHOUT_SAMPLING = ("claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5")
+
+# (vendor of the tables, provider of the recordings, what the model's name begins with, family). The first that fits.
+DIRECT = (
+    ("Azure OpenAI", "azure_openai", ("deepseek", "mai-ds"), "deepseek"),
+    ("Azure OpenAI", "azure_openai", "grok", "grok"),
+    ("Azure OpenAI", "azure_openai", REASONING, "openai-reasoning"),
+    ("Azure OpenAI", "azure_openai", "", "openai-chat"),
+    ("Azure Foundry", "azure_foundry", "claude", "claude-sampling"),
+    ("Azure Foundry", "azure_foundry", "grok", "grok"),
+    ("Azure Foundry", "azure_foundry", "", "openai-reasoning"),
+    ("OpenAI", "openai", REASONING, "openai-reasoning"),
+    ("OpenAI", "openai", "", "openai-chat"),
+    ("Anthropic", "anthropic", CLAUDE_WITHOUT_SAMPLING, "claude"),
+    ("Anthropic", "anthropic", "", "claude-sampling"),
+    ("Bedrock, Claude", "bedrock", ("us.anthropic", "eu.anthropic", "anthropic"), "claude-sampling"),
+    ("Google", "google", "", "gemini"),
+    ("Vertex", "vertex", "claude", "claude-sampling"),
+    ("Vertex", "vertex", "", "gemini"),
+    ("Mistral", "mistral", "", "mistral"),
+    ("Groq", "groq", "", "groq"),
+    ("DeepSeek", "deepseek", "", "deepseek"),
+    ("xAI", "xai", "", "grok"),
+    ("Cohere", "cohere", "", "cohere"),
+    ("Cerebras", "cerebras", "", "cerebras"),
+    ("Z.ai", "zai", "", "glm"),
+    ("Together", "together", "", "together"),
+)
+
+OTHERS = {
+    "fireworks": "fireworks",
+    "huggingface": "huggingface",
+    "llamacpp": "llamacpp",
+    "local": "vllm",
+    "moonshot": "kimi",
+    "ollama": "ollama",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
+    "vercel_gateway": "openrouter",
+    "pydantic_gateway": "claude-sampling",
+}
+"""Providers whose prompts are not estimated by vendor: routers, and servers that people run themselves."""
+
+PLAIN = "openai-chat"
+"""What an OpenAI-compatible provider that has no family of its own is taken for."""
+
+
+def direct_family(record: Record) -> tuple[str, str] | None:
+    """The vendor and the family of a direct vendor's recording."""
+    for vendor, provider, names, family in DIRECT:
+        if record["provider"] == provider and model_of(record).startswith(names):
+            return vendor, family
+    return None
+
+
+def family_name(record: Record) -> str:
+    """The shipped family that the recording's model belongs to; ``PLAIN`` where none is shipped."""
+    if record["api"] == "anthropic_messages" and record["provider"] == "local":
+        return "claude-sampling"
+    direct = direct_family(record) if record["request"] else _by_provider(record)
+    named = direct[1] if direct else OTHERS.get(record["provider"], PLAIN)
+    return named if named in shipped_families() else PLAIN
+
+
+def _by_provider(record: Record) -> tuple[str, str] | None:
+    """A recording without its request names no model in its body, perhaps one in its path."""
+    return direct_family({**record, "request": {}})
+
+
+@cache
+def shipped_families() -> dict[str, Any]:
+    """The tables of ``catalog_data/families.toml``."""
+    return tomllib.loads(Path(ROOT / "catalog_data" / "families.toml").read_text(encoding="utf-8"))
