@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from benchmarks import memory, stores
+from benchmarks import chunks, memory, stores
 from benchmarks.processes import LoadGenerator, Sample, gateway, load_generator, stock_mitmdump, upstream
 from benchmarks.traffic import Scenario, Target
 
@@ -120,8 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--memory", action="store_true", help="resident memory over 50,000 calls instead")
     either.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
+    either.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
     either.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
     options = parser.parse_args(arguments)
+    if options.chunks:
+        chunks.run(options.rounds)
+        return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tollgate-bench-")))
         alone = stack.enter_context(upstream())
