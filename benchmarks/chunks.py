@@ -1,0 +1,116 @@
+"""What it costs to rewrite one streamed chunk: the readers of answers by themselves, without a network."""
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tabulate import tabulate
+
+from addon.dialects import DIALECTS
+from addon.source import Source
+from policies.facts import Family
+
+CHUNKS = 20_000
+PASS_THROUGH_AIM_US, DIALECT_AIM_US = 15, 40
+_WORDS = ("The", " gateway", " forwards", " what", " the", " provider", " said", ",", " and", " counts")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One kind of stream: the events before its text, and what each event with text looks like."""
+
+    name: str
+    dialect: str
+    event: str
+    aim_us: int
+    opening: tuple[dict[str, Any], ...] = ()
+    family: Family = Family("bench")
+
+    def events(self) -> Iterator[bytes]:
+        """Yield ``CHUNKS`` events that differ as real ones do."""
+        for number in range(CHUNKS):
+            text = json.dumps(_WORDS[number % len(_WORDS)])
+            # OpenAI pads each chunk to another length, so that no two look alike around their text.
+            yield self.event.replace("TEXT", text).replace("PADDING", "x" * (1 + number % 7)).encode()
+
+
+def _chat(delta: str, more: str = "") -> str:
+    return (
+        'data: {"id":"chatcmpl-AbCdEfGhIjKlMnOpQrStUvWxYz012","object":"chat.completion.chunk",'
+        '"created":1763720000,"model":"gpt-5.4-mini-2026-03-05","system_fingerprint":"fp_0123456789",'
+        f'"choices":[{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":null}}]{more}}}\n\n'
+    )
+
+
+_MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 9}}
+_ANTHROPIC = (
+    {"type": "message_start", "message": _MESSAGE},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+)
+STREAMS = (
+    Stream("chat, chunks alike", "openai", _chat('"content":TEXT'), PASS_THROUGH_AIM_US),
+    Stream(
+        "chat, padded by the provider",
+        "openai",
+        _chat('"content":TEXT', ',"usage":null,"obfuscation":"PADDING"'),
+        PASS_THROUGH_AIM_US,
+    ),
+    Stream("chat, reasoning renamed", "openai", _chat('"reasoning":TEXT'), PASS_THROUGH_AIM_US),
+    Stream(
+        "chat, reasoning renamed, padded",
+        "openai",
+        _chat('"reasoning":TEXT', ',"p":"PADDING"'),
+        DIALECT_AIM_US,
+    ),
+    Stream(
+        "chat, think tags looked for",
+        "openai",
+        _chat('"content":TEXT', ',"p":"PADDING"'),
+        DIALECT_AIM_US,
+        family=Family("bench", think_tags=True),
+    ),
+    Stream(
+        "anthropic",
+        "anthropic",
+        "event: content_block_delta\ndata: "
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":TEXT}}\n\n',
+        DIALECT_AIM_US,
+        opening=_ANTHROPIC,
+    ),
+    Stream(
+        "gemini",
+        "gemini",
+        'data: {"candidates": [{"content": {"parts": [{"text": TEXT}],"role": "model"},"index": 0}],'
+        '"usageMetadata": {"promptTokenCount": 9,"candidatesTokenCount": 5,"totalTokenCount": 14,'
+        '"promptTokensDetails": [{"modality": "AUDIO","tokenCount": 9}]},"modelVersion": "gemini-3-flash",'
+        '"responseId": "AbCdEfGhIjKl"}\r\n\r\n',
+        DIALECT_AIM_US,
+    ),
+)
+
+
+def run(rounds: int) -> None:
+    """Print what a chunk of each stream costs: the median of ``rounds``."""
+    rows = []
+    for stream in STREAMS:
+        cost_us = statistics.median(_microseconds(stream) for _ in range(rounds))
+        rows.append((stream.name, f"{cost_us:.1f}", f"< {stream.aim_us}"))
+    print(tabulate(rows, ("stream", "µs a chunk", "aim"), disable_numparse=True))
+
+
+def _microseconds(stream: Stream) -> float:
+    source = Source("house/slug", stream.family, {"gpt-5.4-mini-2026-03-05": "house/slug"}, ("secret",))
+    relay = DIALECTS[stream.dialect].stream(source)
+    for opening in stream.opening:
+        relay.feed(b"data: " + json.dumps(opening).encode() + b"\n\n")
+    events = list(stream.events())
+    started = time.perf_counter()
+    for event in events:
+        relay.feed(event)
+    elapsed_s = time.perf_counter() - started
+    if relay.failure or not relay.relayed_text_chars:
+        raise RuntimeError(f"{stream.name} was not relayed: {relay.failure}")
+    return elapsed_s / CHUNKS * 1e6
