@@ -30,8 +30,8 @@ from policies.facts import (
     Provider,
     Workspace,
 )
+from policies.families import check_family
 from policies.money import retail_prices
-from policies.sanitize import check_family
 
 
 class Facts:

@@ -118,8 +118,8 @@ class Family:
     late_system_role: str | None = None
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
-    tool_choices: Mapping[ToolChoiceForm, ToolChoiceSent] = field(default_factory=_no_entries)
-    response_formats: Mapping[ResponseFormatForm, ResponseFormatSent] = field(default_factory=_no_entries)
+    tool_choices: Mapping[str, str] = field(default_factory=_no_entries)
+    response_formats: Mapping[str, str] = field(default_factory=_no_entries)
     tool_call_id_chars: int | None = None
     think_tags: bool = False
     effort_budgets: Mapping[str, int] = field(default_factory=_no_entries)

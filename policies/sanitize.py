@@ -4,14 +4,16 @@ A difference between providers is a line in ``catalog_data/families.toml``. Mess
 always go upstream: to drop them in silence would change what the client asked, or what it pays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from policies.change import Change
 from policies.facts import Family, Model
-
-Action = Literal["kept", "clamped", "dropped", "renamed", "set"]
+from policies.families import RESERVED
+from policies.messages import sendable_messages, without_cache_control
+from policies.refusal import Refusal
 
 # Source: contract, "Chat request body". A family's own clamps stand before these.
 DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
@@ -24,20 +26,11 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 )
 # Source: OpenAI, API reference, "Create chat completion" (n), which no other vendor exceeds.
 DEFAULT_N_LIMIT: Final = 128
-NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
-# Source: contract, "Message object".
-MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
-# Ours alone: whatever a client said about them was decided before, and reaches this module as an argument.
-RESERVED: Final = frozenset({"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
 
+_OFF_WORDS: Final = ("none", "auto", "disabled")
+_OFF_TYPES: Final = ("disabled", "text")
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What became of one field of the client's, or which field of ours was added."""
-
-    field: str
-    action: Action
-    reason: str
+type _Accepted = tuple[dict[str, Any], list[Change]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +45,19 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int, stream: bool) ->
     """Return the upstream body for a client's validated, known, non-null fields (and the family's extra ones).
 
     ``cap`` in tokens is sent in the one field that the family wants; a cap, model or stream in ``fields`` is
-    passed over. Neither ``fields`` nor what is in it is changed. Source: contract, "Chat request body".
+    passed over. Neither ``fields`` nor what is in it is changed. Raises Refusal ``validation_failed``, naming the
+    field, for a form that the family refuses. Source: contract, "Chat request body".
     """
+    family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
     changes = [Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream")]
-    for name, value in fields.items():
-        if name not in RESERVED:
-            accepted, made = _accept(name, value, model.family)
-            body |= accepted
-            changes += made
-    ours = _ours(model.family, cap, stream)
+    agreed, disagreed = _agree(fields, family)
+    changes += disagreed
+    for name, value in agreed.items():
+        accepted, made = _SPECIAL.get(name, _plain)(name, value, model)
+        body |= accepted
+        changes += made
+    ours = _ours(family, cap, stream)
     changes += [Change(name, "set", reason) for name, (_, reason) in ours.items()]
     body |= {name: value for name, (value, _) in ours.items()}
     return Sanitized(body, tuple(changes))
@@ -69,25 +65,45 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int, stream: bool) ->
 
 def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
     """Return how many choices are asked of the upstream: ``n`` as it is sent."""
-    asked, _ = _accept("n", fields.get("n", 1), family)
-    return int(asked.get("n", 1))
+    if "n" in family.drops:
+        return 1
+    return int(_limit("n", fields.get("n", 1), family))
 
 
-def check_family(family: Family) -> None:
-    """Raise ValueError, naming the fields, for a family that touches what no family may."""
-    touched = family.drops | family.clamps.keys() | family.renames.keys() | set(family.renames.values())
-    renamed = family.renames.keys() | set(family.renames.values())
-    # What is held for a call is counted by ``n``, so ``n`` must be what it is called.
-    if wrong := sorted((touched | family.extra) & (NEVER_DROPPED | RESERVED) | renamed & {"n"}):
-        raise ValueError(f"family {family.name} may not drop, clamp, rename or add {', '.join(wrong)}")
-    dropped = family.message_drops | {name for names in family.conflicts.values() for name in names}
-    held = NEVER_DROPPED | RESERVED | {"n", *MESSAGE_FIELDS}
-    if wrong := sorted(dropped & held - {"name"}):
-        raise ValueError(f"family {family.name} may not drop {', '.join(wrong)}")
-    if wrong := sorted(family.message_extra & MESSAGE_FIELDS):
-        raise ValueError(
-            f"family {family.name} may not add {', '.join(wrong)} to messages: it is there already"
-        )
+# --- fields among each other -----------------------------------------------------------------------------------
+
+
+def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[Change]]:
+    """Return the fields that can be sent together, with their values, and why others are not among them."""
+    agreed: dict[str, Any] = {}
+    changes = []
+    for name, value in fields.items():
+        if name in family.drops:
+            changes.append(Change(name, "dropped", f"{family.name} does not take {name}"))
+        elif name not in RESERVED:
+            agreed[name] = value
+    for cause, implied in family.implies.items():
+        if _is_on(agreed.get(cause, family.assumes.get(cause))):
+            agreed |= implied
+            changes += [Change(name, "set", f"{family.name} wants it so with {cause}") for name in implied]
+    for cause, excluded in family.conflicts.items():
+        if _is_on(agreed.get(cause, family.assumes.get(cause))):
+            lost = agreed.keys() & excluded
+            agreed = {name: value for name, value in agreed.items() if name not in lost}
+            changes += [
+                Change(name, "dropped", f"{family.name} does not take it with {cause}")
+                for name in sorted(lost)
+            ]
+    return agreed, changes
+
+
+def _is_on(value: Any) -> bool:
+    """Tell whether a field asks for something. A number does, be it zero."""
+    if isinstance(value, Mapping):
+        return bool(value) and value.get("type") not in _OFF_TYPES
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return True
+    return bool(value) and value not in _OFF_WORDS
 
 
 def _ours(family: Family, cap: int, stream: bool) -> dict[str, tuple[Any, str]]:
@@ -99,10 +115,12 @@ def _ours(family: Family, cap: int, stream: bool) -> dict[str, tuple[Any, str]]:
     return ours
 
 
-def _accept(name: str, value: Any, family: Family) -> tuple[dict[str, Any], list[Change]]:
-    """Return what of one field goes upstream, and how."""
-    if name in family.drops:
-        return {}, [Change(name, "dropped", f"{family.name} does not take {name}")]
+# --- one field -------------------------------------------------------------------------------------------------
+
+
+def _plain(name: str, value: Any, model: Model) -> _Accepted:
+    """A field whose value is limited, and which may bear another name."""
+    family = model.family
     changes = []
     limited = _limit(name, value, family)
     if limited != value:
@@ -110,7 +128,55 @@ def _accept(name: str, value: Any, family: Family) -> tuple[dict[str, Any], list
     sent_as = family.renames.get(name, name)
     if sent_as != name:
         changes.append(Change(name, "renamed", f"{family.name} calls it {sent_as}"))
-    return {sent_as: limited}, changes or [Change(name, "kept", f"{family.name} takes it as it is")]
+    return {sent_as: limited}, changes or [_kept(name, family)]
+
+
+def _messages(name: str, value: Any, model: Model) -> _Accepted:
+    sent, changes = sendable_messages(value, model.family)
+    return {name: sent}, changes or [_kept(name, model.family)]
+
+
+def _tools(name: str, value: Any, model: Model) -> _Accepted:
+    sent = value if "cache_control" in model.family.message_extra else without_cache_control(value)
+    if sent is value:
+        return {name: value}, [_kept(name, model.family)]
+    return {name: sent}, [Change(f"{name}.cache_control", "dropped", f"{model.family.name} does not take it")]
+
+
+def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
+    forms = model.family.tool_choices
+    form = value if isinstance(value, str) else "named"
+    sent = forms.get(form, form)
+    if sent == "refused":
+        taken = " or ".join(
+            f"'{other}'" for other in ("auto", "none", "required") if forms.get(other) != "refused"
+        )
+        asked = f"'{form}'" if isinstance(value, str) else "a function's name"
+        raise Refusal("validation_failed", f"{name}: {model.slug} does not take {asked}; use {taken}.", name)
+    if sent == form:
+        return {name: value}, [_kept(name, model.family)]
+    return {name: sent}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}")]
+
+
+def _response_format(name: str, value: Any, model: Model) -> _Accepted:
+    form = value.get("type")
+    sent = model.family.response_formats.get(form, form)
+    if sent == "refused":
+        raise Refusal("validation_failed", f"{name}: {model.slug} does not take '{form}'.", name)
+    if sent == "dropped":
+        return {}, [Change(name, "dropped", f"{model.family.name} does not take {form}")]
+    if sent == form:
+        return {name: value}, [_kept(name, model.family)]
+    return {name: {"type": sent}}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}")]
+
+
+_SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingProxyType(
+    {"messages": _messages, "tools": _tools, "tool_choice": _tool_choice, "response_format": _response_format}
+)
+
+
+def _kept(name: str, family: Family) -> Change:
+    return Change(name, "kept", f"{family.name} takes it as it is")
 
 
 def _limit(name: str, value: Any, family: Family) -> Any:
@@ -118,8 +184,11 @@ def _limit(name: str, value: Any, family: Family) -> Any:
         return value[: family.stop_limit]
     if name == "n":
         return min(value, DEFAULT_N_LIMIT if family.n_limit is None else family.n_limit)
+    if isinstance(value, str):
+        return family.values.get(name, {}).get(value, value)
     clamp = family.clamps.get(name, DEFAULT_CLAMPS.get(name))
-    return value if clamp is None else _clamp(value, *clamp)
+    # Nobody has checked the fields beyond the contract: what is no number can't be clamped.
+    return _clamp(value, *clamp) if clamp and isinstance(value, int | float) else value
 
 
 def _clamp(value: float, lowest: float, highest: float) -> float:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.facts import Family, Model, Prices, Provider
-from policies.sanitize import DEFAULT_CLAMPS, NEVER_DROPPED, RESERVED, check_family, sanitize
+from policies.families import NEVER_DROPPED, RESERVED, check_family
+from policies.sanitize import DEFAULT_CLAMPS, sanitize
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 FREE = Prices(0, 0, 0)

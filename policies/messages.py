@@ -1,0 +1,140 @@
+"""A conversation goes upstream as the family's models take it: each message, in order, with all that it says.
+
+The client's values are never changed: a message, part or call that must differ is copied, every other one stays the
+same object. Source: contract, "Message object".
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+from policies.change import Action, Change
+from policies.facts import Family
+from policies.families import MESSAGE_FIELDS
+
+type Message = Mapping[str, Any]
+
+# Clients that gather a call from a stream send its index back, and every recorded vendor takes it.
+_CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
+_CACHE_CONTROL: Final = "cache_control"
+
+
+def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[Change]]:
+    """Return the messages that go upstream, and what became of their fields."""
+    rewriting = _Rewriting(messages, family)
+    return [rewriting.message(message) for message in messages], list(rewriting.changes.values())
+
+
+def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return content parts or tools without their hints to a prompt cache; the same object where there is none."""
+    for thing in things:
+        if _CACHE_CONTROL in thing:
+            return [{name: part[name] for name in part if name != _CACHE_CONTROL} for part in things]
+    return things
+
+
+class _Rewriting:
+    """One pass over one conversation; ``changes`` names each field once, however many messages bore it."""
+
+    def __init__(self, messages: Sequence[Message], family: Family) -> None:
+        self.changes: dict[str, Change] = {}
+        self._family = family
+        self._fields = (MESSAGE_FIELDS - family.message_drops) | family.message_extra
+        self._call_fields = _CALL_FIELDS | family.message_extra
+        self._ids = {} if family.tool_call_id_chars is None else _new_ids(messages, family.tool_call_id_chars)
+        self._system_is_over = False
+
+    def message(self, message: Message) -> Message:
+        rewritten = self._role(message["role"])
+        if isinstance(content := message.get("content"), list):
+            rewritten |= self._content(content)
+        if "tool_calls" in message:
+            rewritten |= self._calls(message)
+        if self._ids and (call_id := message.get("tool_call_id")) in self._ids:
+            rewritten["tool_call_id"] = self._ids[call_id]
+        if not rewritten and message.keys() <= self._fields and None not in message.values():
+            return message
+        return {name: message[name] for name in self._said(message)} | rewritten
+
+    def _said(self, message: Message) -> Iterator[str]:
+        """Name the fields that go upstream. A null says nothing, but content may be required."""
+        for name, value in message.items():
+            if name not in self._fields:
+                self._note(name, "dropped", "does not take it in messages")
+            elif name == "content" or value is not None:
+                yield name
+
+    def _role(self, given: str) -> dict[str, Any]:
+        role = self._family.roles.get(given, given)
+        if role != "system":
+            self._system_is_over = True
+        elif self._system_is_over:
+            role = self._family.late_system_role or role
+        if role == given:
+            return {}
+        self._note("role", "renamed", f"takes {role} for {given}")
+        return {"role": role}
+
+    def _content(self, parts: list[Any]) -> dict[str, Any]:
+        if self._family.joins_text_parts and all(part["type"] == "text" for part in parts):
+            self._note("content", "renamed", "takes text as one string")
+            return {"content": "\n".join(str(part.get("text", "")) for part in parts)}
+        if _CACHE_CONTROL in self._family.message_extra or (sent := without_cache_control(parts)) is parts:
+            return {}
+        self._note(f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages")
+        return {"content": sent}
+
+    def _calls(self, message: Message) -> dict[str, Any]:
+        rewritten: dict[str, Any] = {}
+        calls = message["tool_calls"] or ()
+        for call in calls:
+            if call["id"] in self._ids or not call.keys() <= self._call_fields:
+                rewritten["tool_calls"] = [self._call(call) for call in calls]
+                break
+        if calls and self._family.needs_reasoning_content and message.get("reasoning_content") is None:
+            self._note("reasoning_content", "set", "wants it beside tool calls")
+            rewritten["reasoning_content"] = ""
+        return rewritten
+
+    def _call(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
+        sent = {name: value for name, value in call.items() if name in self._call_fields}
+        for name in call.keys() - sent.keys():
+            self._note(f"tool_calls.{name}", "dropped", "does not take it in messages")
+        if call["id"] in self._ids:
+            chars = self._family.tool_call_id_chars
+            self._note("tool_calls.id", "renamed", f"takes {chars} letters and digits")
+            sent["id"] = self._ids[call["id"]]
+        return sent
+
+    def _note(self, name: str, action: Action, reason: str) -> None:
+        self.changes[name] = Change(f"messages.{name}", action, f"{self._family.name} {reason}")
+
+
+def _new_ids(messages: Sequence[Message], chars: int) -> dict[str, str]:
+    """Return a new id for every tool call's id that is not ``chars`` letters and digits: no two the same.
+
+    It follows from the ids alone, so that the next turn of the conversation has the same ones.
+    """
+    fits = re.compile(f"[A-Za-z0-9]{{{chars}}}")
+    given = dict.fromkeys(_ids(messages))
+    taken = {call_id for call_id in given if fits.fullmatch(call_id)}
+    new_ids = {}
+    for call_id in [call_id for call_id in given if call_id not in taken]:
+        new_ids[call_id] = next(new for new in _candidates(call_id, chars) if new not in taken)
+        taken.add(new_ids[call_id])
+    return new_ids
+
+
+def _candidates(call_id: str, chars: int) -> Iterator[str]:
+    for attempt in count():
+        yield hashlib.sha256(f"{attempt} {call_id}".encode(errors="surrogatepass")).hexdigest()[:chars]
+
+
+def _ids(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            yield call["id"]
+        if (result_of := message.get("tool_call_id")) is not None:
+            yield result_of
