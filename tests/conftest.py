@@ -80,6 +80,7 @@ def start_gateway(
     bases = {name: at.base_url for name, at in upstreams.items()}
     providers = {name: provider(base) for name, base in bases.items()}
     providers["KEYLESS"] = provider(bases["TESTER"], platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
+    started: list[Gateway] = []
     with ExitStack() as running:
 
         def start(folder: Path | None = None, kind: type[Gateway] = Gateway, **changes: Any) -> Gateway:
@@ -95,9 +96,14 @@ def start_gateway(
                 "environment": {"SSL_CERT_FILE": str(ca_file)},
             } | changes
             folder = folder or tmp_path_factory.mktemp("gateway")
-            return running.enter_context(kind(Configuration(**settings), folder, keys))
+            started.append(running.enter_context(kind(Configuration(**settings), folder, keys)))
+            return started[-1]
 
         yield start
+        # All are told before the first is waited for, so that they end beside each other.
+        for gateway in started:
+            if gateway.is_running:
+                gateway.terminate()
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ class Gateway:
         self.url = ""
         self.logs: list[dict[str, Any]] = []
         self.stderr_lines: list[str] = []
+        self._told_to_end = False
         self._log_grew = threading.Condition()
         self._stdout: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
@@ -72,6 +73,10 @@ class Gateway:
     def key(self) -> str:
         """An active key of the workspace ``acme``."""
         return self.keys["ci"]
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -124,7 +129,8 @@ class Gateway:
 
     def stop(self, bound_s: float = BOUND_S) -> int:
         """SIGTERM; return the exit code. One that does not end in time is killed, and the test fails."""
-        self._process.send_signal(signal.SIGTERM)
+        if not self._told_to_end:
+            self.terminate()
         try:
             return self._process.wait(bound_s)
         except subprocess.TimeoutExpired:
@@ -135,6 +141,7 @@ class Gateway:
 
     def terminate(self, signum: signal.Signals = signal.SIGTERM) -> None:
         """Tell it to end, without waiting."""
+        self._told_to_end = True
         self._process.send_signal(signum)
 
     def wait(self, bound_s: float = BOUND_S) -> int:
