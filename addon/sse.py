@@ -17,6 +17,7 @@ from addon.errors import (
     stream_interrupted,
     upstream_garbage,
 )
+from addon.json_text import json_text
 from addon.source import Source
 from policies.facts import Usage
 
@@ -32,6 +33,8 @@ _CLOSED = re.compile(rb"\A\Z|(?:\A|\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)\Z")
 _DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
 _ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
 _FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or a blank one
+_TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
+_CHOICES = frozenset({"choices", "candidates"})
 _NOT_JSON = object()
 
 _CUT = stream_interrupted()
@@ -215,7 +218,7 @@ class StreamRelay:
     def _end(self, rest: bytes) -> bytes:
         """End a stream that hasn't said [DONE]; ``rest`` has no data line and no blank line behind it."""
         if self._held is not None:
-            return self._fail(self._failure_of_body(bytes(self._held) + rest))
+            return self._read_body(bytes(self._held) + rest)
         if not self._chunks.complete or _FIELD_LINE.search(rest):
             return self._fail(_CUT)
         return _closed(rest) + self._close(DONE_EVENT)
@@ -224,12 +227,23 @@ class StreamRelay:
         self.done = True
         return self._release(self._chunks.last() + done_event)
 
-    def _failure_of_body(self, body: bytes) -> ErrorAnswer:
-        """Say what is wrong with an answer that is no event stream: mostly an error, whatever its label."""
-        payload = _parse(body.removeprefix(b"\xef\xbb\xbf"))
+    def _read_body(self, body: bytes) -> bytes:
+        """Read an answer that is no event stream: mostly an error, whatever its label.
+
+        Some servers send the chunks as one JSON array (Gemini's without ``alt=sse``).
+        """
+        payload = _parse(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf")))
         if payload is not _NOT_JSON and is_error_payload(payload):
-            return self._upstream_failure(payload)
-        return _NO_STREAM if _FIELD_LINE.search(body) else _CUT
+            return self._fail(self._upstream_failure(payload))
+        chunks = payload if isinstance(payload, list) else []
+        if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
+            return self._fail(_NO_STREAM if _FIELD_LINE.search(body) else _CUT)
+        self._held = None
+        relayed = b""
+        for chunk in chunks:
+            if not self._is_over:
+                relayed += self._relay(b"data: " + json_text(chunk) + b"\n\n")
+        return relayed if self._is_over else relayed + self._end(b"")
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:
         return from_upstream_payload(payload, names=self._source.names, secrets=self._source.secrets)

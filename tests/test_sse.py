@@ -348,3 +348,11 @@ def test_a_slug_is_written_as_JSON() -> None:
     machine = machine_of(source=Source('o"d\\d/sl\u00fcg', Family("plain")))
     out = machine.feed(b"data: %b\n\n" % A)
     assert json.loads(out.removeprefix(b"data: "))["model"] == 'o"d\\d/sl\u00fcg'
+
+
+@pytest.mark.parametrize("comma", [b"", b" , "])
+def test_chunks_that_come_as_one_array_are_relayed_as_a_stream(comma: bytes) -> None:
+    result = relay(b"\n", b"[%b,\r\n%b" % (A, END), b"%b]\n" % comma)
+    assert (result.finish_reason, result.done, result.failure) == ("stop", True, None)
+    assert [json.loads(line[6:])["model"] for line in result.out.split(b"\n\n")[:2]] == [SLUG, SLUG]
+    assert result.out.endswith(b"\n\n" + DONE)
