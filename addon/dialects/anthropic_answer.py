@@ -1,0 +1,272 @@
+"""From answers of Anthropic's Messages API, whole and streamed, to the chat shape. Pure.
+
+Blocks of tools that the provider runs itself, citations and types unknown today make nothing.
+Source: Anthropic, API reference, "Messages" and "Streaming Messages"; the types of its Python SDK 2.12.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
+from addon.json_text import json_text
+
+REASONING_FORMAT: Final = "anthropic-claude-v1"
+"""What ``reasoning_details`` bear that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
+
+_FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
+    {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "pause_turn": "stop",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "tool_use": "tool_calls",
+        "refusal": "content_filter",
+    }
+)
+_RUNNING: Final = ("output_tokens", "output_tokens_details")
+# The members of an object that stand for something else when they are missing or of another type.
+_MISSHAPEN: Final = (AttributeError, KeyError, TypeError)
+
+
+def to_completion(answer: dict[str, Any], model_slug: str, created_s: int) -> dict[str, Any]:
+    """Return the chat completion that a whole answer is; ``created_s`` is a Unix time in seconds.
+
+    Raises ValueError for what is no message of the API.
+    """
+    try:
+        identity = Identity(_text(answer.get("id") or ""), created_s, model_slug)
+        message = _message(answer["content"])
+        if explanation := _refusal(answer):
+            message["refusal"] = explanation
+        reason = _finish_reason(answer.get("stop_reason"), has_calls="tool_calls" in message)
+        return completion(identity, [choice(message, reason)], chat_usage(answer.get("usage") or {}))
+    except _MISSHAPEN as error:
+        raise ValueError("it is not a message of the API") from error
+
+
+def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the chat shape's usage block, or None where nothing is reported.
+
+    ``prompt_tokens`` are all input tokens, for Anthropic counts those of the cache beside the others. A count that
+    the provider did not report is absent. Source: Anthropic, "Prompt caching", "Tracking cache performance".
+    """
+    uncached, written = _count(counts, "input_tokens"), _count(counts, "cache_creation_input_tokens")
+    read, produced = _count(counts, "cache_read_input_tokens"), _count(counts, "output_tokens")
+    thought = _count(counts.get("output_tokens_details"), "thinking_tokens")
+    usage: dict[str, Any] = {}
+    if uncached is not None:
+        usage["prompt_tokens"] = uncached + (read or 0) + (written or 0)
+    if produced is not None:
+        usage["completion_tokens"] = produced
+    if uncached is not None and produced is not None:
+        usage["total_tokens"] = usage["prompt_tokens"] + produced
+    if cache := _reported(cached_tokens=read, cache_write_tokens=written):
+        usage["prompt_tokens_details"] = cache
+    if reasoning := _reported(reasoning_tokens=thought):
+        usage["completion_tokens_details"] = reasoning
+    return usage or None
+
+
+class Stream:
+    """One streamed answer; see ``translation.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
+
+    def __init__(self, model_slug: str, created_s: int) -> None:
+        self.ended = False
+        self.usage: dict[str, Any] | None = None
+        self._identity = Identity("", created_s, model_slug)
+        self._counts: dict[str, Any] = {}
+        self._stop_reason: object = None
+        self._refusal: str | None = None
+        # Content blocks are counted together; these say which tool call, or which reasoning detail, a block is.
+        self._calls: dict[int, int] = {}
+        self._details: dict[int, int] = {}
+        self._unsaid_inputs: dict[int, Any] = {}  # of calls that no argument was streamed of yet
+
+    def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the chunks that one event makes. Raises ValueError for one that makes no sense."""
+        try:
+            reader = _EVENTS.get(event["type"])
+            return reader(self, event) if reader else []
+        except _MISSHAPEN as error:
+            raise ValueError("it is not an event of the API") from error
+
+    def last(self) -> list[dict[str, Any]]:
+        """Return the chunk that bears the usage, where there is one."""
+        return [usage_chunk(self._identity, self.usage)] if self.usage else []
+
+    def _message_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        message = event["message"]
+        self._identity = Identity(
+            _text(message.get("id") or ""), self._identity.created_s, self._identity.model_slug
+        )
+        self._learn(message.get("usage"), _RUNNING)
+        return [chunk(self._identity, {"role": "assistant"})]
+
+    def _block_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        index, block = event["index"], event["content_block"]
+        match block["type"]:
+            case "text":
+                return self._say_text(index, block)
+            case "thinking":
+                return self._say_thinking(index, block) + self._say_signature(index, block)
+            case "redacted_thinking":
+                return [self._detail(index, _encrypted(block))]
+            case "tool_use":
+                call = self._calls.setdefault(index, len(self._calls))
+                self._unsaid_inputs[index] = block.get("input") or {}
+                return [self._call(call, _call_head(block))]
+        return []
+
+    def _block_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        delta = event["delta"]
+        say = _DELTAS.get(delta["type"])
+        return say(self, event["index"], delta) if say else []
+
+    def _block_stop(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        return self._say_unsaid(event["index"])
+
+    def _message_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        delta = event["delta"]
+        self._stop_reason = delta.get("stop_reason") or self._stop_reason
+        self._refusal = _refusal(delta) or self._refusal
+        self._learn(event.get("usage"))
+        return []
+
+    def _message_stop(self, _event: dict[str, Any]) -> list[dict[str, Any]]:
+        unsaid = [made for index in list(self._unsaid_inputs) for made in self._say_unsaid(index)]
+        self.ended = True
+        delta = {"refusal": self._refusal} if self._refusal else {}
+        reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
+        return [*unsaid, chunk(self._identity, delta, reason)]
+
+    def _say_text(self, _index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(said["text"])
+        return [chunk(self._identity, {"content": text})] if text else []
+
+    def _say_thinking(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(said["thinking"])
+        return [self._detail(index, {"type": "reasoning.text", "text": text}, text)] if text else []
+
+    def _say_signature(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+        signature = _text(said.get("signature") or "")
+        return [self._detail(index, {"type": "reasoning.text", "signature": signature})] if signature else []
+
+    def _say_arguments(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(said["partial_json"])
+        if not text or index not in self._calls:
+            return []  # The provider's own tools are given arguments as well.
+        self._unsaid_inputs.pop(index, None)
+        return [self._call(self._calls[index], {"function": {"arguments": text}})]
+
+    def _say_unsaid(self, index: int) -> list[dict[str, Any]]:
+        """An input that was not streamed came whole, in front; an empty one is an empty object."""
+        if index not in self._unsaid_inputs:
+            return []
+        arguments = json_text(self._unsaid_inputs.pop(index)).decode()
+        return [self._call(self._calls[index], {"function": {"arguments": arguments}})]
+
+    def _call(self, call: int, said: dict[str, Any]) -> dict[str, Any]:
+        return chunk(self._identity, {"tool_calls": [{"index": call, **said}]})
+
+    def _detail(self, index: int, detail: dict[str, Any], text: str = "") -> dict[str, Any]:
+        place = self._details.setdefault(index, len(self._details))
+        details = [{**detail, "format": REASONING_FORMAT, "index": place}]
+        said = {"reasoning_content": text} if text else {}
+        return chunk(self._identity, {**said, "reasoning_details": details})
+
+    def _learn(self, counts: object, running: tuple[str, ...] = ()) -> None:
+        """Take in the counts that are reported and final: a later one holds, silence takes none back."""
+        for name, count in (counts if isinstance(counts, Mapping) else {}).items():
+            if count is not None and name not in running:
+                self._counts[name] = count
+        self.usage = chat_usage(self._counts)
+
+
+_EVENTS: Final[Mapping[object, Callable[[Stream, dict[str, Any]], list[dict[str, Any]]]]] = MappingProxyType(
+    {
+        "message_start": Stream._message_start,
+        "content_block_start": Stream._block_start,
+        "content_block_delta": Stream._block_delta,
+        "content_block_stop": Stream._block_stop,
+        "message_delta": Stream._message_delta,
+        "message_stop": Stream._message_stop,
+    }
+)
+_DELTAS: Final[Mapping[object, Callable[[Stream, int, dict[str, Any]], list[dict[str, Any]]]]] = (
+    MappingProxyType(
+        {
+            "text_delta": Stream._say_text,
+            "thinking_delta": Stream._say_thinking,
+            "signature_delta": Stream._say_signature,
+            "input_json_delta": Stream._say_arguments,
+        }
+    )
+)
+
+
+def _message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    text = "".join([_text(block["text"]) for block in blocks if block["type"] == "text"])
+    calls = [_whole_call(block) for block in blocks if block["type"] == "tool_use"]
+    details = [_whole_detail(block) for block in blocks if block["type"] in ("thinking", "redacted_thinking")]
+    message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
+    if reasoning := "".join([detail.get("text", "") for detail in details]):
+        message["reasoning_content"] = reasoning
+    if details:
+        message["reasoning_details"] = [
+            {**detail, "format": REASONING_FORMAT, "index": index} for index, detail in enumerate(details)
+        ]
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _whole_detail(block: dict[str, Any]) -> dict[str, Any]:
+    if block["type"] == "redacted_thinking":
+        return _encrypted(block)
+    signature = {"signature": block["signature"]} if block.get("signature") else {}
+    return {"type": "reasoning.text", "text": _text(block["thinking"]), **signature}
+
+
+def _encrypted(block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "reasoning.encrypted", "data": _text(block["data"])}
+
+
+def _whole_call(block: dict[str, Any]) -> dict[str, Any]:
+    head = _call_head(block)
+    head["function"]["arguments"] = json_text(block.get("input") or {}).decode()
+    return head
+
+
+def _call_head(block: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": _text(block["name"]), "arguments": ""}
+    return {"id": _text(block["id"]), "type": "function", "function": function}
+
+
+def _finish_reason(stop_reason: object, *, has_calls: bool) -> str:
+    """Return the chat shape's word; for a reason unknown today, what the answer's content means."""
+    return _FINISH_REASONS.get(stop_reason) or ("tool_calls" if has_calls else "stop")
+
+
+def _refusal(said: Mapping[str, Any]) -> str | None:
+    """Return what is said about why the provider refuses."""
+    details = said.get("stop_details")
+    explanation = details.get("explanation") if isinstance(details, dict) else None
+    return explanation if isinstance(explanation, str) else None
+
+
+def _count(counts: object, name: str) -> int | None:
+    """Return a reported count; one that is no non-negative integer counts as absent."""
+    count = counts.get(name) if isinstance(counts, Mapping) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _reported(**counts: int | None) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value

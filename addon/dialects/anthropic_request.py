@@ -1,0 +1,167 @@
+"""From a sanitized chat body to the body of Anthropic's Messages API. Pure.
+
+Fields that the API has no place for are left out, but for those that change what is answered: they are refused by
+name. Source: Anthropic, API reference, "Create a Message"; the types of its Python SDK 2.12; recorded traffic.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from addon.dialects.anthropic_messages import thinks_first, translate_messages
+from addon.dialects.anthropic_parts import Block, refuse, with_cache_control
+from addon.dialects.anthropic_schema import supported_schema
+from policies.facts import Family
+
+JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no other text, no code fence."
+"""What JSON mode becomes: the API has none, and a schema that fits every object is not among what it accepts."""
+
+MIN_BUDGET_TOKENS: Final = 1024
+"""Source: Anthropic, "Extended thinking", "Working with thinking budgets"."""
+
+_CAPS: Final = ("max_tokens", "max_completion_tokens")
+_SAME: Final = ("temperature", "top_p")
+_TRANSLATED: Final = frozenset(
+    {
+        *("messages", "model", "stream", "stream_options", *_CAPS, *_SAME),
+        *(
+            "n",
+            "presence_penalty",
+            "frequency_penalty",
+            "seed",
+            "stop",
+            "logprobs",
+            "top_logprobs",
+            "logit_bias",
+        ),
+        *("tools", "tool_choice", "parallel_tool_calls", "response_format", "user", "reasoning_effort"),
+    }
+)
+_NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({"type": "object", "properties": {}})
+_TOOL_CHOICES: Final = MappingProxyType({"auto": "auto", "none": "none", "required": "any"})
+
+
+def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Return the native body; what ``family.extra`` names beyond the chat fields goes as it is.
+
+    Raises Refusal ``validation_failed``, naming the field, for what the API has no place for.
+    """
+    system, turns = translate_messages(body["messages"])
+    made = {name: body[name] for name in sorted(family.extra - _TRANSLATED) if name in body}
+    made |= {"model": body["model"], "max_tokens": _cap(body), "messages": turns}
+    made |= {name: body[name] for name in _SAME if name in body}
+    if body.get("stream"):
+        made["stream"] = True
+    if stops := _stops(body.get("stop")):
+        made["stop_sequences"] = stops
+    if "user" in body:
+        made["metadata"] = {"user_id": body["user"]}
+    made |= _tools(body)
+    response_format, instructions = _format(body.get("response_format"))
+    if system := system + instructions:
+        made["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == 2 else system
+    effort = _effort(body)
+    if "thinking" not in made and (thinking := _thinking(effort, family, made)):
+        made["thinking"] = thinking
+    return made | _output_config(made, response_format, None if family.effort_budgets else effort)
+
+
+def _cap(body: Mapping[str, Any]) -> int:
+    return next(int(body[name]) for name in _CAPS if name in body)
+
+
+def _stops(stop: object) -> list[str]:
+    """The API refuses sequences of white space alone."""
+    stops = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
+    return [sequence for sequence in stops if sequence.strip()]
+
+
+def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
+    tools = [_tool(tool, f"tools.{index}") for index, tool in enumerate(body.get("tools") or [])]
+    choice = _tool_choice(body.get("tool_choice"), one_call=body.get("parallel_tool_calls") is False)
+    # A choice without tools is an error there.
+    return ({"tools": tools} | ({"tool_choice": choice} if choice else {})) if tools else {}
+
+
+def _tool(tool: Mapping[str, Any], place: str) -> Block:
+    if tool["type"] != "function":
+        refuse(f"{place}.type", "The model takes tools of type function only.")
+    function, field = tool["function"], f"{place}.function.parameters"
+    parameters = function.get("parameters")
+    schema = _NO_PARAMETERS if parameters is None else parameters
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        refuse(field, "The parameters of a function must be a JSON schema of type object.")
+    strict = function.get("strict")
+    schema = {"type": "object", **schema}
+    made: Block = {"name": function["name"], "input_schema": supported_schema(schema) if strict else schema}
+    if isinstance(description := function.get("description"), str):
+        made["description"] = description
+    if strict:
+        made["strict"] = True
+    return with_cache_control(with_cache_control(made, function), tool)
+
+
+def _tool_choice(choice: object, *, one_call: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if isinstance(choice, Mapping):
+        made = {"type": "tool", "name": choice["function"]["name"]}
+    elif isinstance(choice, str):
+        made = {"type": _TOOL_CHOICES[choice]}
+    if one_call and made.get("type") != "none":
+        made = {"type": "auto", **made, "disable_parallel_tool_use": True}
+    return made
+
+
+def _format(response_format: Mapping[str, Any] | None) -> tuple[dict[str, Any], list[Block]]:
+    """Return what goes into ``output_config``, and what is said to the model."""
+    form = response_format["type"] if response_format else "text"
+    if response_format and form == "json_schema":
+        return {"format": {"type": "json_schema", "schema": _schema(response_format)}}, []
+    if form not in ("text", "json_object"):
+        refuse("response_format.type", "The model knows text, json_object and json_schema.")
+    return {}, [{"type": "text", "text": JSON_INSTRUCTION}] if form == "json_object" else []
+
+
+def _schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    described = response_format.get("json_schema")
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    if not isinstance(schema, Mapping):
+        refuse("response_format.json_schema.schema", "Input should be an object.")
+    return supported_schema(schema)
+
+
+def _effort(body: Mapping[str, Any]) -> str | None:
+    effort = body.get("reasoning_effort")
+    if effort is not None and not isinstance(effort, str):
+        refuse("reasoning_effort", "Input should be a string.")
+    return effort
+
+
+def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what an effort says of thinking."""
+    if effort is None:
+        return None
+    if effort == "none":
+        return {"type": "disabled"}
+    if not family.effort_budgets:
+        return {"type": "adaptive"}
+    if effort not in family.effort_budgets:
+        refuse("reasoning_effort", f"The model knows none, {', '.join(family.effort_budgets)}.")
+    budget = family.effort_budgets[effort]
+    # Thinking with a budget is refused in these cases, and an effort is a hint: the other is what was asked.
+    forced = made.get("tool_choice", {}).get("type") in ("any", "tool")
+    fits = MIN_BUDGET_TOKENS <= budget < made["max_tokens"]
+    if forced or not fits or not thinks_first(made["messages"]):
+        return None
+    return {"type": "enabled", "budget_tokens": budget}
+
+
+def _output_config(
+    made: Mapping[str, Any], response_format: Mapping[str, Any], effort: str | None
+) -> dict[str, Any]:
+    """Return ``output_config``, where there is any: what the client gave under that name, and ours."""
+    given = made.get("output_config", {})
+    if not isinstance(given, Mapping):
+        refuse("output_config", "Input should be an object.")
+    output = {**given, **response_format} | ({} if effort in (None, "none") else {"effort": effort})
+    return {"output_config": output} if output else {}
