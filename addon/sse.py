@@ -63,10 +63,13 @@ class Event(NamedTuple):
 class Chunks(Protocol):
     """What one dialect makes of the events of one stream, and what it has read in them."""
 
-    usage: Usage | None
     finish_reason: str | None
     text_chars: int
     """The length of all answer, reasoning and tool arguments, for estimates."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was counted, as far as it is known."""
 
     @property
     def complete(self) -> bool:
