@@ -6,7 +6,7 @@
 
 from typing import Any, Protocol
 
-from addon.dialects import anthropic, openai
+from addon.dialects import anthropic, gemini, openai
 from addon.relay import Relay
 from addon.source import Source
 from addon.upstream import UpstreamRequest
@@ -29,4 +29,4 @@ class Dialect(Protocol):
         """Make the reader of a whole answer."""
 
 
-DIALECTS: dict[str, Dialect] = {"openai": openai, "anthropic": anthropic}
+DIALECTS: dict[str, Dialect] = {"openai": openai, "anthropic": anthropic, "gemini": gemini}
