@@ -1,0 +1,82 @@
+"""What the parts of one candidate say, in the chat shape; a part that it has no name for is passed on. Pure.
+
+Source: Gemini API reference, "Part"; recorded traffic; for pictures OpenRouter, "Image generation".
+"""
+
+from typing import Any
+
+from addon.json_text import json_text
+
+
+def read_parts(parts: object, call_prefix: str, first_call: int) -> dict[str, Any]:
+    """Return what ``parts`` add to a message: content, reasoning_content, tool_calls, images, extra_content.
+
+    Calls are numbered from ``first_call`` on; one that has no id gets ``call_prefix`` and its number. Raises
+    ValueError for what are no parts.
+    """
+    said: dict[str, Any] = {}
+    calls: list[dict[str, Any]] = []
+    google: dict[str, Any] = {}
+    for part in objects(parts):
+        text = part.get("text")
+        if isinstance(text, str):
+            if text:
+                name = "reasoning_content" if part.get("thought") else "content"
+                said[name] = said.get(name, "") + text
+        elif "functionCall" in part:
+            number = first_call + len(calls)
+            calls.append(_call(part, f"{call_prefix}{number}", number))
+            continue
+        elif (picture := _picture(part)) is not None:
+            said.setdefault("images", []).append(picture)
+        else:
+            google.setdefault("parts", []).append(part)
+            continue
+        if signature := part.get("thoughtSignature"):
+            google["thought_signature"] = signature
+    if calls:
+        said["tool_calls"] = calls
+    if google:
+        said["extra_content"] = {"google": google}
+    return said
+
+
+def objects(given: object) -> list[dict[str, Any]]:
+    """Return an array of objects as what it is. Raises ValueError for anything else."""
+    if isinstance(given, list):
+        for one in given:
+            if not isinstance(one, dict):
+                break
+        else:
+            return given
+    raise ValueError("no array of objects")
+
+
+def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
+    """Return one call. Its signature stands where Google's own compatible endpoint has it."""
+    function = part["functionCall"]
+    if not isinstance(function, dict) or not isinstance(name := function.get("name"), str):
+        raise ValueError("a call of no function")
+    arguments = function.get("args")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise ValueError("arguments that are no object")
+    call = {
+        "index": number,
+        "id": function.get("id") or made_id,
+        "type": "function",
+        "function": {"name": name, "arguments": json_text(arguments or {}).decode()},
+    }
+    if signature := part.get("thoughtSignature"):
+        call["extra_content"] = {"google": {"thought_signature": signature}}
+    return call
+
+
+def _picture(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a picture that is part of the answer; one that the model thought with is none."""
+    blob = part.get("inlineData")
+    if not isinstance(blob, dict) or part.get("thought"):
+        return None
+    mime_type, encoded = blob.get("mimeType"), blob.get("data")
+    if not isinstance(encoded, str) or not isinstance(mime_type, str) or not mime_type.startswith("image/"):
+        return None
+    return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{encoded}"}}

@@ -1,0 +1,45 @@
+"""Gemini's usageMetadata as the chat shape's usage block: the counts that were reported, and no other. Pure.
+
+Source: Gemini API reference, "UsageMetadata"; recorded traffic.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the usage block, or None where nothing was counted.
+
+    Thoughts stand beside ``completion_tokens``; what provider-run tools put into the prompt is of ``prompt_tokens``.
+    """
+    prompt, from_tools = _count(metadata, "promptTokenCount"), _count(metadata, "toolUsePromptTokenCount")
+    counts = {
+        "prompt_tokens": prompt if prompt is None else prompt + (from_tools or 0),
+        "completion_tokens": _count(metadata, "candidatesTokenCount"),
+        "total_tokens": _count(metadata, "totalTokenCount"),
+        "prompt_tokens_details": _one("cached_tokens", _count(metadata, "cachedContentTokenCount")),
+        "completion_tokens_details": _one("reasoning_tokens", _count(metadata, "thoughtsTokenCount")),
+    }
+    return {name: count for name, count in counts.items() if count is not None} or None
+
+
+def running_usage(metadata: Mapping[str, Any], *, shows_thoughts: bool) -> dict[str, Any] | None:
+    """Return what of it can be told while the model still writes.
+
+    Thoughts are over before their count is of use, and nothing else tells of thoughts that nobody is shown; those that
+    are shown are estimated with all other text.
+    """
+    running = {"completion_tokens", "total_tokens"}
+    if shows_thoughts:
+        running.add("completion_tokens_details")
+    known = usage_block(metadata) or {}
+    return {name: count for name, count in known.items() if name not in running} or None
+
+
+def _count(metadata: Mapping[str, Any], name: str) -> int | None:
+    value = metadata.get(name)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _one(name: str, count: int | None) -> dict[str, int] | None:
+    return None if count is None else {name: count}
