@@ -12,6 +12,9 @@ from addon.sse_template import Template
 from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 
+MAX_MISSES = 8
+"""So many chunks in a row, each unlike the one before, show that a provider pads them: no more templates are made."""
+
 
 class ChatChunks:
     """See ``sse.Chunks``."""
@@ -26,6 +29,7 @@ class ChatChunks:
         self._family = source.family
         self._model = json.dumps(source.model_slug).encode()
         self._template: Template | None = None
+        self._misses = 0
 
     @property
     def complete(self) -> bool:
@@ -34,8 +38,12 @@ class ChatChunks:
 
     def fill(self, event: bytes) -> bytes | None:
         """Chunks of one stream differ in little but their text."""
-        if self._template is None or (filled := self._template.fill(event)) is None:
+        if self._template is None:
             return None
+        if (filled := self._template.fill(event)) is None:
+            self._misses += 1
+            return None
+        self._misses = 0
         self.text_chars += filled[1]
         return filled[0]
 
@@ -44,7 +52,9 @@ class ChatChunks:
         chars, says_more = self._learn(chunk)
         edits = model_edits(event.payload, chunk, self._model, insert="choices" in chunk)
         placed = [(event.place(start), event.place(end), text) for start, end, text in edits]
-        self._template = None if says_more else Template.of(event.text, placed, chars)
+        self._template = None
+        if not says_more and self._misses < MAX_MISSES:
+            self._template = Template.of(event.text, placed, chars)
         return apply_edits(event.text, placed)
 
     def last(self) -> bytes:
