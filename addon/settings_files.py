@@ -219,6 +219,7 @@ class FamilyTable(Table):
     values: dict[Text, dict[Text, Text]] = {}
     message_extra: Words = frozenset()
     message_drops: Words = frozenset()
+    message_renames: dict[Text, Text] = {}
     roles: dict[Text, Text] = {"developer": "system"}
     late_system_role: Text | None = None
     joins_text_parts: bool = False

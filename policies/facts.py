@@ -87,6 +87,7 @@ class Family:
     drops others, and ``implies`` sets others; ``assumes`` is what the provider takes a field for that is not sent.
 
     Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
+    ``message_renames`` maps one of them to the provider's name,
     ``roles`` maps a role to the one sent in its place, ``late_system_role`` replaces ``system`` after the first message
     of another role, and ``tool_call_id_chars`` is the exact length of an id.
     ``needs_reasoning_content``: an assistant message with tool calls must bear it, be it empty.
@@ -114,6 +115,7 @@ class Family:
     values: Mapping[str, Mapping[str, str]] = field(default_factory=_no_entries)
     message_extra: frozenset[str] = frozenset()
     message_drops: frozenset[str] = frozenset()
+    message_renames: Mapping[str, str] = field(default_factory=_no_entries)
     roles: Mapping[str, str] = field(default_factory=_developer_is_system)
     late_system_role: str | None = None
     joins_text_parts: bool = False

@@ -24,6 +24,8 @@ def check_family(family: Family) -> None:
     _refuse(family, "drop from messages", family.message_drops & MESSAGE_FIELDS - {"name"})
     if family.needs_reasoning_content and "reasoning_content" not in family.message_extra:
         raise ValueError(f"family {family.name} needs reasoning_content, so message_extra must list it")
+    _refuse(family, "rename in messages", set(family.message_renames) - family.message_extra)
+    _refuse(family, "rename in messages to", set(family.message_renames.values()) & MESSAGE_FIELDS)
     _refuse(family, "add to messages what is there already:", family.message_extra & MESSAGE_FIELDS)
 
 

@@ -42,6 +42,7 @@ class _Rewriting:
         self.changes: dict[str, Change] = {}
         self._family = family
         self._fields = (MESSAGE_FIELDS - family.message_drops) | family.message_extra
+        self._unchanged = self._fields - family.message_renames.keys()
         self._call_fields = _CALL_FIELDS | family.message_extra
         self._ids = {} if family.tool_call_id_chars is None else _new_ids(messages, family.tool_call_id_chars)
         self._system_is_over = False
@@ -54,9 +55,10 @@ class _Rewriting:
             rewritten |= self._calls(message)
         if self._ids and (call_id := message.get("tool_call_id")) in self._ids:
             rewritten["tool_call_id"] = self._ids[call_id]
-        if not rewritten and message.keys() <= self._fields and None not in message.values():
+        if not rewritten and message.keys() <= self._unchanged and None not in message.values():
             return message
-        return {name: message[name] for name in self._said(message)} | rewritten
+        said = {name: message[name] for name in self._said(message)} | rewritten
+        return {self._family.message_renames.get(name, name): value for name, value in said.items()}
 
     def _said(self, message: Message) -> Iterator[str]:
         """Name the fields that go upstream. A null says nothing, but content may be required."""
@@ -64,6 +66,8 @@ class _Rewriting:
             if name not in self._fields:
                 self._note(name, "dropped", "does not take it in messages")
             elif name == "content" or value is not None:
+                if (sent_as := self._family.message_renames.get(name, name)) != name:
+                    self._note(name, "renamed", f"calls it {sent_as}")
                 yield name
 
     def _role(self, given: str) -> dict[str, Any]:
