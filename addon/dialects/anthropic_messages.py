@@ -17,7 +17,7 @@ from addon.dialects.anthropic_parts import Block, refuse, text_blocks, user_bloc
 
 _SYSTEM_ROLES: Final = ("system", "developer")
 _THINKING: Final = ("thinking", "redacted_thinking")
-# Source: recorded 400 "String should match pattern '^[a-zA-Z0-9_-]+$'" for ids that another provider gave.
+# Source: the API's 400 "String should match pattern '^[a-zA-Z0-9_-]+$'", which ids of other providers may get.
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -46,13 +46,24 @@ def thinks_first(turns: Sequence[Block]) -> bool:
     """Tell whether the turns can go on with thinking that is begun anew for each of the user's questions.
 
     They can't where a turn of the assistant's that isn't over, be it for a tool's result or because its beginning was
-    given, does not begin with thinking.
+    given, does not begin with thinking. Source: the API's 400 "a final `assistant` message must start with a thinking
+    block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)".
     """
     if turns[-1]["role"] == "assistant":
         return False
     if turns[-1]["content"][0]["type"] != "tool_result" or len(turns) == 1:
         return True
     return turns[-2]["content"][0]["type"] in _THINKING
+
+
+def without_thinking(turns: Sequence[Block]) -> list[Block]:
+    """Return the turns without their thinking, but for those that are nothing else.
+
+    Source: the API's 400 "When thinking is disabled, an `assistant` message in the final position cannot contain
+    `thinking`"; in earlier positions it is passed over.
+    """
+    kept = [[block for block in turn["content"] if block["type"] not in _THINKING] for turn in turns]
+    return [{**turn, "content": blocks or turn["content"]} for turn, blocks in zip(turns, kept, strict=True)]
 
 
 def _say(turns: list[Block], role: str, blocks: list[Block]) -> None:

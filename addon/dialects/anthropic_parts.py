@@ -1,7 +1,7 @@
 """From the content of chat messages to blocks of Anthropic's Messages API. Pure.
 
 Source: Anthropic, API reference, "Messages" (content); OpenAI, API reference, "Create chat completion" (content
-parts); recorded 400s "text content blocks must be non-empty".
+parts); the API's 400s "text content blocks must be non-empty" and "must contain non-whitespace text".
 """
 
 import re

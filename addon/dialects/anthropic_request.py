@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.dialects.anthropic_messages import thinks_first, translate_messages
+from addon.dialects.anthropic_messages import thinks_first, translate_messages, without_thinking
 from addon.dialects.anthropic_parts import Block, refuse, with_cache_control
 from addon.dialects.anthropic_schema import supported_schema
 from policies.facts import Family
@@ -63,6 +63,8 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     effort = _effort(body)
     if "thinking" not in made and (thinking := _thinking(effort, family, made)):
         made["thinking"] = thinking
+    if family.effort_budgets and _is_off(made.get("thinking")):
+        made["messages"] = without_thinking(turns)
     return made | _output_config(made, response_format, None if family.effort_budgets else effort)
 
 
@@ -154,6 +156,10 @@ def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> di
     if forced or not fits or not thinks_first(made["messages"]):
         return None
     return {"type": "enabled", "budget_tokens": budget}
+
+
+def _is_off(thinking: object) -> bool:
+    return thinking is None or (isinstance(thinking, Mapping) and thinking.get("type") == "disabled")
 
 
 def _output_config(

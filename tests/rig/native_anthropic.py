@@ -1,0 +1,345 @@
+"""Anthropic's Messages API as its own SDK reads it, and what a chat request or answer means there.
+
+Nothing here comes from the gateway: recordings are read, requests judged and answers put together by the SDK's own
+types; the way from a native request to a chat request, and to a form that can be compared, is written here.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+from anthropic._models import construct_type
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.message_create_params import (
+    MessageCreateParamsNonStreaming,
+    MessageCreateParamsStreaming,
+)
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from tests.rig.corpus import FOLDER
+
+SAMPLING = ("temperature", "top_p", "top_k")
+"""The API takes these of the models that it still samples so; the SDK's types have let go of them."""
+
+_WHOLE = pydantic.TypeAdapter(MessageCreateParamsNonStreaming)
+_STREAMED = pydantic.TypeAdapter(MessageCreateParamsStreaming)
+_NOT_IN_CHAT = frozenset({"anthropic_version", "context_management"})
+_PART_LOSSES = frozenset({"is_error"})  # a tool message has no such field
+
+
+class NotInChatError(Exception):
+    """A native request says what the chat shape has no words for."""
+
+
+# --- recordings ------------------------------------------------------------------------------------------------
+
+
+def read_recordings(apis: tuple[str, ...] = ("anthropic_messages",)) -> list[dict[str, Any]]:
+    """Every recorded exchange of the APIs named."""
+    files = [file for api in apis for file in sorted(Path(FOLDER).glob(f"*.{api}.jsonl"))]
+    found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
+    assert found, f"no recordings of {apis} in {FOLDER}"
+    return found
+
+
+def events_of(stream_text: str) -> list[dict[str, Any]]:
+    """The objects in the data lines of a recorded stream."""
+    return [json.loads(line[5:]) for line in stream_text.splitlines() if line.startswith("data:")]
+
+
+def message_of(answer: Mapping[str, Any]) -> Message:
+    """A whole answer as the SDK reads it."""
+    message = construct_type(type_=Message, value=dict(answer))
+    assert isinstance(message, Message)
+    return message
+
+
+def accumulated(events: Iterable[Mapping[str, Any]]) -> Message:
+    """A streamed answer as the SDK puts it together."""
+    snapshot, buffers = None, {}
+    for event in events:
+        if event["type"] != "ping":
+            read: Any = construct_type(type_=RawMessageStreamEvent, value=event)
+            snapshot = accumulate_event(event=read, current_snapshot=snapshot, json_bufs=buffers)
+    assert snapshot is not None, "a stream without events"
+    return snapshot
+
+
+# --- answers, in one form --------------------------------------------------------------------------------------
+
+
+def meaning_of_message(message: Message) -> dict[str, Any]:
+    """What an answer says, from the SDK's reading of it."""
+    calls = [block for block in message.content if block.type == "tool_use"]
+    usage = message.usage
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    prompt = usage.input_tokens + (read or 0) + (written or 0)
+    details = usage.output_tokens_details
+    return {
+        "id": message.id,
+        "text": "".join(block.text for block in message.content if block.type == "text"),
+        "reasoning": "".join(block.thinking for block in message.content if block.type == "thinking"),
+        "signatures": [b.signature for b in message.content if b.type == "thinking" and b.signature],
+        "sealed": [block.data for block in message.content if block.type == "redacted_thinking"],
+        "calls": [(call.id, call.name, call.input) for call in calls],
+        "stop_reason": message.stop_reason,
+        "usage": (prompt, usage.output_tokens, prompt + usage.output_tokens),
+        "cache": (read, written),
+        "reasoning_tokens": details.thinking_tokens if details else None,
+    }
+
+
+def meaning_of_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from a chat completion, as OpenAI's SDK reads it."""
+    read = ChatCompletion.model_validate(completion)
+    (choice,) = read.choices
+    return _chat_meaning(
+        read.id, choice.message.model_dump(exclude_unset=True), choice.finish_reason, completion
+    )
+
+
+def assembled(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The chat completion that chunks make, each of them read by OpenAI's SDK first."""
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    made: dict[str, Any] = {"id": "", "object": "chat.completion", "created": 0, "model": ""}
+    finish_reason = None
+    for raw in chunks:
+        chunk = ChatCompletionChunk.model_validate(raw)
+        made |= {"id": chunk.id or made["id"], "created": chunk.created, "model": chunk.model}
+        if "usage" in raw:
+            made["usage"] = raw["usage"]
+        for choice in raw["choices"]:
+            assert finish_reason is None, "a delta after the last one"
+            finish_reason = choice["finish_reason"]
+            _add(message, choice["delta"])
+    made["choices"] = [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}]
+    return made
+
+
+def _add(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    for name in ("content", "reasoning_content", "refusal"):
+        if delta.get(name):
+            message[name] = (message.get(name) or "") + delta[name]
+    for piece in delta.get("reasoning_details", []):
+        _add_piece(message.setdefault("reasoning_details", []), piece)
+    for piece in delta.get("tool_calls", []):
+        calls = message.setdefault("tool_calls", [])
+        if piece["index"] == len(calls):
+            assert piece["id"] and piece["type"] == "function", "a call begins with its id and type"
+            calls.append({"id": piece["id"], "type": "function", "function": dict(piece["function"])})
+        else:
+            assert piece["index"] < len(calls) and "id" not in piece and "name" not in piece["function"]
+            calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+
+
+def _add_piece(details: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
+    if piece["index"] == len(details):
+        details.append(dict(piece))
+        return
+    detail = details[piece["index"]]
+    for name in ("text", "signature", "data"):
+        if name in piece:
+            detail[name] = detail.get(name, "") + piece[name]
+
+
+def _chat_meaning(
+    answer_id: str, message: Mapping[str, Any], finish_reason: str, completion: Mapping[str, Any]
+) -> dict[str, Any]:
+    usage = completion.get("usage") or {}
+    cache = usage.get("prompt_tokens_details", {})
+    calls = [(call["id"], call["function"]) for call in message.get("tool_calls") or []]
+    details = message.get("reasoning_details") or []
+    return {
+        "id": answer_id,
+        "text": message.get("content") or "",
+        "reasoning": message.get("reasoning_content") or "",
+        "signatures": [detail["signature"] for detail in details if detail.get("signature")],
+        "sealed": [detail["data"] for detail in details if detail["type"] == "reasoning.encrypted"],
+        "calls": [(call, function["name"], json.loads(function["arguments"])) for call, function in calls],
+        "finish_reason": finish_reason,
+        "usage": tuple(usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")),
+        "cache": (cache.get("cached_tokens"), cache.get("cache_write_tokens")),
+        "reasoning_tokens": usage.get("completion_tokens_details", {}).get("reasoning_tokens"),
+    }
+
+
+# --- requests --------------------------------------------------------------------------------------------------
+
+
+def check_request(body: Mapping[str, Any]) -> None:
+    """Hold a native request to the SDK's types: none of its fields is unknown to them, at any depth."""
+    known = {name: value for name, value in body.items() if name not in SAMPLING}
+    read = (_STREAMED if body.get("stream") else _WHOLE).validate_python(known, strict=True)
+    assert _plain(read) == json.loads(json.dumps(known)), "the SDK's types pass over some field"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    assert not isinstance(value, pydantic.BaseModel), "read as a block of an answer"
+    return [_plain(inner) for inner in value]  # pydantic reads an Iterable only while it is walked
+
+
+def chat_request_of(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The chat request that asks what a native request asks. Raises NotInChatError where none can."""
+    if unknown := native.keys() & {"mcp_servers", "container"}:
+        raise NotInChatError(f"{', '.join(unknown)}: the provider's own tools")
+    chat: dict[str, Any] = {"model": native.get("model", "unnamed"), "messages": _chat_messages(native)}
+    same = ("max_tokens", "stream", *SAMPLING, "thinking")
+    chat |= {name: native[name] for name in same if name in native}
+    if "stop_sequences" in native:
+        chat["stop"] = native["stop_sequences"]
+    if "user_id" in native.get("metadata", {}):
+        chat["user"] = native["metadata"]["user_id"]
+    if "tools" in native:
+        chat["tools"] = [_chat_tool(tool) for tool in native["tools"]]
+    return chat | _chat_choice(native.get("tool_choice")) | _chat_output(native)
+
+
+def _chat_messages(native: Mapping[str, Any]) -> list[dict[str, Any]]:
+    messages = []
+    if system := native.get("system"):
+        messages.append({"role": "system", "content": _chat_content(system)})
+    for turn in native["messages"]:
+        make = _chat_assistant if turn["role"] == "assistant" else _chat_user
+        messages += make(turn["content"])
+    return messages
+
+
+def _chat_content(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else [_chat_part(block) for block in content]
+
+
+def _chat_part(block: Mapping[str, Any]) -> dict[str, Any]:
+    mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
+    source = block.get("source", {})
+    if block["type"] == "text":
+        return {"type": "text", "text": block["text"], **mark}
+    if block["type"] not in ("image", "document") or source["type"] not in ("url", "base64"):
+        raise NotInChatError(f"a block of type {block['type']}, with a source of type {source}")
+    url = source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
+    if block["type"] == "image":
+        return {"type": "image_url", "image_url": {"url": url}, **mark}
+    name = {"filename": block["title"]} if "title" in block else {}
+    return {"type": "file", "file": {"file_data": url, **name}, **mark}
+
+
+def _chat_user(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"role": "user", "content": content}]
+    messages = []
+    for block in content:
+        if block["type"] == "tool_result":
+            mark = {"cache_control": block["cache_control"]} if "cache_control" in block else {}
+            said = _chat_content(block.get("content", ""))
+            messages.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": said, **mark})
+    rest = [_chat_part(block) for block in content if block["type"] != "tool_result"]
+    return [*messages, {"role": "user", "content": rest}] if rest else messages
+
+
+def _chat_assistant(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"role": "assistant", "content": content}]
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    for block in content:
+        if block["type"] == "tool_use":
+            function = {"name": block["name"], "arguments": json.dumps(block["input"])}
+            call = {"id": block["id"], "type": "function", "function": function}
+            message.setdefault("tool_calls", []).append(call)
+        elif block["type"] in ("thinking", "redacted_thinking"):
+            message.setdefault("reasoning_details", []).append(_chat_detail(block))
+        else:
+            message["content"] = [*(message["content"] or []), _chat_part(block)]
+    return [message]
+
+
+def _chat_detail(block: Mapping[str, Any]) -> dict[str, Any]:
+    if block["type"] == "redacted_thinking":
+        return {"type": "reasoning.encrypted", "data": block["data"], "format": "anthropic-claude-v1"}
+    said = {"text": block["thinking"], "signature": block["signature"]}
+    return {"type": "reasoning.text", **said, "format": "anthropic-claude-v1"}
+
+
+def _chat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    if tool.get("type", "custom") != "custom":
+        raise NotInChatError(
+            f"a tool of type {tool['type']}, which the provider runs itself or knows by name"
+        )
+    function = {"name": tool["name"], "parameters": tool["input_schema"]}
+    function |= {name: tool[name] for name in ("description", "strict") if name in tool}
+    mark = {"cache_control": tool["cache_control"]} if "cache_control" in tool else {}
+    return {"type": "function", "function": function, **mark}
+
+
+def _chat_choice(choice: Mapping[str, Any] | None) -> dict[str, Any]:
+    if choice is None:
+        return {}
+    words = {"auto": "auto", "none": "none", "any": "required"}
+    named = {"type": "function", "function": {"name": choice.get("name")}}
+    asked = {"tool_choice": words.get(choice["type"], named)}
+    return asked | ({"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {})
+
+
+def _chat_output(native: Mapping[str, Any]) -> dict[str, Any]:
+    config = native.get("output_config", {})
+    wanted = config.get("format") or native.get("output_format")
+    chat: dict[str, Any] = {}
+    if wanted:
+        described = {"name": "answer", "schema": wanted["schema"]}
+        chat["response_format"] = {"type": "json_schema", "json_schema": described}
+    if "effort" in config:
+        # An effort alone would ask for thinking, too.
+        asks = "thinking" in native
+        chat |= (
+            {"reasoning_effort": config["effort"]}
+            if asks
+            else {"output_config": {"effort": config["effort"]}}
+        )
+    return chat
+
+
+def meaning_of_request(native: Mapping[str, Any]) -> dict[str, Any]:
+    """A native request in a form in which two that ask the same are equal."""
+    meant = {name: value for name, value in native.items() if name not in _NOT_IN_CHAT}
+    meant["model"] = native.get("model", "unnamed")
+    meant["messages"] = _turns(native["messages"])
+    for name, default in (("system", []), ("stop_sequences", []), ("stream", False)):
+        meant[name] = native.get(name) or default
+    meant["system"] = _meant_blocks(meant["system"])
+    meant["tools"] = [{"type": "custom", **tool} for tool in native.get("tools", [])]
+    if choice := native.get("tool_choice"):
+        meant["tool_choice"] = {"disable_parallel_tool_use": False, **choice}
+    if wanted := meant.pop("output_format", None):
+        meant["output_config"] = {
+            **meant.get("output_config", {}),
+            "format": {**wanted, "type": "json_schema"},
+        }
+    return meant
+
+
+def _turns(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if not turns or turns[-1]["role"] != message["role"]:
+            turns.append({"role": message["role"], "content": []})
+        turns[-1]["content"] += _meant_blocks(message["content"])
+    for turn in turns:
+        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
+    return turns
+
+
+def _meant_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    meant = [
+        {name: value for name, value in block.items() if value is not None and name not in _PART_LOSSES}
+        for block in blocks
+    ]
+    for block in meant:
+        if block["type"] == "tool_result":
+            block["content"] = _meant_blocks(block.get("content", ""))
+    return [block for block in meant if block["type"] != "text" or block["text"].strip()]

@@ -1,0 +1,115 @@
+"""What Anthropic and those that speak as it does were recorded to say and to be told, as its SDK reads it."""
+
+import json
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from addon.dialects.anthropic_answer import Stream, to_completion
+from addon.dialects.anthropic_request import to_request
+from policies.facts import Family
+from policies.refusal import Refusal
+from tests.rig.corpus import needs_corpus
+from tests.rig.native_anthropic import (
+    NotInChatError,
+    accumulated,
+    assembled,
+    chat_request_of,
+    check_request,
+    events_of,
+    meaning_of_completion,
+    meaning_of_message,
+    meaning_of_request,
+    message_of,
+    read_recordings,
+)
+
+FAMILY = Family("claude", extra=frozenset({"thinking", "top_k", "output_config", "reasoning_effort"}))
+FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+pytestmark = needs_corpus
+
+
+@cache
+def recordings():
+    return read_recordings(("anthropic_messages", "bedrock_invoke_anthropic"))
+
+
+def answers(*, stream):
+    return [record for record in recordings() if record["stream"] is stream and record["status"] == 200]
+
+
+def expected(message):
+    meaning = meaning_of_message(message)
+    meaning["finish_reason"] = FINISH_REASONS[meaning.pop("stop_reason")]
+    return meaning
+
+
+def test_every_recorded_whole_answer_says_in_the_chat_shape_what_the_sdk_reads_in_it():
+    count = 0
+    for record in answers(stream=False):
+        answer = json.loads(record["response_text"])
+        if "content" not in answer:  # the API of 2023, with a prompt in place of messages
+            with pytest.raises(ValueError):
+                to_completion(answer, "claude", 1)
+            continue
+        made = to_completion(answer, "claude", 1)
+        assert meaning_of_completion(made) == expected(message_of(answer)), record["id"]
+        count += 1
+    assert count > 100
+
+
+def test_every_recorded_stream_says_chunk_by_chunk_what_the_sdk_accumulates():
+    count = 0
+    for record in answers(stream=True):
+        events = events_of(record["response_text"])
+        if any(event["type"] == "error" for event in events):
+            continue
+        stream = Stream("claude", 1)
+        chunks = [chunk for event in events for chunk in stream.read(event)]
+        assert stream.ended
+        made = assembled(chunks + stream.last())
+        assert meaning_of_completion(made) == expected(accumulated(events)), record["id"]
+        assert (made["model"], made["created"]) == ("claude", 1)
+        count += 1
+    assert count > 50
+
+
+def test_every_recorded_request_that_the_chat_shape_has_words_for_asks_the_same_when_it_is_asked_in_chat():
+    unsaid = Counter()
+    count = 0
+    for record in recordings():
+        native = record["request"]
+        if record["api"] != "anthropic_messages" or not native or record["status"] == 400:
+            continue
+        try:
+            chat = chat_request_of(native)
+        except NotInChatError as error:
+            unsaid[str(error).split(",")[0]] += 1
+            continue
+        made = to_request(chat, FAMILY)
+        check_request(made)
+        assert meaning_of_request(made) == meaning_of_request(native), record["id"]
+        count += 1
+    assert count > 150
+    assert sum(unsaid.values()) < 30, unsaid
+
+
+def test_recorded_400s_about_what_this_dialect_writes_are_not_provoked():
+    refused = {
+        record["id"][-16:]: chat_request_of(record["request"])
+        for record in recordings()
+        if record["id"][-16:] in ("8d383faa650dc97c", "1a8658d923f9aaf6")
+    }
+    made = to_request(refused["8d383faa650dc97c"], FAMILY)
+    check_request(made)
+    assert '"minimum":' not in json.dumps(made["output_config"])
+    with pytest.raises(Refusal) as caught:  # a schema of parameters whose type is not object
+        to_request(refused["1a8658d923f9aaf6"], FAMILY)
+    assert caught.value.param == "tools.0.function.parameters"
