@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from rig.corpus import FOLDER, needs_corpus
+from rig.recorded_families import DIRECT, direct_family
 from rig.recorded_prompts import (
     APIS,
     Record,
     chat_fields,
     completion_tokens,
-    model_of,
     prompt_tokens,
     shown_chars,
 )
@@ -41,33 +41,6 @@ LEAST_SHARE = 0.97
 MOST_OVER_TOKENS, MOST_OVER_RATIO = 150, 1.6
 MEDIA = frozenset({"image_url", "input_audio", "file", "document", "image"})
 
-# (vendor of the table, provider of the recordings, what the model's name begins with, family). The first that fits.
-REASONING = ("gpt-5", "o1", "o3", "o4")
-DIRECT = (
-    ("Azure OpenAI", "azure_openai", ("deepseek", "mai-ds"), "deepseek"),
-    ("Azure OpenAI", "azure_openai", "grok", "grok"),
-    ("Azure OpenAI", "azure_openai", REASONING, "openai-reasoning"),
-    ("Azure OpenAI", "azure_openai", "", "openai-chat"),
-    ("Azure Foundry", "azure_foundry", "claude", "claude-sampling"),
-    ("Azure Foundry", "azure_foundry", "grok", "grok"),
-    ("Azure Foundry", "azure_foundry", "", "openai-reasoning"),
-    ("OpenAI", "openai", REASONING, "openai-reasoning"),
-    ("OpenAI", "openai", "", "openai-chat"),
-    ("Anthropic", "anthropic", ("claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5"), "claude"),
-    ("Anthropic", "anthropic", "", "claude-sampling"),
-    ("Bedrock, Claude", "bedrock", ("us.anthropic", "eu.anthropic", "anthropic"), "claude-sampling"),
-    ("Google", "google", "", "gemini"),
-    ("Vertex", "vertex", "claude", "claude-sampling"),
-    ("Vertex", "vertex", "", "gemini"),
-    ("Mistral", "mistral", "", "mistral"),
-    ("Groq", "groq", "", "groq"),
-    ("DeepSeek", "deepseek", "", "deepseek"),
-    ("xAI", "xai", "", "grok"),
-    ("Cohere", "cohere", "", "cohere"),
-    ("Cerebras", "cerebras", "", "cerebras"),
-    ("Z.ai", "zai", "", "glm"),
-    ("Together", "together", "", "together"),
-)
 VENDORS = tuple(dict.fromkeys(vendor for vendor, *_ in DIRECT))
 
 EXCEPTIONS = {
@@ -127,14 +100,6 @@ def families() -> dict[str, Family]:
         return dict(load_settings(conf, {}).families)
 
 
-def family_of(record: Record) -> tuple[str, str] | None:
-    """The vendor and the family of a direct vendor's recording."""
-    for vendor, provider, names, family in DIRECT:
-        if record["provider"] == provider and model_of(record).startswith(names):
-            return vendor, family
-    return None
-
-
 @cache
 def cases() -> list[Case]:
     """Every recording whose prompt is known and counted; those that are no direct vendor's bear no family."""
@@ -148,7 +113,7 @@ def case_of(record: Record) -> Case | None:
     counted = prompt_tokens(record)
     if not counted or unfit(record, fields):
         return None
-    vendor, family = family_of(record) or (record["provider"], "")
+    vendor, family = direct_family(record) or (record["provider"], "")
     estimator = families()[family].estimator if family else DEFAULT
     digest = hashlib.sha256(json.dumps(fields["messages"], sort_keys=True).encode()).digest()
     return Case(
@@ -231,7 +196,7 @@ def answers() -> list[Answered]:
     """Every answer of 200 characters and more of a direct vendor."""
     found = []
     for record in recordings():
-        known = family_of(record)
+        known = direct_family(record)
         counted = completion_tokens(record) if known else None
         chars = relayed_chars(record) if counted else None
         if known and counted and chars and chars >= 200:

@@ -9,24 +9,33 @@ from rig.configuration import ROOT
 from rig.recorded_prompts import Record, model_of
 
 REASONING = ("gpt-5", "o1", "o3", "o4")
+OR_TOOLS = ("gpt-5.2", "gpt-5.4")
 CLAUDE_WITHOUT_SAMPLING = ("claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5")
+# The aliases are of the year of the recordings.
+GEMINI_2 = ("gemini-1", "gemini-2", "gemini-flash-", "gemini-live-2", "gemini-pro")
 
 # (vendor of the tables, provider of the recordings, what the model's name begins with, family). The first that fits.
 DIRECT = (
-    ("Azure OpenAI", "azure_openai", ("deepseek", "mai-ds"), "deepseek"),
+    ("Azure OpenAI", "azure_openai", ("deepseek", "mai-ds"), "azure-foundry"),
     ("Azure OpenAI", "azure_openai", "grok", "grok"),
+    ("Azure OpenAI", "azure_openai", OR_TOOLS, "openai-optional-reasoning-or-tools"),
     ("Azure OpenAI", "azure_openai", REASONING, "openai-reasoning"),
     ("Azure OpenAI", "azure_openai", "", "openai-chat"),
     ("Azure Foundry", "azure_foundry", "claude", "claude-sampling"),
     ("Azure Foundry", "azure_foundry", "grok", "grok"),
     ("Azure Foundry", "azure_foundry", "", "openai-reasoning"),
+    ("OpenAI", "openai", OR_TOOLS, "openai-optional-reasoning-or-tools"),
+    ("OpenAI", "openai", "gpt-5.1", "openai-optional-reasoning"),
+    ("OpenAI", "openai", "gpt-5-chat", "openai-chat"),
     ("OpenAI", "openai", REASONING, "openai-reasoning"),
     ("OpenAI", "openai", "", "openai-chat"),
     ("Anthropic", "anthropic", CLAUDE_WITHOUT_SAMPLING, "claude"),
     ("Anthropic", "anthropic", "", "claude-sampling"),
     ("Bedrock, Claude", "bedrock", ("us.anthropic", "eu.anthropic", "anthropic"), "claude-sampling"),
+    ("Google", "google", GEMINI_2, "gemini-2"),
     ("Google", "google", "", "gemini"),
     ("Vertex", "vertex", "claude", "claude-sampling"),
+    ("Vertex", "vertex", GEMINI_2, "gemini-2"),
     ("Vertex", "vertex", "", "gemini"),
     ("Mistral", "mistral", "", "mistral"),
     ("Groq", "groq", "", "groq"),
@@ -68,6 +77,8 @@ def family_name(record: Record) -> str:
     """The shipped family that the recording's model belongs to; ``PLAIN`` where none is shipped."""
     if record["api"] == "anthropic_messages" and record["provider"] == "local":
         return "claude-sampling"
+    if record["api"] == "openai_chat" and record["provider"] == "google":
+        return "vertex"
     direct = direct_family(record) if record["request"] else _by_provider(record)
     named = direct[1] if direct else OTHERS.get(record["provider"], PLAIN)
     return named if named in shipped_families() else PLAIN
