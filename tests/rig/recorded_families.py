@@ -30,6 +30,7 @@ DIRECT = (
     ("OpenAI", "openai", REASONING, "openai-reasoning"),
     ("OpenAI", "openai", "", "openai-chat"),
     ("Anthropic", "anthropic", CLAUDE_WITHOUT_SAMPLING, "claude"),
+    ("Anthropic", "anthropic", ("claude-opus-4-6", "claude-sonnet-4-6"), "claude-4-6"),
     ("Anthropic", "anthropic", "", "claude-sampling"),
     ("Bedrock, Claude", "bedrock", ("us.anthropic", "eu.anthropic", "anthropic"), "claude-sampling"),
     ("Google", "google", GEMINI_2, "gemini-2"),
