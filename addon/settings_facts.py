@@ -3,9 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from pydantic import SecretStr
 
+from addon.service_account import parse_service_account
 from addon.settings_files import (
     FAMILIES_FILE,
     MODELS_FILE,
@@ -19,6 +21,7 @@ from addon.settings_files import (
 from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
 from addon.settings_types import NAME, NAME_IS, SecretReference
 from policies.facts import (
+    Auth,
     Byok,
     Estimator,
     Family,
@@ -32,6 +35,11 @@ from policies.facts import (
 )
 from policies.families import check_family
 from policies.money import retail_prices
+
+_DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
+    {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+)
+"""How a key is sent in each dialect, where a provider does not say otherwise. Source: the vendors' API references."""
 
 
 class Facts:
@@ -60,9 +68,19 @@ class Facts:
 
     def _load_providers(self, file: Path) -> None:
         for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
+            auth = table.auth or _DEFAULT_AUTH[table.dialect]
             reference = table.platform_key
-            key = None if reference is None else self._secret(reference, file, name, "platform_key")
-            self.providers[name] = Provider(name, table.base_url or "", table.dialect, key, table.builtin)
+            key = None if reference is None else self._secret(reference, auth, file, name, "platform_key")
+            self.providers[name] = Provider(
+                name=name,
+                base_url=table.base_url or "",
+                dialect=table.dialect,
+                platform_key=key,
+                builtin=table.builtin,
+                auth=auth,
+                chat_path=table.chat_path,
+                headers=MappingProxyType(table.headers),
+            )
 
     def _load_families(self, file: Path) -> None:
         for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
@@ -128,12 +146,14 @@ class Facts:
         self._add_keys(workspace, file)
 
     def _byok(self, table: WorkspaceTable, file: Path) -> dict[str, Byok]:
-        return {
-            _known(name, self.providers, file, "byok", name, kind="provider"): Byok(
-                self._secret(byok.secret, file, "byok", name, "secret"), byok.routing
-            )
-            for name, byok in table.byok.items()
-        }
+        made = {}
+        for name, byok in table.byok.items():
+            provider = self.providers[_known(name, self.providers, file, "byok", name, kind="provider")]
+            if provider.auth == "none":
+                raise SettingsError(file, dotted("byok", name), "the provider takes no key")
+            secret = self._secret(byok.secret, provider.auth, file, "byok", name, "secret")
+            made[name] = Byok(secret, byok.routing)
+        return made
 
     def _add_keys(self, workspace: Workspace, file: Path) -> None:
         ids: set[str] = set()
@@ -146,13 +166,13 @@ class Facts:
                 raise SettingsError(file, dotted("keys", index, "hash"), reason)
             self.keys[key.hash] = (workspace, key)
 
-    def _secret(self, reference: SecretReference, file: Path, *path: str) -> SecretStr | None:
+    def _secret(self, reference: SecretReference, auth: Auth, file: Path, *path: str) -> SecretStr | None:
         """The secret, or None while its environment variable is unset or empty."""
         if reference.kind == "env":
             text = self._env.get(reference.name, "").strip()
         else:
             try:
-                text = self._sources.read_secret(file.parent / reference.name).decode("ascii").strip()
+                text = self._sources.read_secret(file.parent / reference.name).decode().strip()
             except (OSError, UnicodeDecodeError):
                 # Neither the path nor the content is shown: a secret written by mistake may stand in both.
                 raise SettingsError(
@@ -160,9 +180,20 @@ class Facts:
                 ) from None
             if not text:
                 raise SettingsError(file, dotted(*path), "the file that it names is empty")
-        if not all("!" <= character <= "~" for character in text):
-            raise SettingsError(file, dotted(*path), "the secret is not one word of printable ASCII")
-        return SecretStr(text) if text else None
+        if not text:
+            return None
+        try:
+            _check_secret(text, auth)
+        except ValueError as error:
+            raise SettingsError(file, dotted(*path), str(error)) from None
+        return SecretStr(text)
+
+
+def _check_secret(text: str, auth: Auth) -> None:
+    if auth == "google_service_account":
+        parse_service_account(text)
+    elif not all("!" <= character <= "~" for character in text):
+        raise ValueError("the secret is not one word of printable ASCII")
 
 
 def _family(name: str, table: FamilyTable, file: Path) -> Family:

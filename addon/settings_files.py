@@ -16,9 +16,12 @@ from addon.settings_io import nearest
 from addon.settings_types import (
     AbsolutePath,
     BaseUrl,
+    ChatPath,
     Count,
     DottedPath,
     Enabled,
+    HeaderName,
+    HeaderValue,
     KeyHash,
     Listed,
     Name,
@@ -40,6 +43,7 @@ from addon.settings_types import (
     only,
 )
 from policies.facts import (
+    Auth,
     CapField,
     Estimator,
     HeuristicWhen,
@@ -173,8 +177,11 @@ class ProviderTable(Table):
     """One table of providers.toml."""
 
     base_url: BaseUrl | None = None
-    dialect: Annotated[Literal["openai", "anthropic", "gemini"], only("openai")]
+    dialect: Literal["openai", "anthropic", "gemini"]
     platform_key: Secret | None = None
+    auth: Auth | None = None
+    chat_path: ChatPath = "/chat/completions"
+    headers: dict[HeaderName, HeaderValue] = {}
     builtin: bool = False
 
     @model_validator(mode="after")
@@ -182,8 +189,18 @@ class ProviderTable(Table):
         for key in ("base_url", "platform_key"):
             if self.builtin and getattr(self, key) is not None:
                 raise _fault("is filled in by the gateway for a builtin provider", key)
-            if not self.builtin and getattr(self, key) is None:
-                raise _fault("is required", key)
+        if not self.builtin and self.base_url is None:
+            raise _fault("is required", "base_url")
+        return self
+
+    @model_validator(mode="after")
+    def _says_how_it_is_asked(self) -> Self:
+        if self.auth == "none" and self.platform_key is not None:
+            raise _fault('must be absent where auth = "none"', "platform_key")
+        if self.auth != "none" and not self.builtin and self.platform_key is None:
+            raise _fault("is required", "platform_key")
+        if self.dialect != "openai" and "chat_path" in self.model_fields_set:
+            raise _fault("belongs to the dialect openai only", "chat_path")
         return self
 
 

@@ -25,6 +25,19 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NAME_IS = 'letters, digits, ".", "_" and "-", at most 64, beginning with a letter or digit'
 
 
+_SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie"}
+)
+# Where a request goes, how long it is, and what the answer is read as.
+_OWN_HEADERS = frozenset(
+    {
+        *("host", "content-length", "content-type", "content-encoding", "accept", "accept-encoding"),
+        *("transfer-encoding", "te", "trailer", "connection", "keep-alive", "upgrade", "expect"),
+        *("proxy-connection", "http2-settings"),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SecretReference:
     """Where a secret is kept: in an environment variable, or in a file."""
@@ -111,6 +124,24 @@ def _check_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _check_chat_path(text: str) -> str:
+    if not re.fullmatch(r"/[!-~]*", text) or "#" in text:
+        raise ValueError('must be a path of printable ASCII that begins with "/", without a fragment')
+    if re.search(r"[{}]", text.replace("{model}", "")):
+        raise ValueError("knows the placeholder {model} only")
+    return text
+
+
+def _check_header_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name):
+        raise ValueError("must be the name of a header in lower case")
+    if name in _SECRET_HEADERS:
+        raise ValueError("must not be set here: a secret belongs in platform_key")
+    if name in _OWN_HEADERS:
+        raise ValueError("must not be set: the gateway says it itself")
+    return name
+
+
 def _check_redis_url(value: SecretStr) -> SecretStr:
     if not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("must begin with redis://, rediss:// or unix://")
@@ -167,6 +198,9 @@ type Percent = Annotated[Decimal, _from_text(_parse_percent, "4")]
 type Secret = Annotated[SecretReference, _from_text(_parse_secret, "env:NAME")]
 type KeyHash = Annotated[str, _from_text(_parse_hash, "sha256:…")]
 type BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
+type ChatPath = Annotated[str, AfterValidator(_check_chat_path)]
+type HeaderName = Annotated[str, AfterValidator(_check_header_name)]
+type HeaderValue = Annotated[str, _matching(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")]
 type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
 type AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path)]

@@ -23,7 +23,7 @@ def outcome(call: Call) -> dict[str, Any]:
     usage, source = _usage(call)
     model = call.exchange.attempt.model
     beside = model.family.reasoning_beside_completion
-    secrets = (call.exchange.attempt.secret.get_secret_value(),)
+    secrets = call.exchange.attempt.secrets
     metered = call.exchange.attempt.mode == "payg"
     return {
         "first_byte_s": call.first_byte_s,

@@ -27,4 +27,4 @@ def source_of(attempt: Attempt, created_s: int) -> Source:
     """Return the source of the answer to ``attempt``; the client knows its model by the slug alone."""
     model = attempt.model
     names = MappingProxyType({model.upstream_model_id: model.slug})
-    return Source(model.slug, model.family, names, (attempt.secret.get_secret_value(),), created_s)
+    return Source(model.slug, model.family, names, attempt.secrets, created_s)

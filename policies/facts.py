@@ -14,6 +14,7 @@ Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
 Reset = Literal["never", "daily", "weekly", "monthly"]
 CapField = Literal["max_tokens", "max_completion_tokens"]
+Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google_service_account", "none"]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
@@ -47,6 +48,9 @@ class Provider:
     """An upstream vendor. ``base_url`` has no trailing slash; ``platform_key`` is None while none is set.
 
     A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
+    ``auth`` is how a key is sent; with ``"none"`` there is none, neither the platform's nor a customer's. With
+    ``"google_service_account"`` a key is the account's JSON. ``chat_path`` follows ``base_url`` in the openai dialect,
+    with ``{model}`` for the upstream model id. ``headers`` (names in lower case) are no secrets, and go with each call.
     """
 
     name: str
@@ -54,6 +58,9 @@ class Provider:
     dialect: str
     platform_key: SecretStr | None
     builtin: bool = False
+    auth: Auth = "bearer"
+    chat_path: str = "/chat/completions"
+    headers: Mapping[str, str] = field(default_factory=_no_entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +211,20 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to serve a call: this model, at its provider, with this key. ``secret`` never leaves for elsewhere."""
+    """One way to serve a call: this model, at its provider, with this key. ``secret`` never leaves for elsewhere.
+
+    It is empty where the provider takes no key.
+    """
 
     model: Model
     mode: Mode
     secret: SecretStr
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What of this attempt nobody may read in an error, a log line or a row."""
+        secret = self.secret.get_secret_value()
+        return (secret,) if secret else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,15 @@
 """Which model serves a call, and with whose key: from facts to a ``Route``, or a ``Refusal``."""
 
 from collections.abc import Mapping
+from typing import Final
+
+from pydantic import SecretStr
 
 from policies.facts import Attempt, Model, Route, Workspace
 from policies.refusal import Refusal
+
+NO_SECRET: Final = SecretStr("")
+"""What is sent to a provider that takes no key: no header at all."""
 
 
 def choose_route(requested_model: str | None, workspace: Workspace, catalog: Mapping[str, Model]) -> Route:
@@ -22,10 +28,18 @@ def choose_route(requested_model: str | None, workspace: Workspace, catalog: Map
             f"'{slug}' is served with your own {model.provider.name} key only, and no such key is enabled.",
             "model",
         )
-    secret = model.provider.platform_key
-    if secret is None:
-        raise Refusal("invalid_state", f"The provider of '{slug}' has no platform key configured.", "model")
-    return Route((Attempt(model, "payg", secret),), decided_by)
+    return Route((Attempt(model, "payg", _platform_secret(model)),), decided_by)
+
+
+def _platform_secret(model: Model) -> SecretStr:
+    provider = model.provider
+    if provider.auth == "none":
+        return NO_SECRET
+    if provider.platform_key is None:
+        raise Refusal(
+            "invalid_state", f"The provider of '{model.slug}' has no platform key configured.", "model"
+        )
+    return provider.platform_key
 
 
 def _choose_slug(

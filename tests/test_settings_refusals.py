@@ -118,7 +118,6 @@ EDITS = {
         "OPENAI.dialect",
         "'openai', 'anthropic' or 'gemini'",
     ),
-    "dialect to come": (PROVIDERS, '"openai"', '"gemini"', "OPENAI.dialect", "not available in this version"),
     "no base_url": (PROVIDERS, f"base_url = {URL}\n", "", "OPENAI.base_url", "is required"),
     "no platform_key": (
         PROVIDERS,

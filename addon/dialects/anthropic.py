@@ -1,11 +1,12 @@
 """Anthropic's native Messages shape. Pure. Source: the vendor's API reference, "Messages"."""
 
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from addon.dialects.anthropic_answer import Stream, to_completion
 from addon.dialects.anthropic_request import to_request
+from addon.dialects.endpoint import json_request
 from addon.dialects.translated import TranslatedChunks, translated
-from addon.json_text import json_text
 from addon.relay import Relay, WholeRelay
 from addon.source import Source
 from addon.sse import StreamRelay
@@ -13,21 +14,13 @@ from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 _read = translated(to_completion)
+_VERSION: Final = MappingProxyType({"anthropic-version": "2023-06-01"})
 
 
 def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
-    """``POST {base_url}/messages`` with the attempt's own key."""
-    headers = (
-        ("x-api-key", attempt.secret.get_secret_value()),
-        ("anthropic-version", "2023-06-01"),
-        ("content-type", "application/json"),
-        ("accept", "text/event-stream" if body.get("stream") else "application/json"),
-        # A compressed answer could not be read event by event.
-        ("accept-encoding", "identity"),
-        ("user-agent", "tollgate"),
-    )
-    content = json_text(to_request(body, attempt.model.family))
-    return UpstreamRequest(f"{attempt.model.provider.base_url}/messages", headers, content)
+    """``POST {base_url}/messages``."""
+    native = to_request(body, attempt.model.family)
+    return json_request(attempt, "/messages", native, streams=bool(body.get("stream")), headers=_VERSION)
 
 
 def stream(source: Source) -> Relay:

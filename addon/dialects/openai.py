@@ -4,7 +4,7 @@ from typing import Any
 
 from addon.answer import rewrite_answer
 from addon.chat_chunks import ChatChunks
-from addon.json_text import json_text
+from addon.dialects.endpoint import json_request
 from addon.relay import Relay, WholeRelay
 from addon.source import Source
 from addon.sse import StreamRelay
@@ -13,17 +13,8 @@ from policies.facts import Attempt
 
 
 def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
-    """``POST {base_url}/chat/completions`` with the attempt's own key."""
-    content = json_text(body)
-    headers = (
-        ("authorization", f"Bearer {attempt.secret.get_secret_value()}"),
-        ("content-type", "application/json"),
-        ("accept", "text/event-stream" if body.get("stream") else "application/json"),
-        # A compressed answer could not be read event by event.
-        ("accept-encoding", "identity"),
-        ("user-agent", "tollgate"),
-    )
-    return UpstreamRequest(f"{attempt.model.provider.base_url}/chat/completions", headers, content)
+    """``POST`` to the provider's ``chat_path``, which is ``/chat/completions`` nearly everywhere."""
+    return json_request(attempt, attempt.model.provider.chat_path, body, streams=bool(body.get("stream")))
 
 
 def stream(source: Source) -> Relay:

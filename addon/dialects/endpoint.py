@@ -1,0 +1,74 @@
+"""Where an attempt is sent and how it shows its key: the one place that makes a provider's URL and headers. Pure."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote
+
+from addon.json_text import json_text
+from addon.upstream import UpstreamRequest
+from policies.facts import Attempt
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_PATH_SAFE: Final = "!$&'()*+,;=:@"  # Source: RFC 3986, 3.3, "pchar".
+
+
+def json_request(
+    attempt: Attempt,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    streams: bool,
+    headers: Mapping[str, str] = _NO_HEADERS,
+) -> UpstreamRequest:
+    """``POST`` ``body`` to ``path`` below the provider's ``base_url``, with the attempt's own key.
+
+    ``headers`` (names in lower case) are the dialect's; those of the provider's own configuration win over them.
+    """
+    made = (
+        *auth_headers(attempt),
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream" if streams else "application/json"),
+        # A compressed answer could not be read event by event.
+        ("accept-encoding", "identity"),
+        *{"user-agent": "tollgate", **headers, **attempt.model.provider.headers}.items(),
+    )
+    return UpstreamRequest(endpoint_url(attempt, path), made, json_text(body))
+
+
+def endpoint_url(attempt: Attempt, path: str) -> str:
+    """Return the URL of ``path`` below the provider's ``base_url``; ``{model}`` in it is the upstream model id.
+
+    Raises ValueError for an id that can't stand in a path.
+    """
+    model = attempt.model
+    if "{model}" in path:
+        path = path.replace("{model}", _path_of(model.upstream_model_id))
+    return model.provider.base_url + path
+
+
+@lru_cache(maxsize=1024)
+def _path_of(model_id: str) -> str:
+    """An id may be a resource's name of several segments (``accounts/a/models/b``), but never leads elsewhere."""
+    segments = model_id.split("/")
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise ValueError("the upstream model id can't stand in a path")
+    return "/".join(quote(segment, safe=_PATH_SAFE) for segment in segments)
+
+
+def auth_headers(attempt: Attempt) -> tuple[tuple[str, str], ...]:
+    """Return the header that bears the attempt's key, in the way that its provider wants it; none for ``"none"``.
+
+    Never a query: URLs end in logs. Raises ValueError for a service account that was not exchanged for a token.
+    """
+    auth, secret = attempt.model.provider.auth, attempt.secret.get_secret_value()
+    if auth == "none":
+        return ()
+    if auth == "bearer":
+        return (("authorization", f"Bearer {secret}"),)
+    if auth == "google_service_account":
+        if secret.lstrip().startswith("{"):
+            raise ValueError("a service account's own key is not for its provider: an access token is")
+        return (("authorization", f"Bearer {secret}"),)
+    return ((auth, secret),)

@@ -1,0 +1,99 @@
+"""A Google service account's key file, and the signed word by which it asks for an access token. Pure.
+
+A fault is told by the name of its field, never by what stands in it. Source: Google, "Using OAuth 2.0 for server to
+server applications", "HTTP/REST"; RFC 7523.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+GRANT_TYPE: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION_LIFE_S: Final = 3600
+"""The longest that Google accepts."""
+
+_LEAST_KEY_BITS: Final = 2048  # Source: RFC 7518, 3.3.
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_WHAT: Final = "the service account"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """Who asks for a token, and where."""
+
+    client_email: str
+    token_uri: str
+    key_id: str | None
+    private_key: RSAPrivateKey = field(repr=False)
+
+
+def parse_service_account(text: str) -> ServiceAccount:
+    """Return the account of a JSON key file. Raises ValueError, whose words show nothing of the text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{_WHAT} is not a JSON object")
+    if found.get("type") != "service_account":
+        raise ValueError(f'{_WHAT}\'s "type" is not "service_account"')
+    return ServiceAccount(
+        client_email=_text(found, "client_email"),
+        token_uri=_token_uri(_text(found, "token_uri")),
+        key_id=found.get("private_key_id") and _text(found, "private_key_id"),
+        private_key=_private_key(_text(found, "private_key")),
+    )
+
+
+def signed_assertion(account: ServiceAccount, now_s: int) -> str:
+    """Return the JWT that the account trades for an access token at the Unix time ``now_s``."""
+    claims = {
+        "iss": account.client_email,
+        "aud": account.token_uri,
+        "scope": SCOPE,
+        "iat": now_s,
+        "exp": now_s + ASSERTION_LIFE_S,
+    }
+    headers = {"kid": account.key_id} if account.key_id else None
+    return jwt.encode(claims, account.private_key, "RS256", headers)
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f'{_WHAT} lacks "{name}"')
+    return value
+
+
+def _token_uri(text: str) -> str:
+    """The private key's signature goes there, so nobody on the way may read it."""
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or not re.fullmatch(r"[!-~]+", text) or "@" in parts.netloc:
+        raise ValueError(f'{_WHAT}\'s "token_uri" is not a URL')
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
+        raise ValueError(f'{_WHAT}\'s "token_uri" must begin with https://')
+    return text
+
+
+def _private_key(pem: str) -> RSAPrivateKey:
+    try:
+        key = load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, RSAPrivateKey) or key.key_size < _LEAST_KEY_BITS:
+        raise ValueError(
+            f'{_WHAT}\'s "private_key" is no unencrypted RSA key of {_LEAST_KEY_BITS} bits in PEM'
+        )
+    return key
