@@ -1,0 +1,25 @@
+"""Changes to the small objects of an answer: a new object where something changes, else the very same. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def with_member(value: dict[str, Any], key: str, member: object) -> dict[str, Any]:
+    """Return ``value`` with this member in its place. 1 and True are not the same here, as in JSON."""
+    if key in value and (known := value[key]) is not member:
+        return value if type(known) is type(member) and known == member else {**value, key: member}
+    return value if key in value else {**value, key: member}
+
+
+def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Return ``value`` without these members."""
+    if not any(key in value for key in keys):
+        return value
+    return {name: member for name, member in value.items() if name not in keys}
+
+
+def same_or[T](old: list[T], new: Sequence[T]) -> list[T]:
+    """Return ``old`` where ``new`` is made of the very same elements, else ``new``."""
+    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
+        return old
+    return list(new)

@@ -1,0 +1,66 @@
+"""Why an answer ended, in the contract's words. Pure.
+
+A word that stands in no table is kept as it is: the contract allows others, and a wrong translation would hide what the
+provider said (DeepSeek's ``insufficient_system_resource``, OpenRouter's ``error``).
+Source: contract, "choices[] element"; recordings, each provider's own words in comments.
+"""
+
+_STOP = (
+    "stop",
+    "eos",  # Together
+    "eos_token",  # Hugging Face TGI
+    "end_turn",  # Anthropic, behind others
+    "stop_sequence",  # Anthropic, Hugging Face TGI
+    "pause_turn",  # Anthropic
+    "complete",  # Cohere
+    "completed",  # OpenAI's Responses API, behind others
+)
+_LENGTH = (
+    "length",
+    "max_tokens",  # Anthropic, Cohere, Gemini
+    "max_output_tokens",  # OpenAI's Responses API, behind others
+    "model_length",  # Mistral: the context is full
+    "model_context_window_exceeded",  # Anthropic
+)
+_TOOL_CALLS = (
+    "tool_calls",
+    "tool_call",  # Cohere, models hosted by Azure
+    "tool_use",  # Anthropic
+)
+_CONTENT_FILTER = (
+    "content_filter",
+    "refusal",  # Anthropic
+    "sensitive",  # Z.ai
+    "content_filtered",  # Amazon Bedrock
+    "guardrail_intervened",  # Amazon Bedrock
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety"),  # Gemini
+)
+_STANDARD = (
+    dict.fromkeys(_STOP, "stop")
+    | dict.fromkeys(_LENGTH, "length")
+    | dict.fromkeys(_TOOL_CALLS, "tool_calls")
+    | dict.fromkeys(_CONTENT_FILTER, "content_filter")
+    | {"function_call": "function_call"}
+)
+_NUMBERED = {2: "length", 3: "content_filter", 4: "content_filter", 7: "content_filter", 8: "content_filter"}
+"""Gemini's enumeration; any other number, such as that of the last token, says only that the answer ended."""
+
+
+def standard_finish_reason(reason: object, *, calls_tools: bool) -> str | None:
+    """Return the contract's word for a provider's; None where the answer is not said to have ended.
+
+    A choice with tool calls that says no more than that it stopped ended with them: many clients would otherwise
+    never run them. An empty word (or zero) is None here; whether it is an end depends on where it stands.
+    """
+    if not reason:
+        return None
+    if isinstance(reason, str):
+        word = _STANDARD.get(reason) or _STANDARD.get(reason.lower(), reason)
+    else:
+        word = _NUMBERED.get(reason, "stop") if isinstance(reason, int) else "stop"
+    return "tool_calls" if calls_tools and word == "stop" else word
+
+
+def finish_reason_of_empty(*, calls_tools: bool) -> str:
+    """Return what an empty finish_reason means at the end of an answer (Snowflake, xAI with tools)."""
+    return "tool_calls" if calls_tools else "stop"

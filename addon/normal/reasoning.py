@@ -1,0 +1,81 @@
+"""Reasoning text stands in ``reasoning_content``, wherever its provider put it. Pure.
+
+``reasoning`` (Groq, Cerebras, Ollama, OpenRouter) is renamed; ``reasoning_details`` stay, because clients send them
+back, and are read only where the text stands nowhere else (Snowflake). A ``reasoning_content`` with text wins.
+Source: contract, "choices[] element"; recordings.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from addon.normal.content import text_of
+from addon.splice import Edit, members
+
+_KEY = b'"reasoning"'
+_NEW_KEY = b'"reasoning_content"'
+_KEY_MEMBER = re.compile(rb'"reasoning"\s*:')
+_ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
+
+
+def with_reasoning_content(shown: dict[str, Any], *, reads_details: bool = True) -> dict[str, Any]:
+    """Return a message or delta with its reasoning in ``reasoning_content``.
+
+    ``reads_details`` is false where earlier chunks of the same answer had the text elsewhere.
+    """
+    known = shown.get("reasoning_content")
+    if known and isinstance(known, str):
+        return shown
+    if text := text_of(known) or text_of(shown.get("reasoning")):
+        return _renamed(shown, text)
+    if reads_details and (text := _details_text(shown.get("reasoning_details"))):
+        return {**shown, "reasoning_content": text}
+    return shown
+
+
+def is_only_renamed(shown: Mapping[str, Any]) -> bool:
+    """Tell whether ``with_reasoning_content`` changes no more than a key: that can be done in the bytes."""
+    return (
+        "reasoning_content" not in shown and bool(shown.get("reasoning")) and type(shown["reasoning"]) is str
+    )
+
+
+def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
+    """Return the edits to the JSON ``payload`` of ``chunk`` that rename each delta's ``reasoning``."""
+    # Where the word stands only once, and can't be hidden by escapes, that is the member known to be there.
+    only_once = payload.count(_KEY) == len(chunk["choices"]) == 1 and not _ESCAPED_LETTER.search(payload)
+    if only_once and (found := _KEY_MEMBER.search(payload)):
+        return [(found.start(), found.start() + len(_KEY), _NEW_KEY)]
+    return [edit for start in _delta_starts(payload) for edit in _key_edits(payload, start)]
+
+
+def _renamed(shown: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Put ``text`` where ``reasoning`` stood, or a ``reasoning_content`` that is no string."""
+    old = "reasoning" if text_of(shown.get("reasoning")) == text else "reasoning_content"
+    made: dict[str, Any] = {}
+    for key, value in shown.items():
+        if key == old:
+            made["reasoning_content"] = text
+        elif key != "reasoning_content":
+            made[key] = value
+    return made
+
+
+def _details_text(details: object) -> str:
+    return "".join(map(text_of, details)) if isinstance(details, list) else ""
+
+
+def _delta_starts(payload: bytes) -> list[int]:
+    tops = [one.start for one in members(payload, payload.index(b"{")) if one.key == "choices"]
+    choices = [one.start for top in tops[-1:] for one in members(payload, top)]
+    return [one.start for choice in choices for one in members(payload, choice) if one.key == "delta"]
+
+
+def _key_edits(payload: bytes, start: int) -> list[Edit]:
+    edits, behind = [], start + 1
+    for one in members(payload, start):
+        if one.key == "reasoning":
+            at = payload.index(b'"', behind)
+            edits.append((at, payload.index(b'"', at + 1) + 1, _NEW_KEY))
+        behind = one.end
+    return edits

@@ -1,0 +1,158 @@
+"""Tool calls are what the official SDK can put together: numbered, with one id and one name, arguments as text. Pure.
+
+In a stream the calls of a choice are numbered 0, 1, 2 in the order in which they begin, whatever the provider numbers
+them. The first delta of a call bears its id, its type and a string of arguments; later ones repeat neither id nor name,
+which would be added to the first. What can't do harm stays: a null id or name, a repeated type.
+A provider's id that is no text, or that an earlier call has, is none: one is made from what the call says, so that it
+is the same each time it is made. Custom calls keep their own body.
+Sources: OpenAI's Python SDK, ``lib/streaming/_deltas.py``; recordings of Google (no index, empty id), Ollama and
+Mistral (no index), OpenRouter (several whole calls at index 0), xAI (numbers from 1), Azure (``"type": null``),
+TGI (ids that are 0, arguments that are objects).
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from addon.json_text import json_text
+from addon.normal.edits import same_or, with_member, without
+
+
+@dataclass(slots=True)
+class _Call:
+    given_id: str | None
+    named: bool
+
+
+class StreamedCalls:
+    """The tool calls of one choice of a stream; ``seed`` tells this choice from others in ids that are made."""
+
+    def __init__(self, seed: Sequence[object]) -> None:
+        self._seed = seed
+        self._calls: list[_Call] = []
+        self._number_at: dict[int, int] = {}
+        self._ids: set[str] = set()
+        self._latest = -1
+
+    @property
+    def begun(self) -> int:
+        """How many calls there are by now."""
+        return len(self._calls)
+
+    def deltas(self, deltas: list[Any]) -> list[Any]:
+        """Return the well-formed ``tool_calls`` of one delta: the list itself where it is so."""
+        return same_or(deltas, [self._delta(one) if isinstance(one, dict) else one for one in deltas])
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        place = delta.get("index")
+        place = place if type(place) is int else None
+        given, name = _text(delta.get("id")), _text(_body(delta).get("name"))
+        number = self._number(place, given, name)
+        if number is None:
+            self._latest = number = self.begun
+            self._calls.append(_Call(given, bool(name)))
+            if place is not None:
+                self._number_at[place] = number
+            return self._begun(delta, number, given)
+        self._latest = number
+        call = self._calls[number]
+        shows_name = bool(name) and not call.named
+        call.named = call.named or shows_name
+        return _continued(delta, number, shows_name=shows_name)
+
+    def _number(self, place: int | None, given: str | None, name: str | None) -> int | None:
+        """Return which call a delta continues; None where it begins one."""
+        number = self._latest if place is None else self._number_at.get(place, -1)
+        if number < 0:
+            return None
+        known = self._calls[number].given_id
+        if (
+            place is not None
+        ):  # Some servers give each delta an id of its own: only a name too makes it a new call.
+            return None if given and name and given != known else number
+        if given:
+            return number if given == known else None
+        return None if name else number
+
+    def _begun(self, delta: dict[str, Any], number: int, given: str | None) -> dict[str, Any]:
+        made = with_member(_complete(delta), "index", number)
+        call_id = given if given and given not in self._ids else _made_id(self._seed, number, delta)
+        self._ids.add(call_id)
+        return with_member(made, "id", call_id)
+
+
+def whole_calls(calls: list[Any], seed: Sequence[object]) -> list[Any]:
+    """Return the well-formed ``tool_calls`` of a whole message: the list itself where it is so."""
+    made: list[Any] = []
+    ids: set[str] = set()
+    for number, call in enumerate(calls):
+        if not isinstance(call, dict):
+            made.append(call)
+            continue
+        given = _text(call.get("id"))
+        call_id = given if given and given not in ids else _made_id(seed, number, call)
+        ids.add(call_id)
+        made.append(with_member(_complete(call), "id", call_id))
+    return same_or(calls, made)
+
+
+def with_calls(shown: dict[str, Any], rule: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
+    """Return a message or delta with its calls as ``rule`` makes them; a list without any would be taken for some."""
+    calls = shown.get("tool_calls")
+    if not isinstance(calls, list):
+        return shown
+    return with_member(shown, "tool_calls", rule(calls)) if calls else without(shown, "tool_calls")
+
+
+def _complete(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the beginning of a call, or a whole one, with its type and with arguments as text."""
+    if not _text(call.get("type")):
+        custom = isinstance(call.get("custom"), dict) and not isinstance(call.get("function"), dict)
+        call = {**call, "type": "custom" if custom else "function"}
+    if call["type"] != "function":
+        return call
+    body = call.get("function")
+    body = body if isinstance(body, dict) else {}
+    arguments = body.get("arguments")
+    if type(arguments) is str:
+        return call
+    if arguments is None:  # TGI called them so once.
+        arguments, body = body.get("parameters"), without(body, "parameters")
+    return {**call, "function": {**body, "arguments": _argument_text(arguments)}}
+
+
+def _continued(delta: dict[str, Any], number: int, *, shows_name: bool) -> dict[str, Any]:
+    made = with_member(delta, "index", number)
+    if made.get("id") is not None:
+        made = without(made, "id")
+    if "type" in made and not _text(made["type"]):
+        made = without(made, "type")
+    body = made.get("function")
+    if not isinstance(body, dict):
+        return made
+    if body.get("name") is not None and not shows_name:
+        body = without(body, "name")
+    if "arguments" in body and type(body["arguments"]) is not str:
+        body = {**body, "arguments": _argument_text(body["arguments"])}
+    return made if body is made["function"] else {**made, "function": body}
+
+
+def _body(call: dict[str, Any]) -> dict[str, Any]:
+    body = call.get("function") or call.get("custom")
+    return body if isinstance(body, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _argument_text(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else json_text(arguments).decode()
+
+
+def _made_id(seed: Sequence[object], number: int, call: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(json_text([*seed, number, call]), digest_size=12)
+    return f"call_{digest.hexdigest()}"

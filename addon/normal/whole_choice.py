@@ -1,0 +1,43 @@
+"""One choice of a whole answer: the same rules as in a stream, with nothing to remember. Pure."""
+
+from typing import Any
+
+from addon.normal.content import with_plain_content, with_text
+from addon.normal.edits import with_member, without
+from addon.normal.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.normal.reasoning import with_reasoning_content
+from addon.normal.think_tags import split_text
+from addon.normal.tool_calls import whole_calls, with_calls
+
+
+def whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:
+    """Return the choice as the contract has it; it stands at ``index``, and ``seed`` is its answer's id."""
+    choice = choice if type(choice.get("index")) is int else {**choice, "index": index}
+    shaped = _with_message(choice)
+    told = with_reasoning_content(with_plain_content(shaped["message"], drops_empty=False))
+    if think_tags:
+        told = _without_tags(told)
+    told = with_calls(told, lambda calls: whole_calls(calls, (seed, choice["index"])))
+    made = with_member(shaped, "message", told)
+    if (reason := choice.get("finish_reason")) is None:
+        return made
+    calls_tools = bool(told.get("tool_calls"))
+    said = standard_finish_reason(reason, calls_tools=calls_tools)
+    return with_member(made, "finish_reason", said or finish_reason_of_empty(calls_tools=calls_tools))
+
+
+def _with_message(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice with a message; Google's compatible endpoint may leave out one that says nothing."""
+    message, text = choice.get("message"), choice.get("text")
+    if isinstance(message, dict):
+        return choice if message.get("role") else {**choice, "message": {**message, "role": "assistant"}}
+    made = without(choice, "text") if isinstance(text, str) else choice
+    return {**made, "message": {"role": "assistant", "content": text if isinstance(text, str) else None}}
+
+
+def _without_tags(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if message.get("reasoning_content") or not isinstance(content, str):
+        return message
+    told = split_text(content)
+    return message if told.content == content else with_text(message, told, drops_empty=False)
