@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from addon.chat import parse_chat_request
 from addon.dialects.anthropic_answer import Stream, to_completion
 from addon.dialects.anthropic_request import to_request
 from policies.facts import Family
@@ -113,3 +114,22 @@ def test_recorded_400s_about_what_this_dialect_writes_are_not_provoked():
     with pytest.raises(Refusal) as caught:  # a schema of parameters whose type is not object
         to_request(refused["1a8658d923f9aaf6"], FAMILY)
     assert caught.value.param == "tools.0.function.parameters"
+
+
+def test_every_chat_request_that_any_provider_was_recorded_to_get_is_taken_by_the_sdks_types_or_refused_by_name():
+    taken, refused = 0, Counter()
+    for record in read_recordings(("openai_chat",)):
+        try:
+            chat = parse_chat_request(json.dumps(record["request"]).encode())
+        except Refusal:
+            continue  # the gateway's own checks come first
+        try:
+            made = to_request({"model": "m", "max_tokens": 9, **chat.fields}, FAMILY)
+        except Refusal as refusal:
+            refused[refusal.code, refusal.param] += 1
+        else:
+            check_request(made)
+            taken += 1
+    assert taken > 1_300
+    assert sum(refused.values()) < 20, refused
+    assert all(code == "validation_failed" and field for code, field in refused)
