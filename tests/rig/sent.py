@@ -1,0 +1,51 @@
+"""What goes upstream for a chat request: the gateway's own way from a client's body to a provider's."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pydantic import SecretStr
+
+from addon.chat import parse_chat_request
+from addon.dialects import DIALECTS
+from addon.settings import load_settings
+from policies.change import Change
+from policies.facts import Attempt, Family, Model, Prices, Provider
+from policies.sanitize import sanitize
+from rig.configuration import ROOT
+
+DIALECT_OF = {"openai_chat": "openai", "anthropic_messages": "anthropic", "gemini_generate": "gemini"}
+"""The dialect that speaks to each recorded API."""
+
+MODEL_CAP = 64_000
+_FREE = Prices(0, 0, 0)
+
+
+@cache
+def shipped_families() -> Mapping[str, Family]:
+    """The families of ``catalog_data/families.toml``, loaded as the gateway loads them."""
+    with TemporaryDirectory() as folder:
+        conf = Path(folder) / "proxy.conf"
+        conf.write_text(f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "."\n', encoding="utf-8")
+        return load_settings(conf, {}).families
+
+
+def sent(
+    request: Mapping[str, Any], family: Family, dialect: str
+) -> tuple[dict[str, Any], tuple[Change, ...]]:
+    """Return the provider's body for a client's, and what became of its fields. Raises Refusal."""
+    chat = parse_chat_request(json.dumps(request).encode())
+    provider = Provider("VENDOR", "https://vendor.example", dialect, None)
+    model = Model(
+        "slug", provider, "vendor-id", family, _FREE, _FREE, MODEL_CAP, byok_only=False, active=True
+    )
+    extras = {name: value for name, value in chat.extras.items() if name in family.extra}
+    cap = min(chat.requested_cap or MODEL_CAP, MODEL_CAP)
+    sanitized = sanitize({**chat.fields, **extras}, model, cap, chat.stream)
+    attempt = Attempt(model, "payg", SecretStr("key"))
+    body = json.loads(DIALECTS[dialect].request(attempt, dict(sanitized.body)).content)
+    ignored = tuple(Change(name, "dropped", "unknown") for name in sorted(chat.extras.keys() - family.extra))
+    return body, sanitized.changes + ignored
