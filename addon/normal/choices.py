@@ -7,7 +7,7 @@ changes what it is given, and what they return they would leave as it is.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from addon.normal.edits import same_or, with_member
+from addon.normal.edits import same_or
 from addon.normal.stream_choice import Made, StreamChoice
 from addon.normal.whole_choice import whole_choice
 from policies.facts import Family
@@ -30,7 +30,6 @@ class Normal(NamedTuple):
 _REPEATABLE: Final = Normal(None, True)
 _UNCHANGED: Final = Normal(None, False)
 _TEXT_OR_NONE: Final = (str, type(None))
-_MAY_NEED_RULES: Final = frozenset({"reasoning", "reasoning_details", "tool_calls"})
 
 
 class ChunkNormalizer:
@@ -71,12 +70,11 @@ class ChunkNormalizer:
         if type(choice) is not dict or choice.get("finish_reason") is not None or "message" in choice:
             return False
         index, delta = choice.get("index"), choice.get("delta")
-        if (
-            type(index) is not int
-            or (index and self._is_single)
-            or type(delta) is not dict
-            or not _MAY_NEED_RULES.isdisjoint(delta)
-        ):
+        if type(index) is not int or (index and self._is_single) or type(delta) is not dict:
+            return False
+        if delta.get("tool_calls") is not None or delta.get("reasoning"):
+            return False
+        if delta.get("reasoning_details") or delta.get("annotations"):
             return False
         content, reasoning = delta.get("content"), delta.get("reasoning_content")
         if type(content) not in _TEXT_OR_NONE or type(reasoning) not in _TEXT_OR_NONE:
@@ -94,14 +92,18 @@ class ChunkNormalizer:
         if not isinstance(choice, dict):
             return Made(choice, repeatable=False)
         index = choice.get("index")
-        if type(index) is not int or self._is_single:
+        if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
-            choice = with_member(choice, "index", index)
+            made = self._state(chunk, index).normalize({**choice, "index": index})
+            return made._replace(repeatable=False, renamed=False)
+        return self._state(chunk, index).normalize(choice)
+
+    def _state(self, chunk: Mapping[str, Any], index: int) -> StreamChoice:
         state = self._choices.get(index)
         if state is None:
             seed = (chunk.get("id"), chunk.get("created"), index)
             state = self._choices[index] = StreamChoice(index, seed, think_tags=self._think_tags)
-        return state.normalize(choice)
+        return state
 
 
 def normalize_message_choices(

@@ -7,6 +7,7 @@ from addon.normal.content import with_plain_content, with_text
 from addon.normal.cumulative import Cumulative
 from addon.normal.edits import with_member, without
 from addon.normal.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.normal.list_index import ListIndexes
 from addon.normal.reasoning import is_only_renamed, with_reasoning_content
 from addon.normal.think_tags import ThinkTags, Told
 from addon.normal.tool_calls import StreamedCalls, with_calls
@@ -32,26 +33,26 @@ class StreamChoice:
         """Reasoning text was told by itself, so that the same text in its details is not new."""
         self._index = index
         self._calls = StreamedCalls(seed)
+        self._lists = ListIndexes()
         self._finish_reason: str | None = None
         self._finished_empty = False
 
     def normalize(self, choice: dict[str, Any]) -> Made:
         """Return what becomes of the choice in the next chunk."""
-        begun, was_tagged, ends = (
-            self._calls.begun,
-            self.tags is not None,
-            choice.get("finish_reason") is not None,
-        )
+        begun, was_tagged = self._calls.begun, self.tags is not None
+        ends = choice.get("finish_reason") is not None
         shaped = self._with_delta(choice)
-        plain = with_plain_content(shaped["delta"], drops_empty=True)
+        given = shaped["delta"]
+        plain = with_plain_content(given, drops_empty=True)
         reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
         self.has_reasoning = self.has_reasoning or any(map(plain.get, ("reasoning_content", "reasoning")))
         told = self._without_tags(reasoned, ends=ends)
-        made = with_member(shaped, "delta", with_calls(told, self._calls.deltas))
+        listed = self._lists.number(with_calls(told, self._calls.deltas))
+        made = with_member(shaped, "delta", listed)
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))
-        only_renamed = made["delta"] is reasoned and plain is choice.get("delta") and is_only_renamed(plain)
-        renamed = only_renamed and made.get("finish_reason") == choice.get("finish_reason")
+        same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")
+        renamed = same_else and listed is reasoned and plain is given and is_only_renamed(given)
         steady = not (ends or was_tagged or self._calls.begun != begun)
         return Made(made, steady and (made is choice or renamed), renamed, swallowed=told is not reasoned)
 

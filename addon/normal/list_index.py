@@ -1,0 +1,38 @@
+"""Objects in a list that a stream tells bit by bit bear an index: OpenAI's SDK can put no others together. Pure.
+
+What has none is a new element (recordings of OpenRouter: ``annotations``, and ``reasoning_details`` of Gemini).
+Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``.
+"""
+
+from typing import Any
+
+from addon.normal.edits import same_or, with_member
+
+_LISTS = ("annotations", "reasoning_details")
+
+
+class ListIndexes:
+    """The lists of one choice of a stream, but for its tool calls."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def number(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """Return ``delta`` with an index in every element of these lists."""
+        for name in _LISTS:
+            if isinstance(elements := delta.get(name), list) and elements:
+                delta = with_member(delta, name, self._numbered(name, elements))
+        return delta
+
+    def _numbered(self, name: str, elements: list[Any]) -> list[Any]:
+        return same_or(elements, [self._element(name, element) for element in elements])
+
+    def _element(self, name: str, element: Any) -> Any:
+        if not isinstance(element, dict):
+            return element
+        free = self._next.get(name, 0)
+        index = element.get("index")
+        if type(index) is not int:
+            index, element = free, with_member(element, "index", free)
+        self._next[name] = max(free, index + 1)
+        return element
