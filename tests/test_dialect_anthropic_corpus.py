@@ -103,17 +103,17 @@ def test_every_recorded_request_that_the_chat_shape_has_words_for_asks_the_same_
 
 
 def test_recorded_400s_about_what_this_dialect_writes_are_not_provoked():
-    refused = {
-        record["id"][-16:]: chat_request_of(record["request"])
-        for record in recordings()
-        if record["id"][-16:] in ("8d383faa650dc97c", "1a8658d923f9aaf6")
-    }
-    made = to_request(refused["8d383faa650dc97c"], FAMILY)
+    asked = {record["id"][-16:]: record["request"] for record in recordings() if record["status"] == 400}
+    made = to_request(chat_request_of(asked["8d383faa650dc97c"]), FAMILY)
     check_request(made)
     assert '"minimum":' not in json.dumps(made["output_config"])
     with pytest.raises(Refusal) as caught:  # a schema of parameters whose type is not object
-        to_request(refused["1a8658d923f9aaf6"], FAMILY)
+        to_request(chat_request_of(asked["1a8658d923f9aaf6"]), FAMILY)
     assert caught.value.param == "tools.0.function.parameters"
+    greedy = dict(asked["31ab924aba011331"])
+    assert greedy["thinking"]["budget_tokens"] == greedy["max_tokens"]
+    del greedy["tools"], greedy["tool_choice"]  # a search that the provider runs itself
+    assert "thinking" not in to_request(chat_request_of(greedy), FAMILY)
 
 
 def test_every_chat_request_that_any_provider_was_recorded_to_get_is_taken_by_the_sdks_types_or_refused_by_name():

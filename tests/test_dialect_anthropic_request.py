@@ -256,6 +256,7 @@ def assistant(**message):
         ),
         ({"reasoning_effort": ["high"]}, "reasoning_effort"),
         ({"output_config": "high"}, "output_config"),
+        ({"thinking": "hard"}, "thinking"),
     ],
 )
 def test_what_the_api_has_no_place_for_is_refused_by_name(chat, field):
@@ -384,6 +385,13 @@ def test_reasoning_goes_back_in_front_whole_or_gathered_in_pieces_and_that_of_ot
             None,
         ),
         (BUDGETS, {}, None, None),
+        (BUDGETS, {"thinking": {"type": "enabled", "budget_tokens": 4000}}, None, None),
+        (
+            BUDGETS,
+            {"thinking": {"type": "enabled", "budget_tokens": 3999}},
+            {"type": "enabled", "budget_tokens": 3999},
+            None,
+        ),
     ],
 )
 def test_an_effort_asks_for_thinking_as_the_family_says_where_the_api_would_take_it(
@@ -395,7 +403,8 @@ def test_an_effort_asks_for_thinking_as_the_family_says_where_the_api_would_take
 
 def test_without_thinking_no_budgeted_model_is_sent_the_thinking_of_before():
     messages = [*HELLO, {"role": "assistant", "content": "a", "reasoning_details": [THOUGHT]}, *HELLO]
-    assert native(BUDGETS, messages=messages)["messages"][1]["content"] == [text("a")]
+    for asked in ({}, {"thinking": {"type": "disabled"}}, {"reasoning_effort": "none"}):
+        assert native(BUDGETS, messages=messages, **asked)["messages"][1]["content"] == [text("a")]
     kept = native(BUDGETS, messages=messages, thinking={"type": "enabled", "budget_tokens": 1024})
     assert [block["type"] for block in kept["messages"][1]["content"]] == ["thinking", "text"]
 

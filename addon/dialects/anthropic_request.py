@@ -37,6 +37,7 @@ _TRANSLATED: Final = frozenset(
         *("tools", "tool_choice", "parallel_tool_calls", "response_format", "user", "reasoning_effort"),
     }
 )
+_NO_THINKING: Final = MappingProxyType({"type": "disabled"})
 _NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({"type": "object", "properties": {}})
 _TOOL_CHOICES: Final = MappingProxyType({"auto": "auto", "none": "none", "required": "any"})
 
@@ -47,8 +48,24 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     Raises Refusal ``validation_failed``, naming the field, for what the API has no place for.
     """
     system, turns = translate_messages(body["messages"])
+    response_format, instructions = _format(body.get("response_format"))
+    effort = _effort(body)
+    made = _plain_fields(body, family) | {"messages": turns} | _tools(body)
+    if system := system + instructions:
+        made["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == 2 else system
+    given = made.pop("thinking", None)
+    thinking = _fitting(given, made["max_tokens"]) if given else _thinking(effort, family, made)
+    if thinking:
+        made["thinking"] = thinking
+    if family.effort_budgets and (not thinking or thinking == _NO_THINKING):
+        made["messages"] = without_thinking(turns)
+    return made | _output_config(made, response_format, None if family.effort_budgets else effort)
+
+
+def _plain_fields(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Return what is sent as it stands, or under another name, whatever else is asked."""
     made = {name: body[name] for name in sorted(family.extra - _TRANSLATED) if name in body}
-    made |= {"model": body["model"], "max_tokens": _cap(body), "messages": turns}
+    made |= {"model": body["model"], "max_tokens": _cap(body)}
     made |= {name: body[name] for name in _SAME if name in body}
     if body.get("stream"):
         made["stream"] = True
@@ -56,16 +73,7 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
         made["stop_sequences"] = stops
     if "user" in body:
         made["metadata"] = {"user_id": body["user"]}
-    made |= _tools(body)
-    response_format, instructions = _format(body.get("response_format"))
-    if system := system + instructions:
-        made["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == 2 else system
-    effort = _effort(body)
-    if "thinking" not in made and (thinking := _thinking(effort, family, made)):
-        made["thinking"] = thinking
-    if family.effort_budgets and _is_off(made.get("thinking")):
-        made["messages"] = without_thinking(turns)
-    return made | _output_config(made, response_format, None if family.effort_budgets else effort)
+    return made
 
 
 def _cap(body: Mapping[str, Any]) -> int:
@@ -139,12 +147,23 @@ def _effort(body: Mapping[str, Any]) -> str | None:
     return effort
 
 
+def _fitting(thinking: object, cap_tokens: int) -> Any:
+    """Return what the client itself said of thinking, unless the cap leaves no room for it.
+
+    The cap may be lower than the one that the client chose its budget for, and that is to be no error.
+    """
+    if not isinstance(thinking, dict):
+        refuse("thinking", "Input should be an object.")
+    budget = thinking.get("budget_tokens")
+    return None if isinstance(budget, int) and budget >= cap_tokens else thinking
+
+
 def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what an effort says of thinking."""
     if effort is None:
         return None
     if effort == "none":
-        return {"type": "disabled"}
+        return dict(_NO_THINKING)
     if not family.effort_budgets:
         return {"type": "adaptive"}
     if effort not in family.effort_budgets:
@@ -156,10 +175,6 @@ def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> di
     if forced or not fits or not thinks_first(made["messages"]):
         return None
     return {"type": "enabled", "budget_tokens": budget}
-
-
-def _is_off(thinking: object) -> bool:
-    return thinking is None or (isinstance(thinking, Mapping) and thinking.get("type") == "disabled")
 
 
 def _output_config(
