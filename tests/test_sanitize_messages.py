@@ -1,0 +1,229 @@
+"""Messages: a table of families and conversations, and what no family may do to a conversation."""
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.facts import Family
+from policies.messages import sendable_messages, without_cache_control
+
+HINT = {"type": "ephemeral"}
+
+
+def call(call_id: str, **beside: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} | beside
+
+
+def said(role: str = "user", content: Any = "Hello", **beside: Any) -> dict[str, Any]:
+    return {"role": role, "content": content} | beside
+
+
+def text(words: str, **beside: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words} | beside
+
+
+def sendable(messages: list[dict[str, Any]], **accepts: Any) -> list[Any]:
+    return sendable_messages(messages, Family("tested", **accepts))[0]
+
+
+@pytest.mark.parametrize(
+    ("accepts", "message", "sent"),
+    [
+        ({}, said(unknown=1), said()),
+        ({}, said("assistant", reasoning_content="Hm."), said("assistant")),
+        (
+            {"message_extra": {"reasoning_content"}},
+            said("assistant", reasoning_content="Hm."),
+            said("assistant", reasoning_content="Hm."),
+        ),
+        (
+            {"message_extra": {"reasoning_content"}, "message_renames": {"reasoning_content": "reasoning"}},
+            said("assistant", reasoning_content="Hm."),
+            said("assistant", reasoning="Hm."),
+        ),
+        ({}, said(name="Ann"), said(name="Ann")),
+        ({"message_drops": {"name"}}, said(name="Ann"), said()),
+        ({}, said(name=None, tool_calls=None), said()),
+        (
+            {},
+            said("assistant", None, tool_calls=[call("a")]),
+            said("assistant", None, tool_calls=[call("a")]),
+        ),
+        (
+            {},
+            {"role": "assistant", "tool_calls": [call("a")]},
+            {"role": "assistant", "tool_calls": [call("a")]},
+        ),
+        ({}, said("developer"), said("system")),
+        ({"roles": {}}, said("developer"), said("developer")),
+        ({"roles": {"system": "user"}}, said("system"), said("user")),
+        ({}, said(cache_control=HINT), said()),
+        ({}, said(content=[text("a", cache_control=HINT), text("b")]), said(content=[text("a"), text("b")])),
+        (
+            {"message_extra": {"cache_control"}},
+            said(content=[text("a", cache_control=HINT)], cache_control=HINT),
+            said(content=[text("a", cache_control=HINT)], cache_control=HINT),
+        ),
+        ({}, said(content=[text("a"), text("b")]), said(content=[text("a"), text("b")])),
+        ({"joins_text_parts": True}, said(content=[text("a"), text("b")]), said(content="a\nb")),
+        (
+            {"joins_text_parts": True},
+            said(content=[text("a"), {"type": "image_url", "image_url": {"url": "u"}}]),
+            said(content=[text("a"), {"type": "image_url", "image_url": {"url": "u"}}]),
+        ),
+        (
+            {},
+            said("assistant", tool_calls=[call("a", extra_content={"google": {}}, index=0), call("b")]),
+            said("assistant", tool_calls=[call("a", index=0), call("b")]),
+        ),
+        (
+            {"message_extra": {"extra_content"}},
+            said("assistant", tool_calls=[call("a", extra_content={"google": {}})]),
+            said("assistant", tool_calls=[call("a", extra_content={"google": {}})]),
+        ),
+        (
+            {"message_extra": {"reasoning_content"}, "needs_reasoning_content": True},
+            said("assistant", None, tool_calls=[call("a")]),
+            said("assistant", None, tool_calls=[call("a")], reasoning_content=""),
+        ),
+        (
+            {"message_extra": {"reasoning_content"}, "needs_reasoning_content": True},
+            said("assistant", None, tool_calls=[call("a")], reasoning_content="Hm."),
+            said("assistant", None, tool_calls=[call("a")], reasoning_content="Hm."),
+        ),
+        (
+            {"message_extra": {"reasoning_content"}, "needs_reasoning_content": True},
+            said("assistant"),
+            said("assistant"),
+        ),
+    ],
+)
+def test_a_message_goes_upstream_as_the_family_takes_it(
+    accepts: dict[str, Any], message: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    before = deepcopy(message)
+    assert sendable([message], **accepts) == [sent]
+    assert message == before
+
+
+def test_a_late_system_message_bears_the_role_that_the_family_takes_there() -> None:
+    roles = ["system", "developer", "user", "assistant", "system", "developer", "user"]
+    messages = [said(role) for role in roles]
+    assert [m["role"] for m in sendable(messages)] == [
+        *("system", "system", "user", "assistant", "system", "system", "user"),
+    ]
+    assert [m["role"] for m in sendable(messages, late_system_role="user")] == [
+        *("system", "system", "user", "assistant", "user", "user", "user"),
+    ]
+
+
+def test_what_became_of_messages_is_told_once_a_field() -> None:
+    messages = [said("developer", x=1), said(x=2), said("assistant", "", tool_calls=[call("long id", y=1)])]
+    _, changes = sendable_messages(messages, Family("tested", tool_call_id_chars=9))
+    assert {(change.field, change.action) for change in changes} == {
+        ("messages.x", "dropped"),
+        ("messages.role", "renamed"),
+        ("messages.tool_calls.y", "dropped"),
+        ("messages.tool_calls.id", "renamed"),
+    }
+    assert all(change.reason.startswith("tested ") for change in changes)
+
+
+def test_hints_to_a_cache_are_taken_off_tools() -> None:
+    tools = [{"type": "function", "cache_control": HINT}, {"type": "function"}]
+    assert without_cache_control(tools) == [{"type": "function"}] * 2
+    assert without_cache_control(tools[1:]) is not tools
+    untouched = tools[1:]
+    assert without_cache_control(untouched) is untouched
+
+
+def test_tool_call_ids_of_the_right_length_stay_and_others_are_the_same_in_calls_and_results() -> None:
+    messages = [
+        said("assistant", None, tool_calls=[call("Abcdef123"), call("call_1"), call("call_2")]),
+        said("tool", "1", tool_call_id="call_1"),
+        said("tool", "2", tool_call_id="call_2"),
+        said("tool", "3", tool_call_id="Abcdef123"),
+    ]
+    sent = sendable(messages, tool_call_id_chars=9)
+    first, second, third = [made["id"] for made in sent[0]["tool_calls"]]
+    assert first == "Abcdef123"
+    assert [message["tool_call_id"] for message in sent[1:]] == [second, third, first]
+    # The next turn must say the same.
+    assert sendable([*messages, said("assistant")], tool_call_id_chars=9)[:4] == sent
+
+
+ids = st.text(max_size=12) | st.from_regex(r"[A-Za-z0-9]{4,5}", fullmatch=True)
+
+
+@settings(max_examples=100)
+@given(given_ids=st.lists(ids, min_size=1, max_size=30, unique=True), chars=st.sampled_from([4, 9, 64]))
+def test_tool_call_ids_have_the_right_length_and_stay_different(given_ids: list[str], chars: int) -> None:
+    calls = said("assistant", None, tool_calls=[call(call_id) for call_id in given_ids])
+    results = [said("tool", "x", tool_call_id=call_id) for call_id in given_ids]
+    sent = sendable([calls, *results], tool_call_id_chars=chars)
+    made = [made["id"] for made in sent[0]["tool_calls"]]
+    assert len(set(made)) == len(given_ids)
+    assert all(re.fullmatch(f"[A-Za-z0-9]{{{chars}}}", call_id) for call_id in made)
+    assert [message["tool_call_id"] for message in sent[1:]] == made
+
+
+parts = st.builds(text, st.text(max_size=5)) | st.just({"type": "image_url", "image_url": {"url": "u"}})
+messages = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["system", "user", "assistant", "tool"]),
+        "content": st.text() | st.lists(parts),
+    },
+    optional={
+        "name": st.text(),
+        "tool_call_id": st.text(),
+        "tool_calls": st.lists(st.builds(call, st.text()), max_size=2),
+    },
+)
+
+
+@settings(max_examples=150)
+@given(conversation=st.lists(messages, max_size=6))
+def test_a_family_that_says_nothing_sends_each_message_as_the_same_object(
+    conversation: list[dict[str, Any]],
+) -> None:
+    sent, changes = sendable_messages(conversation, Family("plain"))
+    assert all(one is other for one, other in zip(sent, conversation, strict=True))
+    assert changes == []
+
+
+accepts = st.fixed_dictionaries(
+    {
+        "message_extra": st.sampled_from([frozenset(), frozenset({"reasoning_content", "cache_control"})]),
+        "message_drops": st.sampled_from([frozenset(), frozenset({"name"})]),
+        "late_system_role": st.sampled_from([None, "user"]),
+        "joins_text_parts": st.booleans(),
+        "tool_call_id_chars": st.sampled_from([None, 9]),
+    }
+)
+
+
+@settings(max_examples=150)
+@given(conversation=st.lists(messages, max_size=6), accepts=accepts)
+def test_no_family_loses_a_message_or_a_word_of_it(
+    conversation: list[dict[str, Any]], accepts: dict[str, Any]
+) -> None:
+    before = deepcopy(conversation)
+    sent = sendable(conversation, **accepts)
+    assert len(sent) == len(conversation)
+    for message, original in zip(sent, conversation, strict=True):
+        assert _words(message["content"]) == _words(original["content"])
+        assert [made["function"] for made in message.get("tool_calls", [])] == [
+            made["function"] for made in original.get("tool_calls", [])
+        ]
+        assert ("tool_call_id" in message) == ("tool_call_id" in original)
+    assert conversation == before
+
+
+def _words(content: str | list[dict[str, Any]]) -> list[str]:
+    if isinstance(content, str):
+        return content.split("\n")
+    return [word for part in content for word in part.get("text", "").split("\n")] or [""]
