@@ -1,0 +1,166 @@
+"""Access tokens for Google's service accounts: minted once, kept until shortly before they expire, renewed ahead.
+
+A call waits only where no token is there at all, and all that wait for one account wait for the same request. What
+goes wrong is told without a word of the account's key. Source: RFC 6749, 5; RFC 7523, 2.1.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Final
+
+import httpx
+from pydantic import SecretStr
+
+from addon.mask import bookable
+from addon.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
+from policies.facts import Attempt
+
+log = logging.getLogger("tollgate.access_tokens")
+
+TIMEOUT_S: Final = 10.0
+"""How long one request for a token may take as a whole."""
+PAUSE_S: Final = 2.0
+"""How long an account whose request failed is not asked for again."""
+RENEW_AHEAD_S: Final = 300.0
+"""How long before its end a token is renewed, while calls go on with it."""
+SPARE_S: Final = 30.0
+"""How long before its end a token is no longer used: a call must arrive with it."""
+MAX_ANSWER_BYTES: Final = 65_536
+
+
+class AccessTokenUnavailable(Exception):  # noqa: N818  (named as the store's is)
+    """No token can be had now. ``str`` says why, and bears no secret."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is known of one account. Moments are of the monotonic clock."""
+
+    account: ServiceAccount
+    token: SecretStr | None = None
+    expires_at_s: float = 0.0
+    rests_until_s: float = 0.0
+    failure: str = ""
+    last_renewal: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def renewal(self) -> asyncio.Task[None] | None:
+        """The request that is under way."""
+        return self.last_renewal if self.last_renewal and not self.last_renewal.done() else None
+
+    def has_token(self, spare_s: float) -> bool:
+        return time.monotonic() < self.expires_at_s - spare_s
+
+
+class AccessTokens:
+    """The tokens of one process."""
+
+    def __init__(self, *, timeout_s: float = TIMEOUT_S, pause_s: float = PAUSE_S) -> None:
+        self._timeout_s = timeout_s
+        self._pause_s = pause_s
+        self._accounts: dict[str, _Account] = {}
+        self._client: httpx.AsyncClient | None = None
+
+    async def authorize(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with an access token for its ``secret`` where its provider wants one, else itself.
+
+        Raises AccessTokenUnavailable.
+        """
+        if attempt.model.provider.auth != "google_service_account":
+            return attempt
+        known = self._known(attempt.secret.get_secret_value())
+        if not known.has_token(RENEW_AHEAD_S):
+            self._renew(known)
+        if not known.has_token(SPARE_S):
+            if known.renewal:
+                # A client that leaves ends its own wait, and not that of the others.
+                await asyncio.shield(known.renewal)
+            if known.failure:
+                raise AccessTokenUnavailable(known.failure)
+        assert known.token is not None  # noqa: S101  (one that is still good, or the one just minted)
+        return replace(attempt, secret=known.token)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        renewals = [known.renewal for known in self._accounts.values() if known.renewal]
+        for renewal in renewals:
+            renewal.cancel()
+        await asyncio.gather(*renewals, return_exceptions=True)
+        if self._client:
+            await self._client.aclose()
+
+    def _known(self, key_file: str) -> _Account:
+        known = self._accounts.get(key_file)
+        if known is None:
+            # Keys that were replaced are forgotten with their tokens.
+            self._accounts = {
+                text: other for text, other in self._accounts.items() if other.renewal or other.has_token(0)
+            }
+            known = self._accounts[key_file] = _Account(parse_service_account(key_file))
+        return known
+
+    def _renew(self, known: _Account) -> None:
+        if known.renewal is None and time.monotonic() >= known.rests_until_s:
+            known.last_renewal = asyncio.create_task(self._renewed(known))
+
+    async def _renewed(self, known: _Account) -> None:
+        asked_at_s = time.monotonic()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                token, life_s = await self._fetch(known.account)
+            known.token, known.expires_at_s, known.failure = token, asked_at_s + life_s, ""
+        except (AccessTokenUnavailable, httpx.HTTPError, OSError) as error:
+            known.failure = _why(error)
+            known.rests_until_s = time.monotonic() + self._pause_s
+            log.warning("no access token for %s: %s", known.account.client_email, known.failure)
+
+    async def _fetch(self, account: ServiceAccount) -> tuple[SecretStr, float]:
+        """Return a new token and how many seconds it lives."""
+        assertion = signed_assertion(account, int(time.time()))
+        form = {"grant_type": GRANT_TYPE, "assertion": assertion}
+        if self._client is None:
+            # The operator's authorities hold here too (SSL_CERT_FILE), but no proxy sees what is signed.
+            trusted = httpx.create_ssl_context()
+            self._client = httpx.AsyncClient(verify=trusted, trust_env=False, timeout=self._timeout_s)
+        async with self._client.stream("POST", account.token_uri, data=form) as response:
+            body = await _bounded_body(response)
+        return _token(response.status_code, body, assertion)
+
+
+async def _bounded_body(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise AccessTokenUnavailable("the token server's answer is too large")
+    return bytes(body)
+
+
+def _token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, float]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    found = answer if isinstance(answer, dict) else {}
+    if status != HTTPStatus.OK:
+        stated = [found[name] for name in ("error", "error_description") if isinstance(found.get(name), str)]
+        said = bookable(": ".join(stated), (assertion,))
+        raise AccessTokenUnavailable(f"the token server answered with status {status}: {said or 'no reason'}")
+    token, life_s = found.get("access_token"), found.get("expires_in")
+    if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
+        raise AccessTokenUnavailable("the token server's answer holds no access token")
+    is_number = isinstance(life_s, int | float) and not isinstance(life_s, bool)
+    return SecretStr(token), float(life_s) if is_number and life_s else 0.0
+
+
+def _why(error: Exception) -> str:
+    """A library's own words may hold what was sent, so they are not repeated."""
+    if isinstance(error, AccessTokenUnavailable):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "the token server did not answer in time"
+    return "the token server could not be reached"

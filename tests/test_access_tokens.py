@@ -1,0 +1,311 @@
+"""Access tokens of service accounts, against a token server on loopback that checks what is signed."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from pydantic import SecretStr
+from tornado.httputil import HTTPServerRequest
+
+from addon.access_tokens import AccessTokens, AccessTokenUnavailable
+from addon.dialects.endpoint import auth_headers
+from addon.local_http import LocalServer, send_answer
+from addon.service_account import parse_service_account
+from policies.facts import Attempt, Family, Model, Prices, Provider
+
+EMAIL = "gateway@project.iam.gserviceaccount.com"
+PRICES = Prices(1, 1, 1)
+
+
+@cache
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes | None = None) -> str:
+    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    ).decode()
+
+
+def key_file(token_uri: str, **changes: Any) -> str:
+    """A service account's JSON as Google's console makes it."""
+    made = {
+        "type": "service_account",
+        "project_id": "project",
+        "private_key_id": "key-1",
+        "private_key": pem(rsa_key()),
+        "client_email": EMAIL,
+        "token_uri": token_uri,
+    }
+    return json.dumps(made | changes, indent=2)
+
+
+def attempt(secret: str, auth: Any = "google_service_account") -> Attempt:
+    provider = Provider("VERTEX", "https://vertex.example/v1", "openai", SecretStr(secret), auth=auth)
+    model = Model("slug", provider, "google/gemini", Family("plain"), PRICES, PRICES, 100, False, True)
+    return Attempt(model, "payg", SecretStr(secret))
+
+
+@dataclass
+class TokenServer:
+    """Answers with ``status`` and ``answer``, once ``may_answer`` is set.
+
+    ``{n}`` in it is the number of the request, ``{assertion}`` what was signed.
+    """
+
+    status: int = 200
+    answer: dict[str, Any] = field(
+        default_factory=lambda: {"access_token": "ya29.token-{n}", "expires_in": 3599}
+    )
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    was_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+
+    async def handle(self, request: HTTPServerRequest) -> None:
+        form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+        self.asked.append(form)
+        number = len(self.asked)
+        self.was_asked.set()
+        await self.may_answer.wait()
+        text = json.dumps(self.answer).replace("{n}", str(number)).replace("{assertion}", form["assertion"])
+        await send_answer(request, self.status, "application/json", text.encode())
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TokenServer]:
+    made = TokenServer()
+    made.may_answer.set()
+    listening = LocalServer(made.handle, 65_536)
+    made.url = f"http://127.0.0.1:{await listening.start('127.0.0.1', 0)}/token"
+    yield made
+    made.may_answer.set()
+    await listening.stop()
+
+
+@pytest.fixture
+async def tokens() -> AsyncIterator[AccessTokens]:
+    made = AccessTokens(pause_s=0)
+    yield made
+    await made.close()
+
+
+async def let_others_run() -> None:
+    await asyncio.sleep(0)
+
+
+def bearer(authorized: Attempt) -> str:
+    return dict(auth_headers(authorized))["authorization"]
+
+
+async def test_an_account_signs_for_its_token_and_the_token_goes_to_the_provider(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    authorized = await tokens.authorize(attempt(key_file(server.url)))
+    assert bearer(authorized) == "Bearer ya29.token-1"
+    assert authorized.secrets == ("ya29.token-1",)
+    (form,) = server.asked
+    assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    public_key = rsa_key().public_key()
+    claims = jwt.decode(form["assertion"], public_key, algorithms=["RS256"], audience=server.url)
+    assert (claims["iss"], claims["scope"]) == (EMAIL, "https://www.googleapis.com/auth/cloud-platform")
+    assert claims["exp"] - claims["iat"] == 3600
+    assert jwt.get_unverified_header(form["assertion"]) == {"alg": "RS256", "typ": "JWT", "kid": "key-1"}
+
+
+async def test_other_providers_attempts_stay_the_same_object(tokens: AccessTokens) -> None:
+    plain = attempt("sk-plain", auth="bearer")
+    assert await tokens.authorize(plain) is plain
+
+
+async def test_a_token_serves_until_it_nears_its_end(server: TokenServer, tokens: AccessTokens) -> None:
+    secret = key_file(server.url)
+    for _ in range(3):
+        assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+    assert len(server.asked) == 1
+
+
+async def test_calls_that_come_together_wait_for_one_request(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    server.may_answer.clear()
+    secret = key_file(server.url)
+    waiting = [asyncio.create_task(tokens.authorize(attempt(secret))) for _ in range(5)]
+    await server.was_asked.wait()
+    waiting[0].cancel()  # its client left
+    server.may_answer.set()
+    assert [bearer(made) for made in await asyncio.gather(*waiting[1:])] == ["Bearer ya29.token-1"] * 4
+    assert len(server.asked) == 1
+
+
+async def test_a_token_near_its_end_is_renewed_while_calls_go_on_with_it(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    secret = key_file(server.url)
+    server.answer["expires_in"] = 200
+    await tokens.authorize(attempt(secret))
+    server.was_asked.clear()
+    server.may_answer.clear()
+    # The server is silent: whoever waited for it would hang.
+    for _ in range(3):
+        assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+    await server.was_asked.wait()
+    server.may_answer.set()
+    async with asyncio.timeout(30):
+        while bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1":
+            await let_others_run()
+    assert len(server.asked) >= 2
+
+
+async def test_a_token_that_could_expire_on_its_way_is_not_used(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    secret = key_file(server.url)
+    server.answer["expires_in"] = 20
+    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-2"
+
+
+async def test_each_account_has_a_token_of_its_own(server: TokenServer, tokens: AccessTokens) -> None:
+    first = await tokens.authorize(attempt(key_file(server.url)))
+    second = await tokens.authorize(attempt(key_file(server.url, private_key_id="key-2")))
+    assert {bearer(first), bearer(second)} == {"Bearer ya29.token-1", "Bearer ya29.token-2"}
+
+
+FAILURES: dict[str, tuple[int, dict[str, Any], str]] = {
+    "an account that is refused": (
+        400,
+        {"error": "invalid_grant", "error_description": "Invalid JWT Signature."},
+        "status 400: invalid_grant: Invalid JWT Signature.",
+    ),
+    "a server that fails": (503, {}, "status 503: no reason"),
+    "no token": (200, {"id_token": "x"}, "holds no access token"),
+    "a token that is no header": (200, {"access_token": "a\r\nx: y", "expires_in": 9}, "no access token"),
+    "a redirect": (302, {"access_token": "a", "expires_in": 9}, "status 302"),
+    "an endless answer": (200, {"access_token": "a" * 70_000, "expires_in": 9}, "too large"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_what_goes_wrong_is_told_and_tried_again(
+    case: str, server: TokenServer, tokens: AccessTokens
+) -> None:
+    server.status, server.answer, said = FAILURES[case]
+    secret = key_file(server.url)
+    with pytest.raises(AccessTokenUnavailable, match=said):
+        await tokens.authorize(attempt(secret))
+    server.status, server.answer = 200, {"access_token": "good", "expires_in": 3599}
+    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer good"
+
+
+async def test_neither_an_error_nor_the_log_shows_what_was_signed(
+    server: TokenServer, tokens: AccessTokens, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.status = 400
+    server.answer = {"error": "x", "error_description": "{assertion} of -----BEGIN PRIVATE KEY-----\nMIIE"}
+    with caplog.at_level(logging.DEBUG), pytest.raises(AccessTokenUnavailable) as caught:
+        await tokens.authorize(attempt(key_file(server.url)))
+    assertion = server.asked[0]["assertion"]
+    for text in (str(caught.value), caplog.text):
+        assert assertion not in text
+        assert "MIIE" not in text
+        assert "***" in text
+
+
+async def test_a_server_that_is_silent_is_given_up(server: TokenServer) -> None:
+    server.may_answer.clear()
+    tokens = AccessTokens(timeout_s=0.05)
+    with pytest.raises(AccessTokenUnavailable, match="did not answer in time"):
+        await tokens.authorize(attempt(key_file(server.url)))
+    await tokens.close()
+
+
+async def test_a_failed_account_is_left_in_peace_for_a_while(server: TokenServer) -> None:
+    server.status = 503
+    tokens = AccessTokens(pause_s=3600)
+    for _ in range(3):
+        with pytest.raises(AccessTokenUnavailable, match="status 503"):
+            await tokens.authorize(attempt(key_file(server.url)))
+    assert len(server.asked) == 1
+    await tokens.close()
+
+
+async def test_a_token_that_is_still_good_outlives_a_failed_renewal(
+    server: TokenServer, tokens: AccessTokens
+) -> None:
+    secret = key_file(server.url)
+    server.answer["expires_in"] = 200
+    await tokens.authorize(attempt(secret))
+    server.status = 503
+    async with asyncio.timeout(30):
+        while len(server.asked) < 4:
+            assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+            await let_others_run()
+
+
+async def test_a_server_that_is_not_there_is_told_without_a_word_of_the_key(tokens: AccessTokens) -> None:
+    with pytest.raises(AccessTokenUnavailable, match="could not be reached"):
+        await tokens.authorize(attempt(key_file("http://127.0.0.1:9/token")))
+
+
+async def test_closing_gives_up_what_is_under_way(server: TokenServer) -> None:
+    server.may_answer.clear()
+    tokens = AccessTokens()
+    waiting = asyncio.create_task(tokens.authorize(attempt(key_file(server.url))))
+    await server.was_asked.wait()
+    await tokens.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+def test_an_account_that_was_not_exchanged_never_leaves() -> None:
+    with pytest.raises(ValueError, match="an access token is"):
+        auth_headers(attempt(key_file("https://oauth2.googleapis.com/token")))
+
+
+GOOGLE = "https://oauth2.googleapis.com/token"
+FAULTS: dict[str, tuple[Callable[[], str], str]] = {
+    "no JSON": (lambda: "-----BEGIN PRIVATE KEY-----", "is not a JSON object"),
+    "a list": (lambda: "[]", "is not a JSON object"),
+    "a user's file": (lambda: key_file(GOOGLE, type="authorized_user"), '"type" is not "service_account"'),
+    "no email": (lambda: key_file(GOOGLE, client_email=""), 'lacks "client_email"'),
+    "no key": (lambda: key_file(GOOGLE, private_key=None), 'lacks "private_key"'),
+    "no server": (lambda: key_file(""), 'lacks "token_uri"'),
+    "an odd key id": (lambda: key_file(GOOGLE, private_key_id=7), 'lacks "private_key_id"'),
+    "no URL": (lambda: key_file("oauth2"), '"token_uri" is not a URL'),
+    "a user in the URL": (lambda: key_file("https://u:p@a/token"), '"token_uri" is not a URL'),
+    "plain HTTP": (lambda: key_file("http://oauth2.googleapis.com/token"), "must begin with https"),
+    "cut PEM": (
+        lambda: key_file(GOOGLE, private_key=pem(rsa_key())[:300]),
+        '"private_key" is no unencrypted',
+    ),
+    "sealed PEM": (lambda: key_file(GOOGLE, private_key=pem(rsa_key(), b"x")), '"private_key" is no'),
+    "other key": (
+        lambda: key_file(GOOGLE, private_key=pem(ec.generate_private_key(ec.SECP256R1()))),
+        '"private_key" is no unencrypted RSA key',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_key_file_that_can_not_serve_is_refused_by_the_name_of_its_field(case: str) -> None:
+    make, said = FAULTS[case]
+    with pytest.raises(ValueError, match=said) as caught:
+        parse_service_account(make())
+    assert "BEGIN" not in str(caught.value)
+
+
+def test_an_account_shows_nothing_of_its_key() -> None:
+    assert "private_key" not in repr(parse_service_account(key_file(GOOGLE)))
+    assert replace(parse_service_account(key_file(GOOGLE)), key_id=None).key_id is None
