@@ -232,7 +232,6 @@ class FamilyTable(Table):
     uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     conflicts: dict[Text, Words] = {}
     implies: dict[Text, dict[Text, Any]] = {}
-    assumes: dict[Text, Any] = {}
     values: dict[Text, dict[Text, Text]] = {}
     message_extra: Words = frozenset()
     message_drops: Words = frozenset()

@@ -91,7 +91,7 @@ class Family:
     ``clamps`` maps a field to its (lowest, highest) accepted value; ``drops`` are fields never sent;
     ``renames`` maps the contract's field to the provider's; ``extra`` are accepted beyond the contract's fields.
     ``values`` maps a field to what some of its values are called. While a field is set and not off, ``conflicts``
-    drops others, and ``implies`` sets others; ``assumes`` is what the provider takes a field for that is not sent.
+    drops others, and ``implies`` sets others.
 
     Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
     ``message_renames`` maps one of them to the provider's name,
@@ -118,7 +118,6 @@ class Family:
     uncapped_completion_tokens: int = 0
     conflicts: Mapping[str, frozenset[str]] = field(default_factory=_no_entries)
     implies: Mapping[str, Mapping[str, Any]] = field(default_factory=_no_entries)
-    assumes: Mapping[str, Any] = field(default_factory=_no_entries)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=_no_entries)
     message_extra: frozenset[str] = frozenset()
     message_drops: frozenset[str] = frozenset()

@@ -83,11 +83,11 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
         elif name not in RESERVED:
             agreed[name] = value
     for cause, implied in family.implies.items():
-        if _is_on(agreed.get(cause, family.assumes.get(cause))):
+        if _is_on(agreed.get(cause)):
             agreed |= implied
             changes += [Change(name, "set", f"{family.name} wants it so with {cause}") for name in implied]
     for cause, excluded in family.conflicts.items():
-        if _is_on(agreed.get(cause, family.assumes.get(cause))):
+        if _is_on(agreed.get(cause)):
             lost = agreed.keys() & excluded
             agreed = {name: value for name, value in agreed.items() if name not in lost}
             changes += [
@@ -123,7 +123,9 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
     family = model.family
     changes = []
     limited = _limit(name, value, family)
-    if limited != value:
+    if limited != value and isinstance(value, str):
+        changes.append(Change(name, "renamed", f"{family.name} takes {limited} for {value}"))
+    elif limited != value:
         changes.append(Change(name, "clamped", f"{family.name} takes less of {name} than was asked"))
     sent_as = family.renames.get(name, name)
     if sent_as != name:

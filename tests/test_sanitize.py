@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from policies.facts import Family, Model, Prices, Provider
 from policies.families import NEVER_DROPPED, RESERVED, check_family
+from policies.refusal import Refusal
 from policies.sanitize import DEFAULT_CLAMPS, sanitize
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
+NAMED = {"type": "function", "function": {"name": "f"}}
 FREE = Prices(0, 0, 0)
 
 
@@ -122,6 +124,144 @@ def test_a_family_may_not_touch_messages_tools_or_what_the_gateway_sets(field: s
 
 def test_an_ordinary_family_may_be() -> None:
     check_family(Family("ordinary", drops=frozenset({"seed"}), renames={"user": "user_id"}))
+
+
+THINKING = frozenset({"thinking", "reasoning_effort"})
+OFF = {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "fields", "sent"),
+    [
+        ({"values": {"user": {"a": "b"}}}, {"user": "a"}, {"user": "b"}),
+        ({"values": {"user": {"a": "b"}}}, {"user": "c"}, {"user": "c"}),
+        ({"values": {"user": {"a": "b"}}, "renames": {"user": "id"}}, {"user": "a"}, {"id": "b"}),
+        ({"conflicts": {"temperature": {"top_p"}}}, {"temperature": 0, "top_p": 1}, {"temperature": 0}),
+        ({"conflicts": {"temperature": {"top_p"}}}, {"top_p": 1}, {"top_p": 1}),
+        (
+            {"conflicts": {"logprobs": {"top_p"}}},
+            {"logprobs": False, "top_p": 1},
+            {"logprobs": False, "top_p": 1},
+        ),
+        ({"conflicts": {"user": {"seed"}}}, {"user": "none", "seed": 1}, {"user": "none", "seed": 1}),
+        (
+            {"conflicts": {"thinking": {"seed"}}},
+            {"thinking": {"type": "enabled"}, "seed": 1},
+            {"thinking": {"type": "enabled"}},
+        ),
+        ({"conflicts": {"thinking": {"seed"}}}, {"thinking": OFF, "seed": 1}, {"thinking": OFF, "seed": 1}),
+        # The first that is on decides: what it drops excludes nothing more.
+        (
+            {"conflicts": {"tool_choice": {"thinking"}, "thinking": {"temperature"}}},
+            {"tool_choice": "required", "thinking": {"type": "enabled"}, "temperature": 1},
+            {"tool_choice": "required", "temperature": 1},
+        ),
+        ({"conflicts": {"seed": {"user"}}, "drops": {"seed"}}, {"seed": 1, "user": "u"}, {"user": "u"}),
+        (
+            {"implies": {"tools": {"user": "none"}}},
+            {"tools": [{"type": "x"}]},
+            {"tools": [{"type": "x"}], "user": "none"},
+        ),
+        ({"implies": {"tools": {"user": "none"}}}, {"tools": [], "user": "u"}, {"tools": [], "user": "u"}),
+        ({"implies": {"tool_choice": {"thinking": OFF}}}, {"tool_choice": "auto"}, {"tool_choice": "auto"}),
+        (
+            {"implies": {"tool_choice": {"thinking": OFF}}},
+            {"tool_choice": "required", "thinking": {"type": "enabled"}},
+            {"tool_choice": "required", "thinking": OFF},
+        ),
+        # What is implied counts when exclusions are judged.
+        (
+            {"implies": {"tools": {"user": "none"}}, "conflicts": {"user": {"seed"}}},
+            {"tools": [{"type": "x"}], "user": "u", "seed": 1},
+            {"tools": [{"type": "x"}], "user": "none", "seed": 1},
+        ),
+        ({"tool_choices": {"required": "any"}}, {"tool_choice": "required"}, {"tool_choice": "any"}),
+        ({"tool_choices": {"required": "any"}}, {"tool_choice": NAMED}, {"tool_choice": NAMED}),
+        ({"tool_choices": {"named": "any"}}, {"tool_choice": NAMED}, {"tool_choice": "any"}),
+        ({"response_formats": {"text": "dropped"}}, {"response_format": {"type": "text"}}, {}),
+        (
+            {"response_formats": {"json_schema": "json_object"}},
+            {"response_format": {"type": "json_schema", "json_schema": {}}},
+            {"response_format": {"type": "json_object"}},
+        ),
+        (
+            {},
+            {"response_format": {"type": "grammar", "grammar": "x"}},
+            {"response_format": {"type": "grammar", "grammar": "x"}},
+        ),
+        ({}, {"tools": [{"type": "x", "cache_control": 1}]}, {"tools": [{"type": "x"}]}),
+        (
+            {"message_extra": {"cache_control"}},
+            {"tools": [{"type": "x", "cache_control": 1}]},
+            {"tools": [{"type": "x", "cache_control": 1}]},
+        ),
+        # Nobody has checked what kind of value an extra field has.
+        ({"clamps": {"thinking": (0.0, 1.0)}}, {"thinking": {"a": 1}}, {"thinking": {"a": 1}}),
+    ],
+)
+def test_fields_are_sent_as_they_agree_with_each_other(
+    accepts: dict[str, Any], fields: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    given = {"messages": MESSAGES} | fields
+    before = deepcopy(given)
+    sanitized = sanitize(given, _model(extra=THINKING, **accepts), 50, False)
+    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
+    assert given == before
+    told = {change.field.partition(".")[0] for change in sanitized.changes}
+    assert told >= given.keys() | sanitized.body.keys() - {"id"}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "fields", "message"),
+    [
+        (
+            {"tool_choices": {"required": "refused"}},
+            {"tool_choice": "required"},
+            "tool_choice: slug does not take 'required'; use 'auto' or 'none'.",
+        ),
+        (
+            {"tool_choices": {"required": "refused", "named": "refused", "none": "refused"}},
+            {"tool_choice": NAMED},
+            "tool_choice: slug does not take a function's name; use 'auto'.",
+        ),
+        (
+            {"response_formats": {"json_schema": "refused"}},
+            {"response_format": {"type": "json_schema"}},
+            "response_format: slug does not take 'json_schema'.",
+        ),
+    ],
+)
+def test_a_form_that_the_family_refuses_is_refused_by_name(
+    accepts: dict[str, Any], fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        sanitize({"messages": MESSAGES} | fields, _model(**accepts), 50, False)
+    assert refused.value.message == message
+    assert (refused.value.code, refused.value.param) == ("validation_failed", next(iter(fields)))
+
+
+@pytest.mark.parametrize(
+    ("accepts", "named"),
+    [
+        ({"conflicts": {"thinking": {"tools"}}}, "tools"),
+        ({"conflicts": {"thinking": {"n"}}}, "n"),
+        ({"implies": {"thinking": {"max_tokens": 5}}}, "max_tokens"),
+        ({"implies": {"thinking": {"n": 5}}}, "n"),
+        ({"values": {"tool_choice": {"auto": "none"}}}, "tool_choice"),
+        ({"message_drops": {"content"}}, "content"),
+        ({"message_drops": {"tool_calls"}}, "tool_calls"),
+        ({"message_extra": {"role"}}, "role"),
+        ({"message_renames": {"content": "text"}}, "content"),
+        ({"message_extra": {"x"}, "message_renames": {"x": "content"}}, "content"),
+        ({"needs_reasoning_content": True}, "reasoning_content"),
+    ],
+)
+def test_a_family_may_not_change_what_is_held_for_or_what_is_said(
+    accepts: dict[str, Any], named: str
+) -> None:
+    frozen = {key: frozenset(value) if isinstance(value, set) else value for key, value in accepts.items()}
+    with pytest.raises(ValueError, match=rf"\b{named}\b"):
+        check_family(Family("greedy", **frozen))
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
