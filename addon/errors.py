@@ -119,6 +119,11 @@ def unreachable() -> ErrorAnswer:
     return _upstream_error(502, "The provider could not be reached.")
 
 
+def no_access_token() -> ErrorAnswer:
+    """The provider wants an access token for the account that it is called with, and none could be had."""
+    return _upstream_error(502, "No access token for the provider could be had.")
+
+
 def timed_out() -> ErrorAnswer:
     """The provider was silent for longer than it may be."""
     return _upstream_error(504, "The provider did not answer in time.")

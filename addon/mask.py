@@ -14,7 +14,7 @@ MAX_BOOKED_CHARS = 256
 _STARS = r"*•…"
 # A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
 _REST = rf"(?:[\w\-{_STARS}]|\.++(?=[\w{_STARS}]))"
-_ISSUED = r"sk[-_]|tg_|gsk_|xai-(?!org\b)|AIza|AQ\.(?=\w{8})"
+_ISSUED = r"sk[-_]|tg_|gsk_|xai-(?!org\b)|AIza|AQ\.(?=\w{8})|ya29\.(?=\w{8})"
 # These openings also begin ordinary names (hf_hub_download, pplx-7b-chat), so only a long rest makes them a key.
 _LONG_ISSUED = r"pplx-|hf_|r8_|nvapi-|csk-|fw_|pk[-_]|rk[-_]|gh[opsu]_|AKIA|gAAAAA|eyJ"
 _KEY_NAME = r"\b(?:x-api-key|x-goog-api-key|api[-_ ]?(?:key|token)|access[-_ ]?token|secret|password)\b"
@@ -45,7 +45,7 @@ _PATTERNS = tuple(
             rf"(?:[\w\-+/~{_STARS}]|\.++(?=[\w{_STARS}]))++=*",
         ),
         # a key by its issuer's opening
-        ("sk-|sk_|tg_|xai-|aiza|aq.", rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_ISSUED}){_REST}{{3,}}+"),
+        ("sk-|sk_|tg_|xai-|aiza|aq.|ya29.", rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_ISSUED}){_REST}{{3,}}+"),
         (
             "pplx-|hf_|r8_|nvapi-|csk-|fw_|pk-|pk_|rk-|rk_|ghp_|gho_|ghs_|ghu_|akia|gaaaaa|eyj",
             rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_LONG_ISSUED}){_REST}{{16,}}+",

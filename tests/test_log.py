@@ -60,6 +60,7 @@ MASKED: list[tuple[str, str]] = [
     ("the key ****1234 has expired", "the key *** has expired"),
     ("Invalid API key: key1234", "Invalid API key: ***"),
     ("Invalid API key: AIzv00FAKE-5OglFAKE", "Invalid API key: ***"),
+    ("the token ya29.c0FAKEfake-0_x is unknown", "the token *** is unknown"),
     # headers, in the forms in which programs show them
     ("Bearer FAKE0000", "Bearer ***"),
     ("bearer fakefakefakefakefake", "bearer ***"),
