@@ -1,0 +1,108 @@
+"""Where an attempt is sent, and how its key is shown: each way of it, and what can't be sent at all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from addon.dialects import DIALECTS
+from addon.dialects.endpoint import auth_headers, endpoint_url
+from policies.facts import Attempt, Family, Model, Prices, Provider
+from policies.routing import NO_SECRET
+
+PRICES = Prices(1, 1, 1)
+BODY: Mapping[str, Any] = {
+    "model": "m-1",
+    "messages": [{"role": "user", "content": "hello"}],
+    "max_tokens": 9,
+}
+
+
+def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Attempt:
+    made = Provider(
+        **{"name": "P", "base_url": "https://p.example/v1", "dialect": "openai", **provider},
+        platform_key=None,
+    )
+    model = Model("slug", made, model_id, Family("plain"), PRICES, PRICES, 100, False, True)
+    return Attempt(model, "payg", SecretStr(secret) if secret else NO_SECRET)
+
+
+@pytest.mark.parametrize(
+    ("auth", "header"),
+    [
+        ("bearer", ("authorization", "Bearer key-1")),
+        ("google_service_account", ("authorization", "Bearer key-1")),
+        ("api-key", ("api-key", "key-1")),
+        ("x-api-key", ("x-api-key", "key-1")),
+        ("x-goog-api-key", ("x-goog-api-key", "key-1")),
+    ],
+)
+def test_a_key_is_shown_in_the_one_header_that_the_provider_wants(auth: str, header: tuple[str, str]) -> None:
+    assert auth_headers(attempt(auth=auth)) == (header,)
+    request = DIALECTS["openai"].request(attempt(auth=auth), dict(BODY))
+    assert [value for _, value in request.headers if "key-1" in value] == [header[1]]
+    assert "key-1" not in request.url
+
+
+def test_a_provider_without_keys_is_sent_none() -> None:
+    keyless = attempt(secret="", auth="none")
+    assert auth_headers(keyless) == ()
+    assert keyless.secrets == ()
+
+
+AZURE = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
+
+
+@pytest.mark.parametrize(
+    ("path", "model_id", "url"),
+    [
+        ("/chat/completions", "any/thing?", "https://p.example/v1/chat/completions"),
+        (
+            AZURE,
+            "my-4o",
+            "https://p.example/v1/openai/deployments/my-4o/chat/completions?api-version=2024-10-21",
+        ),
+        (
+            "/models/{model}:generateContent",
+            "gemini-2.5-flash",
+            "https://p.example/v1/models/gemini-2.5-flash:generateContent",
+        ),
+        ("/{model}/x", "accounts/fireworks/models/x", "https://p.example/v1/accounts/fireworks/models/x/x"),
+        ("/{model}/x", "@cf/meta/llama:free", "https://p.example/v1/@cf/meta/llama:free/x"),
+        ("/{model}/x", "a?b#c d%2Fé", "https://p.example/v1/a%3Fb%23c%20d%252F%C3%A9/x"),
+    ],
+)
+def test_the_model_stands_in_the_path_as_what_it_is(path: str, model_id: str, url: str) -> None:
+    assert endpoint_url(attempt(model_id), path) == url
+
+
+@pytest.mark.parametrize("model_id", ["..", ".", "a/../../admin", "a//b", "/a", "a/"])
+def test_a_model_can_not_lead_to_another_path(model_id: str) -> None:
+    with pytest.raises(ValueError, match="can't stand in a path"):
+        endpoint_url(attempt(model_id), "/{model}/x")
+
+
+def test_the_openai_dialect_asks_the_providers_own_path() -> None:
+    request = DIALECTS["openai"].request(attempt("my-4o", chat_path=AZURE), dict(BODY))
+    assert request.url == "https://p.example/v1" + AZURE.replace("{model}", "my-4o")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_configured_headers_go_with_each_call_before_the_dialects_own(dialect: str) -> None:
+    headers = {"anthropic-version": "2024-01-01", "anthropic-beta": "b-1", "user-agent": "acme"}
+    request = DIALECTS[dialect].request(attempt(dialect=dialect, headers=headers), dict(BODY))
+    names = [name for name, _ in request.headers]
+    assert len(names) == len(set(names))
+    assert headers.items() <= dict(request.headers).items()
+
+
+def test_each_dialect_has_an_endpoint_of_its_own_and_only_anthropics_has_a_version() -> None:
+    requests = {name: DIALECTS[name].request(attempt(dialect=name), dict(BODY)) for name in DIALECTS}
+    assert {name: request.url for name, request in requests.items()} == {
+        "openai": "https://p.example/v1/chat/completions",
+        "anthropic": "https://p.example/v1/messages",
+        "gemini": "https://p.example/v1/models/m-1:generateContent",
+    }
+    versions = {name: dict(request.headers).get("anthropic-version") for name, request in requests.items()}
+    assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None}

@@ -1,0 +1,165 @@
+"""How operators say where a provider is and how it is asked, and what of that is refused."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from settings_files_on_disk import edit, write_files
+
+from addon.settings import Settings, load_settings
+from addon.settings_io import SettingsError
+from policies.refusal import Refusal
+from policies.routing import choose_route
+
+PROVIDERS = "catalog_data/providers.toml"
+ACME = "policies/workspaces/acme.toml"
+OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
+OPENAI = 'dialect = "openai"\nplatform_key = "env:OPENAI_KEY"'
+SECRET = "sk-obviously-fake-secret"
+
+
+@pytest.fixture
+def conf_file(tmp_path: Path) -> Path:
+    return write_files(tmp_path)
+
+
+def loaded(conf_file: Path, new: str, old: str = OPENAI_KEY, **env: str) -> Settings:
+    edit(conf_file.parent / PROVIDERS, old, new)
+    return load_settings(conf_file, env)
+
+
+@cache
+def service_account() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    made = {
+        "type": "service_account",
+        "client_email": "gateway@project.iam.gserviceaccount.com",
+        "private_key": pem.decode(),
+        "token_uri": "https://oauth2.googleapis.com/token",
+    }
+    return json.dumps(made, indent=2)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "auth"), [("openai", "bearer"), ("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")]
+)
+def test_each_dialect_has_its_usual_way_to_show_a_key(conf_file: Path, dialect: str, auth: str) -> None:
+    settings = loaded(conf_file, OPENAI.replace("openai", dialect), OPENAI)
+    provider = settings.providers["OPENAI"]
+    assert (provider.dialect, provider.auth) == (dialect, auth)
+
+
+def test_a_provider_says_how_it_is_asked(conf_file: Path) -> None:
+    path = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
+    added = f'auth = "api-key"\nchat_path = "{path}"\nheaders = {{ x-title = "Acme", x-a = "b c" }}'
+    provider = loaded(conf_file, f"{OPENAI_KEY}\n{added}").providers["OPENAI"]
+    assert (provider.auth, provider.chat_path) == ("api-key", path)
+    assert provider.headers == {"x-title": "Acme", "x-a": "b c"}
+
+
+def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path) -> None:
+    settings = loaded(conf_file, 'auth = "none"')
+    route = choose_route("gpt-4o-mini", settings.workspaces["acme"], settings.models)
+    assert route.attempts[0].secrets == ()
+    assert settings.sandbox_enabled, "a provider without a key is no reason to end the sandbox"
+
+
+def test_a_provider_with_auth_and_no_key_serves_no_payg_call(conf_file: Path) -> None:
+    settings = load_settings(conf_file, {})
+    with pytest.raises(Refusal, match="no platform key"):
+        choose_route("gpt-4o-mini", settings.workspaces["acme"], settings.models)
+
+
+def test_a_service_accounts_file_is_a_key(conf_file: Path) -> None:
+    (conf_file.parent / "sa.json").write_text(service_account())
+    settings = loaded(conf_file, 'auth = "google_service_account"\nplatform_key = "file:../sa.json"')
+    key = settings.providers["OPENAI"].platform_key
+    assert key is not None
+    assert json.loads(key.get_secret_value()) == json.loads(service_account())
+    assert "PRIVATE KEY" not in repr(settings)
+    assert not settings.sandbox_enabled
+
+
+def test_a_service_account_may_stand_in_the_environment_and_be_a_customers(conf_file: Path) -> None:
+    edit(conf_file.parent / ACME, "", '[byok.OPENAI]\nsecret = "env:ACME"\n')
+    settings = loaded(conf_file, f'auth = "google_service_account"\n{OPENAI_KEY}', ACME=service_account())
+    assert settings.providers["OPENAI"].platform_key is None
+    assert settings.workspaces["acme"].byok["OPENAI"].secret is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SECRET, "the service account is not a JSON object"),
+        (json.dumps({"type": "service_account", "client_email": SECRET}), 'lacks "token_uri"'),
+        (json.dumps({**json.loads(service_account()), "private_key": SECRET}), '"private_key" is no'),
+        (json.dumps({**json.loads(service_account()), "token_uri": f"http://{SECRET}"}), '"token_uri" must'),
+    ],
+)
+def test_a_service_account_that_can_not_serve_is_refused_unseen(
+    conf_file: Path, text: str, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=rf"OPENAI\.platform_key: .*{said}") as caught:
+        loaded(conf_file, f'auth = "google_service_account"\n{OPENAI_KEY}', OPENAI_KEY=text)
+    assert SECRET not in str(caught.value)
+
+
+# what stands in place of the platform key, key at fault, fragment of the reason
+REFUSED = {
+    "unknown auth": (f'{OPENAI_KEY}\nauth = "basic"', "OPENAI.auth", "'bearer', 'api-key'"),
+    "a key where none is taken": (f'{OPENAI_KEY}\nauth = "none"', "OPENAI.platform_key", "must be absent"),
+    "no key where one is": ('auth = "bearer"', "OPENAI.platform_key", "is required"),
+    "a path that is none": (f'{OPENAI_KEY}\nchat_path = "chat"', "OPENAI.chat_path", 'begins with "/"'),
+    "a path of two lines": (f'{OPENAI_KEY}\nchat_path = "/a\\nb"', "OPENAI.chat_path", "printable ASCII"),
+    "a fragment": (f'{OPENAI_KEY}\nchat_path = "/a#b"', "OPENAI.chat_path", "without a fragment"),
+    "another placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{id}}"', "OPENAI.chat_path", "the placeholder {model} only"),
+    "half a placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{model"', "OPENAI.chat_path", "knows the placeholder"),
+    "headers of numbers": (f"{OPENAI_KEY}\nheaders = {{ x-a = 1 }}", "OPENAI.headers.x-a", "valid string"),
+    "two lines": (f'{OPENAI_KEY}\nheaders = {{ x-a = "{SECRET}\\r\\nx" }}', "OPENAI.headers.x-a", "a line"),
+    "an empty header": (f'{OPENAI_KEY}\nheaders = {{ x-a = "" }}', "OPENAI.headers.x-a", "not empty"),
+    "a header with capitals": (f'{OPENAI_KEY}\nheaders = {{ X-A = "b" }}', "OPENAI.headers.X-A", "lower case"),
+    "a name with a space": (f'{OPENAI_KEY}\nheaders = {{ "x a" = "b" }}', 'OPENAI.headers."x a"', "name of a header"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_be_asked_is_refused_by_the_name_of_its_key(case: str, conf_file: Path) -> None:
+    new, key, said = REFUSED[case]
+    with pytest.raises(SettingsError) as caught:
+        loaded(conf_file, new)
+    assert caught.value.key == key
+    assert said in caught.value.reason
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie"])
+def test_a_header_that_bears_a_secret_is_refused(conf_file: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=r"a secret belongs in platform_key") as caught:
+        loaded(conf_file, f'{OPENAI_KEY}\nheaders = {{ {name} = "{SECRET}" }}')
+    assert caught.value.key == f"OPENAI.headers.{name}"
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"]
+)
+def test_a_header_that_is_the_gateways_own_is_refused(conf_file: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"OPENAI\.headers\.{name}: .*the gateway says it itself"):
+        loaded(conf_file, f'{OPENAI_KEY}\nheaders = {{ {name} = "x" }}')
+
+
+def test_a_path_belongs_to_the_openai_dialect(conf_file: Path) -> None:
+    with pytest.raises(SettingsError, match=r"OPENAI\.chat_path: belongs to the dialect openai only"):
+        loaded(conf_file, OPENAI.replace("openai", "gemini") + '\nchat_path = "/x"', OPENAI)
+
+
+def test_a_customers_key_for_a_provider_that_takes_none_is_refused(conf_file: Path) -> None:
+    edit(conf_file.parent / ACME, "", '[byok.OPENAI]\nsecret = "env:X"\n')
+    with pytest.raises(SettingsError, match=r"byok\.OPENAI: the provider takes no key"):
+        loaded(conf_file, 'auth = "none"')
