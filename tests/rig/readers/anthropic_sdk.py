@@ -66,4 +66,9 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
     }
     details = {"cached_tokens": cached, "cache_write_tokens": written}
     reported = {name: count for name, count in details.items() if count is not None}
-    return counts | ({"prompt_tokens_details": reported} if reported else {})
+    counts |= {"prompt_tokens_details": reported} if reported else {}
+    if usage.output_tokens_details is not None:
+        counts["completion_tokens_details"] = {
+            "reasoning_tokens": usage.output_tokens_details.thinking_tokens
+        }
+    return counts

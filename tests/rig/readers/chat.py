@@ -26,14 +26,18 @@ FINISH = {
 THINK = re.compile(r"\s*<think>(?P<reasoning>.*?)(?:</think>\s*(?P<text>.*)|\Z)", re.DOTALL)
 
 
-def read(payloads: Iterable[Payload], *, think_tags: bool) -> Answer:
-    """Read a whole answer (one payload), or the payloads of a stream."""
+def read(payloads: Iterable[Payload], *, think_tags: bool, is_single: bool = False) -> Answer:
+    """Read a whole answer (one payload), or the payloads of a stream.
+
+    ``is_single``: one choice was asked for, so that whatever index it has (TGI 1.4 counts tokens there) means 0.
+    """
     choices: dict[int, _Choice] = {}
     usage: Mapping[str, Any] | None = None
     for payload in payloads:
         usage = payload.get("usage") or usage
         for choice in payload.get("choices") or ():
-            choices.setdefault(choice.get("index", 0), _Choice()).add(choice)
+            index = 0 if is_single else choice.get("index", 0)
+            choices.setdefault(index, _Choice()).add(choice)
     return Answer({index: choice.told(think_tags) for index, choice in choices.items()}, usage)
 
 
@@ -90,7 +94,7 @@ class _Choice:
 def _content(content: Any) -> tuple[str, str]:
     """Text and thinking of a content that may be a string, a list of parts or an object."""
     if isinstance(content, dict):
-        return json.dumps(content), ""
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False), ""
     if not isinstance(content, list):
         return content or "", ""
     text = "".join(part.get("text") or "" for part in content if part.get("type") == "text")
@@ -119,7 +123,8 @@ def _arguments(pieces: list[Any]) -> Any:
 
 
 def _id(value: Any) -> str | None:
-    return str(value) if value not in (None, "") else None
+    # A number in the place of an id (TGI: 0 for every call) is none, and one must be made.
+    return value if value and isinstance(value, str) else None
 
 
 def _finish(reason: str | None, has_calls: bool) -> str | None:

@@ -13,7 +13,7 @@ def read_whole(answer: ChatCompletion) -> Answer:
     """Read a whole answer."""
     made: dict[str, Any] = answer.to_dict(warnings=False)
     choices = {
-        choice["index"]: _told(choice["message"], choice["finish_reason"]) for choice in made["choices"]
+        choice["index"]: _told(choice["message"], choice.get("finish_reason")) for choice in made["choices"]
     }
     return Answer(choices, made.get("usage"))
 
@@ -47,7 +47,8 @@ def sdk_accumulates(chunks: Iterable[ChatCompletionChunk]) -> Answer:
         state.handle_chunk(chunk)
     snapshot: dict[str, Any] = state.current_completion_snapshot.to_dict(warnings=False)
     choices = {
-        choice["index"]: _told(choice["message"], choice["finish_reason"]) for choice in snapshot["choices"]
+        choice["index"]: _told(choice["message"], choice.get("finish_reason"))
+        for choice in snapshot["choices"]
     }
     return Answer(choices, snapshot.get("usage"))
 

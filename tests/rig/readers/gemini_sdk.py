@@ -1,5 +1,6 @@
 """A recording of Gemini's generateContent and streamGenerateContent, read by the official SDK's types."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,14 +13,18 @@ from google.genai.types import (
 
 from rig.readers import Answer, Told, ToolCall
 
-FINISH = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    **dict.fromkeys(
-        ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"),
-        "content_filter",
-    ),
-}
+WITHHELD = frozenset(
+    {
+        *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR"),
+        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    }
+)
+"""The reasons that mean that something was kept back. Whatever else is no limit is an end like any other."""
+NUMBERED = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY"}
+"""Gemini's protocol buffers, for what was recorded with ``enum-encoding=int``."""
+ENUMS = frozenset(
+    ("safetyRatings", "trafficType", "promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails")
+)
 
 
 def read(payloads: Iterable[dict[str, Any]]) -> Answer:
@@ -27,8 +32,7 @@ def read(payloads: Iterable[dict[str, Any]]) -> Answer:
     choices: dict[int, Told] = {}
     usage: GenerateContentResponseUsageMetadata | None = None
     for payload in payloads:
-        # As the SDK reads what comes from the network: fields that it does not know are passed over.
-        response = GenerateContentResponse._from_response(response=payload, kwargs={})
+        response = _response(payload)
         usage = response.usage_metadata or usage
         for candidate in response.candidates or ():
             _add(choices.setdefault(candidate.index or 0, Told()), candidate)
@@ -38,6 +42,14 @@ def read(payloads: Iterable[dict[str, Any]]) -> Answer:
         if told.calls and told.finish_reason == "stop":
             told.finish_reason = "tool_calls"
     return Answer(choices, _usage(usage))
+
+
+def _response(payload: dict[str, Any]) -> GenerateContentResponse:
+    """Read as the SDK does what comes from the network: fields that it does not know are passed over."""
+    with warnings.catch_warnings():
+        # A recorded fixture has a finish reason of the future, which the SDK takes with a warning.
+        warnings.filterwarnings("ignore", message=".* is not a valid ")
+        return GenerateContentResponse._from_response(response=_named(payload), kwargs={})
 
 
 def _add(told: Told, candidate: Candidate) -> None:
@@ -53,7 +65,21 @@ def _add(told: Told, candidate: Candidate) -> None:
 
 
 def _finish(reason: FinishReason) -> str:
-    return FINISH[reason.value]
+    if reason.value == "MAX_TOKENS":
+        return "length"
+    return "content_filter" if reason.value in WITHHELD else "stop"
+
+
+def _named(value: Any) -> Any:
+    """Return a copy in which enumerations are names, which the SDK insists on."""
+    if isinstance(value, list):
+        return [_named(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = {key: _named(item) for key, item in value.items() if key not in ENUMS}
+    if isinstance(value.get("finishReason"), int):
+        named["finishReason"] = NUMBERED[value["finishReason"]]
+    return named
 
 
 def _usage(usage: GenerateContentResponseUsageMetadata | None) -> dict[str, Any] | None:
@@ -70,7 +96,7 @@ def _usage(usage: GenerateContentResponseUsageMetadata | None) -> dict[str, Any]
         "prompt_tokens_details": _detail("cached_tokens", usage.cached_content_token_count),
         "completion_tokens_details": _detail("reasoning_tokens", usage.thoughts_token_count),
     }
-    return {name: value for name, value in made.items() if value is not None}
+    return {name: value for name, value in made.items() if value is not None} or None
 
 
 def _detail(name: str, count: int | None) -> dict[str, int] | None:

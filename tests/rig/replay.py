@@ -1,0 +1,192 @@
+"""Recorded answers played back by the fake upstream, and what their readers say that a client must see of them."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, Literal
+
+from rig.configuration import PROVIDER_KEY
+from rig.corpus import DIALECTS, Recorded
+from rig.readers import Answer, anthropic_sdk, chat, gemini_sdk
+from rig.readers.events import event_texts, read_json
+from rig.recorded_families import family_name, shipped_families
+from rig.scripts import Received, Script, http_chunk, response_head
+
+type Cut = Literal["random", "recorded", "bytes"]
+"""How an answer is cut: at random, as its recorder read it from the network, or everywhere."""
+
+MAX_BYTES_CUT = 600
+FRAMING = frozenset(
+    ("content-length", "transfer-encoding", "content-encoding", "connection", "keep-alive", "date", "trailer")
+)
+ANSWERS = {
+    "openai": ("choices",),
+    "anthropic": ("content", "type"),
+    "gemini": ("candidates", "promptFeedback", "usageMetadata"),
+}
+"""What tells a whole answer, or an event of a stream, from something else that came with a 200."""
+KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recording, cut in one way. It is a model of its own, so that an answer under a wrong name is seen."""
+
+    record: Recorded
+    cut: Cut = "random"
+
+    @property
+    def id(self) -> str:
+        return str(self.record["id"])
+
+    @property
+    def slug(self) -> str:
+        return f"{self.id}.{self.cut}"
+
+    @property
+    def upstream_model_id(self) -> str:
+        return f"upstream-{self.slug}"
+
+    @property
+    def api(self) -> str:
+        return str(self.record["api"])
+
+    @property
+    def dialect(self) -> str:
+        return DIALECTS[self.api]
+
+    @property
+    def provider(self) -> str:
+        return str(self.record["provider"])
+
+    @property
+    def family(self) -> str:
+        return family_name(self.record)
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.record["stream"])
+
+    @property
+    def status(self) -> int:
+        return int(self.record["status"])
+
+    @property
+    def kind(self) -> Literal["whole", "stream", "error"]:
+        if self.status >= 300 or not all(map(self._is_answer, self.payloads)) or not self.payloads:
+            return "error"
+        return "stream" if self.stream else "whole"
+
+    def _is_answer(self, payload: Any) -> bool:
+        if not isinstance(payload, dict) or payload.get("error"):
+            return False
+        return any(name in payload for name in ANSWERS[self.dialect])
+
+    @property
+    def is_reframed(self) -> bool:
+        """Tell whether it was recorded without ``alt=sse``, as an array, which the gateway never asks for."""
+        return self.stream and self.status < 300 and self.record["response_text"].lstrip()[:1] == "["
+
+    @cached_property
+    def text(self) -> str:
+        """The answer as the gateway's own request would have got it."""
+        text: str = self.record["response_text"] or ""
+        if not self.is_reframed:
+            return text
+        elements = json.loads(text.replace(",\r\n]", "]").strip().removesuffix(","))
+        return "".join(f"data: {json.dumps(element)}\r\n\r\n" for element in elements)
+
+    @cached_property
+    def payloads(self) -> list[Any]:
+        """The JSON of the whole answer, or of every event."""
+        return list(map(read_json, event_texts(self.text))) if self.stream else [read_json(self.text)]
+
+    @property
+    def think_tags(self) -> bool:
+        return bool(shipped_families()[self.family].get("think_tags"))
+
+    def told(self) -> Answer:
+        """What a client must see of it."""
+        if self.dialect == "anthropic":
+            return anthropic_sdk.read(self.text.encode(), stream=self.stream)
+        if self.dialect == "gemini":
+            return gemini_sdk.read(self.payloads)
+        asked = self.record["request"]
+        is_single = asked is not None and asked.get("n") in (None, 1)
+        return chat.read(self.payloads, think_tags=self.think_tags, is_single=is_single)
+
+    def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the client's body that asks ``asked`` of this model."""
+        return {**asked, "model": self.slug, "stream": self.stream}
+
+    def script(self) -> Script:
+        """Return what the upstream does: the recorded head, and the body in pieces."""
+        headers = self.record["response_headers"] or {}
+        sent = [(name, value) for name, value in headers.items() if name.lower() not in FRAMING]
+        head = response_head(self.status, [*sent, ("Transfer-Encoding", "chunked")])
+        return (head, *map(http_chunk, self.pieces()), b"0\r\n\r\n")
+
+    def pieces(self) -> list[bytes]:
+        body = self.text.encode()
+        if self.cut == "bytes":
+            return [body[at : at + 1] for at in range(len(body))]
+        if self.cut == "recorded":
+            return cut_at(body, list(accumulate(self.record["chunk_lens"])))
+        return random_pieces(body, self.id, count=40 if self.stream else 4)
+
+
+def runs_of(record: Recorded) -> Iterator[Run]:
+    """Every way in which a recording is played: streams also as they were recorded, short ones byte by byte."""
+    yield (run := Run(record))
+    if run.kind == "stream" and record.get("chunk_lens"):
+        yield Run(record, "recorded")
+    if run.kind == "stream" and len(run.text) <= MAX_BYTES_CUT:
+        yield Run(record, "bytes")
+
+
+def cut_at(body: bytes, places: list[int]) -> list[bytes]:
+    """Return ``body`` cut at these places."""
+    return [piece for a, b in pairwise([0, *places, len(body)]) if (piece := body[a:b])]
+
+
+def random_pieces(body: bytes, seed: str, count: int) -> list[bytes]:
+    """Return ``body`` cut at random places, always the same for one seed, into ``count`` pieces or some more."""
+    dice = random.Random(seed)
+    largest = max(3, 2 * len(body) // count)
+    places = [0]
+    while places[-1] < len(body):
+        places.append(places[-1] + dice.randint(1, largest))
+    return cut_at(body, places[1:-1])
+
+
+class Playback:
+    """The behaviour of an upstream that knows every run by its model; it insists on the right address and key."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self._by_model = {run.upstream_model_id: run for run in runs}
+
+    def __call__(self, request: Received) -> Script:
+        run = self._by_model[_model_asked(request)]
+        assert request.target == _target(run), request.target
+        keys = {name: request.header(name) for name in KEY_HEADERS.values()}
+        wanted = KEY_HEADERS[run.dialect]
+        assert (keys.pop(wanted) or "").removeprefix("Bearer ") == PROVIDER_KEY
+        assert not any(keys.values()), "a key in a second place"
+        return run.script()
+
+
+def _model_asked(request: Received) -> str:
+    path = request.target.partition("?")[0]
+    return path.rpartition("/")[2].partition(":")[0] if ":" in path else str(request.json()["model"])
+
+
+def _target(run: Run) -> str:
+    if run.dialect == "openai":
+        return "/v1/chat/completions"
+    if run.dialect == "anthropic":
+        return "/v1/messages"
+    method = "streamGenerateContent?alt=sse" if run.stream else "generateContent"
+    return f"/v1/models/{run.upstream_model_id}:{method}"

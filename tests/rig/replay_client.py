@@ -1,0 +1,183 @@
+"""Asks a gateway for every recording with the official OpenAI SDK, and says what is wrong with what comes back."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from rig.configuration import PROVIDER_KEY
+from rig.gateway import Gateway
+from rig.readers import Answer, client, difference
+from rig.readers.plain import is_plain
+from rig.replay import Run
+
+type Question = dict[str, Any]
+
+HELLO: Any = [{"role": "user", "content": "hello"}]
+PARALLEL_CALLS = 12
+ACCUMULATED_CHUNKS = 40
+"""Streams of so many chunks and fewer are put together by the SDK's own accumulator too, which is slow."""
+OWN_ERRORS = ("validation_failed", "bad_request")
+
+# Contract, "Normalized upstream errors".
+CODES = {
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_denied", "permission_denied"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+}
+OTHER = {4: ("invalid_request_error", "invalid_request_error"), 5: ("api_error", "upstream_error")}
+
+
+@dataclass
+class Outcome:
+    """What became of one run."""
+
+    run: Run
+    problem: str | None
+    refused: str | None = None
+    """What the gateway said to the recorded request, where it took only a plain one."""
+
+
+async def ask_all(gateway: Gateway, runs: list[Run], asked: Callable[[Run], Question]) -> list[Outcome]:
+    """Ask for every run, ``PARALLEL_CALLS`` at a time over kept connections."""
+    places = asyncio.Semaphore(PARALLEL_CALLS)
+    url = f"{gateway.url}/v1"
+    async with AsyncOpenAI(base_url=url, api_key=gateway.key, max_retries=0, timeout=60) as sdk:
+
+        async def one(run: Run) -> Outcome:
+            async with places:
+                return await _outcome(sdk, run, asked(run))
+
+        return await asyncio.gather(*map(one, runs))
+
+
+async def _outcome(sdk: AsyncOpenAI, run: Run, question: Question) -> Outcome:
+    try:
+        return Outcome(run, await _ask(sdk, run, question))
+    except openai.BadRequestError as error:
+        if error.code not in OWN_ERRORS:
+            raise
+        refused = error.message
+    return Outcome(run, await _ask(sdk, run, {"messages": HELLO}), refused)
+
+
+async def _ask(sdk: AsyncOpenAI, run: Run, question: Question) -> str | None:
+    body = run.question(question)
+    chunks: list[ChatCompletionChunk] = []
+    try:
+        answer: Any = await sdk.chat.completions.create(
+            model=run.slug, messages=HELLO, stream=run.stream, extra_body=body
+        )
+        if not run.stream:
+            return "no error" if run.kind == "error" else _check_whole(run, answer)
+        async for chunk in answer:
+            # Chunks that came before a failure must be kept, so this can't be a comprehension.
+            chunks += [chunk]
+        return "no error" if run.kind == "error" else _check_stream(run, chunks)
+    except openai.APIError as error:
+        if getattr(error, "code", None) in OWN_ERRORS:
+            raise
+        if run.kind != "error":
+            return f"{type(error).__name__} after {len(chunks)} chunks: {error.message}"
+        return _check_error(run, error)
+
+
+def _check_error(run: Run, error: openai.APIError) -> str | None:
+    """Return why this is not the contract's error for the recording, or None."""
+    body = error.body
+    if not isinstance(body, dict) or set(body) != {"message", "type", "param", "code"}:
+        return f"not the contract's error object: {body!r}"
+    message, status = body["message"], getattr(error, "status_code", None)
+    if not isinstance(message, str) or not message.strip() or message.startswith(("{", "[", "<html")):
+        return f"not a readable message: {message!r}"
+    if run.status >= 400 and status != run.status:
+        return f"status {status}, recorded {run.status}"
+    if status is not None and (body["type"], body["code"]) != (CODES.get(status) or OTHER[status // 100]):
+        return f"status {status} with {body['type']} and {body['code']}"
+    secret = PROVIDER_KEY in str(body) or run.upstream_model_id in str(body)
+    return "bears the provider's key or its name of the model" if secret else None
+
+
+def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
+    """Return why this is not the recorded completion under its slug, or None."""
+    made: dict[str, Any] = answer.to_dict(warnings=False)
+    if made.get("model") != run.slug:
+        return f"model {made.get('model')!r}"
+    problem = _compared(run, lambda: client.read_whole(answer))
+    if problem or run.dialect != "openai":
+        return problem
+    [recorded] = run.payloads
+    changed = _changed(_without_notes(made, recorded), recorded)
+    if is_plain([recorded], stream=False, think_tags=run.think_tags):
+        return str(changed) if changed else None
+    beyond = changed.keys() - {"choices", "id", "object"}
+    return f"{sorted(beyond)} changed" if beyond else None
+
+
+def _check_stream(run: Run, chunks: list[ChatCompletionChunk]) -> str | None:
+    """Return why these are not the recorded answer in chunks under the slug, or None."""
+    made: list[dict[str, Any]] = [chunk.to_dict(warnings=False) for chunk in chunks]
+    if wrong := [chunk.get("model") for chunk in made if chunk.get("model") != run.slug]:
+        return f"models {wrong[:3]}"
+    problem = _compared(run, lambda: client.read_stream(chunks))
+    if not problem and len(chunks) <= ACCUMULATED_CHUNKS:
+        problem = _accumulated(chunks)
+    if problem or run.dialect != "openai":
+        return problem
+    if not is_plain(run.payloads, stream=True, think_tags=run.think_tags):
+        return None
+    if len(made) != len(run.payloads):
+        return f"{len(made)} chunks, recorded {len(run.payloads)}"
+    changes = [_changed(chunk, recorded) for chunk, recorded in zip(made, run.payloads, strict=True)]
+    return next((f"chunk {number}: {changed}" for number, changed in enumerate(changes) if changed), None)
+
+
+def _changed(made: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members, but for the model, that are not as they were recorded, as they are now."""
+    names = (made.keys() | recorded.keys()) - {"model"}
+    return {name: made.get(name) for name in names if made.get(name) != recorded.get(name)}
+
+
+def _without_notes(made: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer without the notes on tokens that have nothing to show for them."""
+    bare: dict[str, Any] = json.loads(json.dumps(made))
+    for choice, was in zip(bare["choices"], recorded["choices"], strict=True):
+        original = was.get("message") or {}
+        if not any(original.get(name) for name in ("content", "tool_calls", "reasoning_content")):
+            choice["message"].pop("reasoning_content", None)
+            choice["message"] |= {key: None for key in ("reasoning_content",) if key in original}
+    return bare
+
+
+def _compared(run: Run, read: Callable[[], Answer]) -> str | None:
+    told = run.told()
+    try:
+        got = read()
+    except (AssertionError, KeyError, TypeError) as error:
+        return f"not well-formed: {type(error).__name__}: {error}"
+    _forget_notes(got, told)
+    return difference(got, told)
+
+
+def _forget_notes(got: Answer, told: Answer) -> None:
+    """The contract lets an answer that shows nothing explain its tokens in ``reasoning_content``."""
+    spent = (told.usage or {}).get("completion_tokens")
+    for index, recorded in told.choices.items():
+        if spent and index in got.choices and not (recorded.text or recorded.reasoning or recorded.calls):
+            got.choices[index].reasoning = ""
+
+
+def _accumulated(chunks: list[ChatCompletionChunk]) -> str | None:
+    """Return why the SDK's own accumulator makes something else of these chunks, or None."""
+    plainly = client.read_stream(chunks)
+    try:
+        by_sdk = client.sdk_accumulates(chunks)
+    except Exception as error:  # noqa: BLE001  (whatever it raises, a client with this SDK can't read the stream)
+        return f"the SDK's accumulator: {type(error).__name__}: {error}"
+    return difference(Answer(by_sdk.choices, plainly.usage), plainly)
