@@ -47,7 +47,7 @@ def model(**changes: Any) -> dict[str, Any]:
 
 
 FAMILIES: Mapping[str, Any] = {
-    "openai-chat": {"cap_field": "max_completion_tokens"},
+    "openai-chat": {"cap_field": "max_completion_tokens", "roles": {}},
     "older-chat": {"cap_field": "max_tokens"},
 }
 
