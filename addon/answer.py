@@ -8,8 +8,9 @@ from typing import Any, Final
 from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason, shows_nothing
+from addon.normal.choices import normalize_message_choices
 from addon.source import Source
-from addon.splice import Edit, apply_edits, members, model_edits
+from addon.splice import apply_edits, model_edits, object_edits, value_edit
 from addon.usage import parse_usage
 from policies.facts import Usage
 
@@ -59,15 +60,17 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
     payload = decode_answer(body, source)
     if isinstance(payload, ErrorAnswer):
         return failed(payload)
-    if not isinstance(choices := payload.get("choices"), list):
+    if not isinstance(given := payload.get("choices"), list):
         return failed(upstream_garbage("it is not a chat completion."))
+    choices = normalize_message_choices(given, source.family, payload.get("id")) or given
     usage = parse_usage(payload, source.family)
     edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
+    edits += object_edits(body, payload, "chat.completion")
     explained = with_billing_notes(choices, usage)
-    if explained is not choices:
-        edits.append(_choices_edit(body, explained))
+    if explained is not given:
+        edits.append(value_edit(body, "choices", json_text(explained)))
     chars = sum(map(choice_text_chars, choices))
-    return Answer(apply_edits(body, edits), usage, finish_reason(choices), text_chars=chars)
+    return Answer(apply_edits(body, edits), usage, finish_reason(given), text_chars=chars)
 
 
 def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
@@ -87,9 +90,3 @@ def _is_silent(choice: object) -> bool:
 
 def _explained(choice: Mapping[str, Any]) -> dict[str, Any]:
     return {**choice, "message": {**choice["message"], "reasoning_content": BILLING_NOTE}}
-
-
-def _choices_edit(body: bytes, choices: list[Any]) -> Edit:
-    """Return the edit that puts ``choices`` in; of duplicates the last counts, as ``json.loads`` has it."""
-    found = [member for member in members(body, body.index(b"{")) if member.key == "choices"][-1]
-    return found.start, found.end, json_text(choices)

@@ -93,7 +93,8 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     """Return the reader for the answer that begins with ``head``."""
     attempt = call.exchange.attempt
     dialect = DIALECTS[attempt.model.provider.dialect]
-    source = source_of(attempt, int(call.exchange.created_at.timestamp()))
+    created_s = int(call.exchange.created_at.timestamp())
+    source = source_of(attempt, created_s, _choices_asked(call))
     relay: Relay
     if not 200 <= head.status_code < 300:
         relay = ErrorRelay(head.status_code, source)
@@ -115,6 +116,12 @@ def client_head(*, stream: bool) -> http.Response:
     content_type = b"text/event-stream" if stream else b"application/json"
     headers = http.Headers([(b"content-type", content_type)])
     return http.Response(b"HTTP/1.1", 200, b"OK", headers, None, None, time.time(), None)
+
+
+def _choices_asked(call: Call) -> int:
+    assert call.request is not None  # noqa: S101  (a call that was sent has one)
+    family = call.exchange.attempt.model.family
+    return choices_sent(_sendable(call.request, family), family)
 
 
 def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:

@@ -43,9 +43,7 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         return Usage(), "none"
     counted = relay.usage or Usage()
     # Some report nought in every chunk until the last, which a client that left early never let come.
-    is_counted = (
-        counted.completion_tokens if call.exchange.status != OK else counted.completion_tokens is not None
-    )
+    is_counted = _has_output(counted) if call.exchange.status == OK else bool(counted.completion_tokens)
     if is_counted or (relay.usage and not relay.relayed_text_chars):
         return counted, "provider"
     if not relay.relayed_text_chars or call.request is None:
@@ -63,6 +61,11 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         completion_tokens=completion_tokens,
         total_tokens=total_tokens,
     ), "estimated"
+
+
+def _has_output(counted: Usage) -> bool:
+    """Tell whether a provider said how much its whole answer is, if only in its total."""
+    return counted.completion_tokens is not None or counted.total_tokens is not None
 
 
 def _most_tokens(call: Call, request: ChatRequest) -> int:

@@ -13,7 +13,8 @@ class Source:
     """What a reader of an answer has to know of the attempt that it answers.
 
     ``names`` maps upstream model ids to what the client may see in their place, in error messages, where ``secrets``
-    never appear. ``created_s`` is the Unix time of the call, for answers that bear none.
+    never appear. ``created_s`` is the Unix time of the call, for answers that bear none; ``choices`` is how many were
+    asked for, where that is known.
     """
 
     model_slug: str
@@ -21,10 +22,11 @@ class Source:
     names: Mapping[str, str] = NO_NAMES
     secrets: tuple[str, ...] = ()
     created_s: int = 0
+    choices: int | None = None
 
 
-def source_of(attempt: Attempt, created_s: int) -> Source:
+def source_of(attempt: Attempt, created_s: int, choices: int) -> Source:
     """Return the source of the answer to ``attempt``; the client knows its model by the slug alone."""
     model = attempt.model
     names = MappingProxyType({model.upstream_model_id: model.slug})
-    return Source(model.slug, model.family, names, attempt.secrets, created_s)
+    return Source(model.slug, model.family, names, attempt.secrets, created_s, choices)

@@ -61,6 +61,22 @@ def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
     return start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma
 
 
+def object_edits(text: bytes, parsed: Mapping[str, object], kind: str) -> list[Edit]:
+    """Return the edits that make the top-level ``object`` of an answer ``kind``, where it says something else."""
+    if parsed.get("object", kind) == kind:
+        return []
+    return [value_edit(text, "object", json.dumps(kind).encode())]
+
+
+def value_edit(text: bytes, key: str, value: bytes) -> Edit:
+    """Return the edit that makes the top-level ``key`` of ``text`` the JSON ``value``.
+
+    Of members of that name the last is the one that readers keep. Raises IndexError where there is none.
+    """
+    found = [member for member in members(text, text.index(b"{")) if member.key == key][-1]
+    return found.start, found.end, value
+
+
 def members(text: bytes, start: int) -> Iterator[Member]:
     """Yield the members of the object or array that begins at ``start``, in order, duplicates included."""
     depth, key, value_start, value_end = 0, "", -1, -1

@@ -99,15 +99,15 @@ def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
 def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
     """Return the tokens that bear the output price: the completion, and the reasoning where it is beside it.
 
-    A provider that counts reasoning beside the completion without naming it (Gemini's compatible endpoint)
-    still has it in its own total, so what the total holds beyond the prompt is taken for output.
+    A provider that counts reasoning beside the completion without naming it (Gemini's compatible endpoint), or leaves
+    out the completion (Gemini, where it is nought), still has it in its own total: what that holds beyond the prompt is
+    taken for output.
     """
-    completion = _count(usage.completion_tokens)
-    if not reasoning_beside:
-        return completion
-    if usage.reasoning_tokens is not None:
-        return completion + _count(usage.reasoning_tokens)
-    return max(completion, _count(usage.total_tokens) - _count(usage.prompt_tokens))
+    beside = _count(usage.reasoning_tokens) if reasoning_beside else 0
+    output = _count(usage.completion_tokens) + beside
+    if usage.completion_tokens is None or (reasoning_beside and usage.reasoning_tokens is None):
+        return max(output, _count(usage.total_tokens) - _count(usage.prompt_tokens))
+    return output
 
 
 def dearest_input_microusd_per_mtok(prices: Prices) -> int:

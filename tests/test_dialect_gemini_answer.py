@@ -277,6 +277,7 @@ def test_pictures_are_images_and_what_has_no_name_in_the_chat_shape_is_passed_on
             {"promptTokenCount": 10, "thoughtsTokenCount": 3, "totalTokenCount": 13},
             {
                 "prompt_tokens": 10,
+                "completion_tokens": 0,
                 "total_tokens": 13,
                 "completion_tokens_details": {"reasoning_tokens": 3},
             },

@@ -59,6 +59,10 @@ USAGE = b'{"model":"up","choices":[],"usage":{"prompt_tokens":3,"completion_toke
 USAGE_ = USAGE.replace(b'"up"', b'"house/slug"')
 DONE = b"data: [DONE]\n\n"
 
+EMPTY_REASON_ = (
+    b'{"id":"c1","model":"house/slug","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}'
+)
+
 # what it shows: what the provider sends, what the client gets
 WHOLE: dict[str, tuple[bytes, bytes]] = {
     "plain": (
@@ -111,8 +115,8 @@ WHOLE: dict[str, tuple[bytes, bytes]] = {
     ),
     "no model and no choices": (b'data: {"type":"ping"}\n\n' + DONE, b'data: {"type":"ping"}\n\n' + DONE),
     "a model deeper inside": (
-        b'data: {"a":{"model":"up"},"model":"up","choices":null}\n\n' + DONE,
-        b'data: {"a":{"model":"up"},"model":"house/slug","choices":null}\n\n' + DONE,
+        b'data: {"a":{"model":"up"},"model":"up","choices":[]}\n\n' + DONE,
+        b'data: {"a":{"model":"up"},"model":"house/slug","choices":[]}\n\n' + DONE,
     ),
     "no error in error null": (
         b'data: {"model":"up","choices":[],"error":null}\n\n' + DONE,
@@ -152,7 +156,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "a cut behind the field name after the finish_reason": (OPEN_END + b"data:", OPEN_END_),
     "an empty finish_reason": (
         b"data: %b\n\n" % chunk(finish=""),
-        b"data: %b\n\n" % chunk(finish="", model=SLUG),
+        b"data: %b\n\n" % EMPTY_REASON_,
     ),
     "error first": (b"data: %b\n\n" % ERROR + DONE, b""),
     "error behind a comment": (b": wait\n\ndata: %b\n\n" % ERROR, b""),
@@ -306,7 +310,7 @@ def test_the_finish_reason_is_the_last_that_says_something(reasons: list[str], e
         ({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "abc"}]}]}}, 3),
         ({"delta": {"content": [{"type": "text", "text": "ab"}, "c"]}}, 3),
         ({"delta": {"tool_calls": [{"function": {"name": "f", "arguments": '{"a'}}]}}, 3),
-        ({"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}, {"function": None}, 5]}}, 8),
+        ({"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}, {"function": None}, 5]}}, 7),
         ({"delta": {"tool_calls": [{"type": "custom", "custom": {"input": "abc"}}]}}, 3),
         ({"delta": {"function_call": {"arguments": "abcde"}, "tool_calls": None}}, 5),
         ({"delta": {"refusal": "no"}}, 2),

@@ -11,12 +11,16 @@ def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the usage block, or None where nothing was counted.
 
     Thoughts stand beside ``completion_tokens``; what provider-run tools put into the prompt is of ``prompt_tokens``.
+    The API leaves out a completion of nought, as its JSON does with every zero; beside a total it is one.
     """
+    completion, total = _count(metadata, "candidatesTokenCount"), _count(metadata, "totalTokenCount")
+    if completion is None and total is not None:
+        completion = 0
     prompt, from_tools = _count(metadata, "promptTokenCount"), _count(metadata, "toolUsePromptTokenCount")
     counts = {
         "prompt_tokens": prompt if prompt is None else prompt + (from_tools or 0),
-        "completion_tokens": _count(metadata, "candidatesTokenCount"),
-        "total_tokens": _count(metadata, "totalTokenCount"),
+        "completion_tokens": completion,
+        "total_tokens": total,
         "prompt_tokens_details": _one("cached_tokens", _count(metadata, "cachedContentTokenCount")),
         "completion_tokens_details": _one("reasoning_tokens", _count(metadata, "thoughtsTokenCount")),
     }

@@ -46,6 +46,12 @@ _EXCHANGE = Exchange(
 )
 
 
+def answered_exchange(family: Family, **changes: Any) -> Exchange:
+    """The exchange of a call whose model is of ``family``."""
+    attempt = replace(_EXCHANGE.attempt, model=replace(_MODEL, family=family))
+    return replace(_EXCHANGE, route=Route((attempt,), "pinned"), **changes)
+
+
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
     """A row as the gateway makes it, with some columns changed."""
     return replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
