@@ -56,7 +56,7 @@ CHOICES: dict[str, list[dict[str, Any]]] = {
     "stop": [_choice({"content": "hi"}, "stop", logprobs=None)],
     "length": [_choice({"content": "hi"}, "length")],
     "content_filter": [_choice({"content": "h"}, "content_filter", content_filter_results={"hate": {}})],
-    "a finish_reason of its own": [_choice({"content": "hi"}, "eos_token")],
+    "a finish_reason that nobody knows": [_choice({"content": "hi"}, "insufficient_system_resource")],
     "no finish_reason": [_choice({"content": "hi"}, None)],
     "tool calls": [_choice({"content": None, "tool_calls": CALLS}, "tool_calls")],
     "logprobs": [_choice({"content": "hi"}, logprobs=LOGPROBS)],
@@ -137,7 +137,7 @@ NOTHING_TO_EXPLAIN: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize("name", NOTHING_TO_EXPLAIN)
 def test_no_note_where_there_is_nothing_to_explain(chat: Chat, upstream: Upstream, name: str) -> None:
     message, tokens = NOTHING_TO_EXPLAIN[name]
-    choice = _choice(message)
+    choice = _choice(message, "tool_calls" if "tool_calls" in message else "stop")
     upstream.behave(whole(completion(choices=[choice], usage=_tokens(tokens))))
     assert chat().json()["choices"] == [choice]
 
@@ -271,6 +271,7 @@ def test_a_call_is_booked_as_one_row_under_its_request_id(
         "total_tokens": 11,
         "cached_tokens": None,
         "reasoning_tokens": None,
+        "cache_write_tokens": None,
         "usage_source": "provider",
         "wholesale_nanousd": 2550,
         "retail_nanousd": 2652,

@@ -39,7 +39,7 @@ CHUNKS: dict[str, list[dict[str, Any]]] = {
     "tool call fragments": [
         chunk(role="assistant", content=None, tool_calls=[CALL]),
         chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"city":'}}]),
-        chunk(tool_calls=[{"index": 1, "id": "call_2", "function": {"name": "time", "arguments": "{}"}}]),
+        chunk(tool_calls=[CALL | {"index": 1, "id": "call_2"}]),
         chunk(tool_calls=[{"index": 0, "function": {"arguments": '"Oslo"}'}}]),
         chunk(finish="tool_calls"),
     ],
@@ -55,7 +55,14 @@ CHUNKS: dict[str, list[dict[str, Any]]] = {
     "usage null until the end": [chunk("hi") | {"usage": None}, chunk(finish="stop"), chunk(usage=USAGE)],
     "no usage at all": [chunk("hi"), chunk(finish="stop")],
     "a first chunk without choices": [
-        {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []},
+        {
+            "id": "",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": "",
+            "choices": [],
+            "prompt_filter_results": [],
+        },
         chunk("hi"),
         chunk(finish="stop"),
     ],
