@@ -5,7 +5,7 @@ was never approved can't be dispatched, and one that is settled can't be settled
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
@@ -112,6 +112,21 @@ class Exchange:
         if self.route is None:
             raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
         return self.route.attempts[max(self.attempts, 1) - 1]
+
+    @property
+    def next_attempt(self) -> Attempt:
+        """The attempt that is to be made next. Raises IndexError where the route has no other."""
+        if self.route is None:
+            raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
+        return self.route.attempts[self.attempts]
+
+    def with_next_attempt(self, attempt: Attempt) -> Self:
+        """Return the same call with ``attempt`` in place of the next one: the same, but for its secret."""
+        if self.route is None or attempt is self.next_attempt:
+            return self
+        attempts = list(self.route.attempts)
+        attempts[self.attempts] = attempt
+        return self.note(route=replace(self.route, attempts=tuple(attempts)))
 
     @property
     def was_sent_upstream(self) -> bool:

@@ -24,14 +24,15 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 
 from addon import tls
+from addon.access_tokens import AccessTokenUnavailable
 from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
-from addon.catalog import catalog_json, etag, is_fresh
+from addon.catalog import catalog_json, etag
 from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
-from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
+from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
@@ -41,7 +42,7 @@ from addon.request_id import new_request_id
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
-from addon.wire import json_response
+from addon.wire import catalog_response, json_response
 from policies.limits import rpm_of
 from policies.refusal import Refusal
 from policies.spend import Denial, refusal_of
@@ -177,7 +178,8 @@ class Gateway:
             call = self._begin(flow)
             endpoint = endpoint_of(flow.request)
             if endpoint is Endpoint.MODELS:
-                self._answer_catalog(flow, call)
+                answer = catalog_response(*self.catalog, flow.request.headers.get("if-none-match", ""))
+                flow.response = self._respond(call, answer)
                 return
             check_size(flow.request, call.settings.conf.limits.max_request_bytes)
             self._identify(flow, call)
@@ -191,6 +193,7 @@ class Gateway:
             if flow.response is None and call.exchange.stage is Stage.ADMITTED:
                 route_call(call, flow.request)
                 await self._hold(call)
+                await self._authorize(call)
                 flow.request = prepare_attempt(call)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
@@ -233,15 +236,6 @@ class Gateway:
         call.attach(flow)
         return call
 
-    def _answer_catalog(self, flow: http.HTTPFlow, call: Call) -> None:
-        body, tag = self.catalog
-        headers = {"content-type": "application/json", "etag": tag, "cache-control": "no-cache"}
-        if is_fresh(tag, flow.request.headers.get("if-none-match", "")):
-            flow.response = self._respond(call, http.Response.make(304, b"", headers))
-            del flow.response.headers["content-length"]
-        else:
-            flow.response = self._respond(call, http.Response.make(200, body, headers))
-
     def _identify(self, flow: http.HTTPFlow, call: Call) -> None:
         workspace, key = identify(call.settings.keys, parse_bearer(bearer_header(flow.request)))
         call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
@@ -264,6 +258,11 @@ class Gateway:
         if isinstance(decided, Denial):
             raise refusal_of(decided)
         call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
+
+    async def _authorize(self, call: Call) -> None:
+        if self.lifecycle:
+            attempt = await self.lifecycle.access_tokens.authorize(call.exchange.next_attempt)
+            call.exchange = call.exchange.with_next_attempt(attempt)
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
@@ -291,6 +290,8 @@ class Gateway:
             yield
         except Refusal as refusal:
             self._refuse(flow, from_refusal(refusal))
+        except AccessTokenUnavailable:
+            self._refuse(flow, no_access_token())
         except StoreUnavailable:
             # Logged once by ``lifecycle``, not by each call.
             self._refuse(flow, LIMITS_UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""What runs beside the proxy: the store, the sandbox, the admin port and the watcher of the files.
+"""What runs beside the proxy: the store, the sandbox, access tokens, the admin port and the watcher of the files.
 
 Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike. A worker leaves the last two to its
 supervisor.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from addon import VERSION
+from addon.access_tokens import AccessTokens
 from addon.admin import Admin, Readiness
 from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
@@ -35,6 +36,7 @@ class Lifecycle:
         self.adopt = adopt
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
+        self.access_tokens = AccessTokens()
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
         self.admin = Admin(self.readiness) if conf_file else None
@@ -66,6 +68,7 @@ class Lifecycle:
             await self.admin.stop()
         if self.sandbox:
             await self.sandbox.stop()
+        await self.access_tokens.close()
         await self.store.close()
 
     async def _keep_up(self) -> None:

@@ -78,8 +78,8 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
 def prepare_attempt(call: Call) -> http.Request:
     """Approve the next attempt of the route and return its request."""
     chat, exchange = call.request, call.exchange
-    assert chat is not None and exchange.route is not None  # noqa: S101  (a routed call has both)
-    attempt = exchange.route.attempts[exchange.attempts]
+    assert chat is not None  # noqa: S101  (a routed call has one)
+    attempt = exchange.next_attempt
     budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
     cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens, budget)
     sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)

@@ -27,6 +27,7 @@ from mitmproxy.proxy.layers.http._events import (
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server, make_body_reader
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
+from addon.catalog import is_fresh
 from addon.errors import ErrorAnswer, from_refusal
 from addon.request_id import new_request_id
 from policies.refusal import Refusal
@@ -62,6 +63,16 @@ def json_response(answer: ErrorAnswer, *, close: bool = False) -> http.Response:
     if close:
         headers["connection"] = "close"
     return http.Response.make(answer.status, answer.body(), headers)
+
+
+def catalog_response(body: bytes, tag: str, if_none_match: str) -> http.Response:
+    """The public catalog, or that its client has it already."""
+    headers = {"content-type": "application/json", "etag": tag, "cache-control": "no-cache"}
+    if not is_fresh(tag, if_none_match):
+        return http.Response.make(200, body, headers)
+    response = http.Response.make(304, b"", headers)
+    del response.headers["content-length"]
+    return response
 
 
 class _ForgivesTrailers:
