@@ -1,39 +1,75 @@
-"""Recorded answers of real providers, whole and streamed, come out as they went in but for the model.
+"""Recorded answers of real providers through the readers alone: every byte counts, and no way of cutting matters.
 
 The recordings are read from the folder in TOLLGATE_CORPUS; without it these tests are skipped.
 """
 
 import json
-import random
 import re
-from itertools import accumulate, pairwise
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from rig.configuration import ROOT
+from rig.corpus import DIALECTS as APIS
 from rig.corpus import FOLDER, needs_corpus, read_corpus
+from rig.readers.plain import is_plain
+from rig.replay import Run, cut_at, random_pieces
+from rig.usage_table import expected
 
-from addon.answer import BILLING_NOTE, rewrite_answer
-from addon.chat_chunks import ChatChunks
+from addon.answer import BILLING_NOTE
+from addon.dialects import DIALECTS
+from addon.relay import Relay
+from addon.settings import load_settings
 from addon.source import Source
-from addon.sse import StreamRelay
-from policies.facts import Family, Usage
+from policies.facts import Family
 
 SLUG = "tollgate-slug/under-test"
-SOURCE = Source(SLUG, Family("plain"))
 SLUG_JSON = json.dumps(SLUG).encode()
-LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)")
+MAX_BYTES = 1 << 26
+CREATED_S = 1_760_000_000
 STRING = re.compile(rb'"[^"]*"')
 MISSING_BLANK_LINE = re.compile(rb"data:[^\r\n]*(?:\r\n|\n|\r)data:")
+DONE = b"data: [DONE]\n\n"
 
 
-def records(*, stream: bool) -> list[Any]:
+def runs(*, stream: bool, plain: bool = False) -> list[Any]:
+    """Every recorded success as a parameter; with ``plain``, of those in the chat shape's standard form."""
     if not FOLDER:
         return [pytest.param({}, marks=needs_corpus, id="no-recordings")]
-    return [
-        pytest.param(record, id=record["id"])
-        for record in read_corpus()
-        if record["stream"] is stream and record["status"] // 100 == 2
-    ]
+    found = [Run(record) for record in read_corpus(*APIS)]
+    wanted = [run for run in found if run.stream is stream and run.status // 100 == 2]
+    return [pytest.param(run, id=run.id) for run in wanted if not plain or _is_plain(run)]
+
+
+def _is_plain(run: Run) -> bool:
+    if run.dialect != "openai" or run.kind == "error":
+        return False
+    return is_plain(run.payloads, stream=run.stream, think_tags=run.think_tags)
+
+
+@cache
+def families() -> dict[str, Family]:
+    with TemporaryDirectory() as folder:
+        conf = Path(folder) / "proxy.conf"
+        conf.write_text(f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "."\n', encoding="utf-8")
+        return dict(load_settings(conf, {}).families)
+
+
+def source(run: Run) -> Source:
+    return Source(SLUG, families()[run.family], created_s=CREATED_S, choices=run.choices)
+
+
+def relayed(run: Run, pieces: list[bytes]) -> tuple[bytes, Relay]:
+    dialect = DIALECTS[run.dialect]
+    relay = dialect.stream(source(run)) if run.stream else dialect.whole(source(run), MAX_BYTES)
+    return b"".join([*map(relay.feed, pieces), relay.finish()]), relay
+
+
+def facts(relay: Relay) -> tuple[Any, ...]:
+    return relay.usage, relay.finish_reason, relay.relayed_text_chars, relay.failure, relay.done
 
 
 def exact(text: bytes) -> Any:
@@ -41,73 +77,52 @@ def exact(text: bytes) -> Any:
     return json.loads(text.decode(), parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
-def read_usage(payloads: list[Any]) -> Usage | None:
-    """A second, independent reading: per field the last integer that any payload reports."""
-    read: dict[str, int] = {}
-    for payload in payloads:
-        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage") or {}
-        prompt, completion = (usage.get(f"{kind}_tokens_details") or {} for kind in ("prompt", "completion"))
-        names = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens")
-        cached = [prompt.get("cached_tokens"), *(usage.get(name) for name in names)]
-        reasoning = [completion.get("reasoning_tokens"), usage.get("reasoning_tokens")]
-        counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-        counts["cached_tokens"] = next((count for count in cached if count is not None), None)
-        counts["reasoning_tokens"] = next((count for count in reasoning if count is not None), None)
-        read |= {name: count for name, count in counts.items() if count is not None}
-    return Usage(**read) if read else None
+def assert_counted(run: Run, relay: Relay) -> None:
+    """What was read of the usage is what docs/usage.md says that the recording reports."""
+    meant, usage = expected(run), relay.usage
+    if meant is None:
+        assert usage is None
+        return
+    assert usage is not None
+    assert {name: getattr(usage, f"{name}_tokens") for name in meant.counts} == meant.counts
 
 
-def is_error(payload: Any) -> bool:
-    return not isinstance(payload, dict) or bool(payload.get("error"))
+@pytest.mark.parametrize("run", runs(stream=True))
+def test_a_recorded_stream_gives_the_same_however_it_is_cut(run: Run) -> None:
+    body = run.text.encode()
+    whole, relay = relayed(run, [body])
+    recorded = cut_at(body, list(accumulate(run.record.get("chunk_lens") or [])))
+    bytewise = [body[at : at + 1] for at in range(len(body))]
+    for pieces in (random_pieces(body, run.id, count=400), recorded, bytewise):
+        out, other = relayed(run, pieces)
+        assert out == whole
+        assert facts(other) == facts(relay)
 
 
-def read_lines(stream: bytes) -> list[bytes]:
-    """The lines of a stream, up to and including [DONE], without their ends and without blank ones."""
-    lines = [line.rstrip(b"\r\n") for line in LINE.findall(stream)]
-    done = next((i for i, line in enumerate(lines) if line[5:].strip() == b"[DONE]"), len(lines))
-    return [line for line in lines[: done + 1] if line]
+@pytest.mark.parametrize("run", runs(stream=True))
+def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_was_cut(run: Run) -> None:
+    out, relay = relayed(run, [run.text.encode()])
+    finished = run.kind == "stream" and any(told.finish_reason for told in run.told().choices.values())
+    assert (relay.failure is None) == (finished or ("[DONE]" in run.text and run.kind == "stream")), (
+        relay.failure
+    )
+    assert relay.done == (relay.failure is None)
+    if relay.failure is None:
+        assert out.endswith(DONE) or out.rstrip().endswith(DONE.rstrip())
+        assert_counted(run, relay)
 
 
-def data_of(lines: list[bytes]) -> list[bytes]:
-    return [line[5:].strip() for line in lines if line.startswith(b"data:") and b"[DONE]" not in line[:13]]
+@pytest.mark.parametrize("run", runs(stream=True, plain=True))
+def test_a_recorded_stream_in_the_standard_form_keeps_every_byte_but_its_models(run: Run) -> None:
+    body = run.text.encode()
+    out, _ = relayed(run, [body])
+    if MISSING_BLANK_LINE.search(body):
+        body, out = (b"\n".join(filter(None, stream.splitlines())) for stream in (body, out))
+    assert relayed_beyond(body, out).strip() in (b"", DONE.strip())
 
 
-def first_failure(lines: list[bytes]) -> str | None:
-    """Why a stream can't be relayed whole, by a reading of its lines; None for a good one."""
-    finished = any(line[5:].strip() == b"[DONE]" for line in lines)
-    for text in data_of(lines):
-        try:
-            payload = json.loads(text)
-        except ValueError:
-            return "an event is not JSON"
-        if is_error(payload):
-            return "an event is an error"
-        finished = finished or any(choice.get("finish_reason") for choice in payload.get("choices") or [])
-    return None if finished else "the stream ends early"
-
-
-def relay(pieces: list[bytes]) -> tuple[bytes, StreamRelay]:
-    machine = StreamRelay(ChatChunks(SOURCE), SOURCE)
-    return b"".join([*map(machine.feed, pieces), machine.finish()]), machine
-
-
-def facts(machine: StreamRelay) -> tuple[Any, ...]:
-    chars, failure = machine.relayed_text_chars, machine.failure
-    return machine.usage, machine.finish_reason, chars, failure, machine.done
-
-
-def random_pieces(stream: bytes, seed: str) -> list[bytes]:
-    dice = random.Random(seed)
-    largest = dice.choice([3, 40, 4000])
-    cuts, at = [0], 0
-    while at < len(stream):
-        at = min(len(stream), at + dice.randint(1, max(largest, len(stream) // 2000)))
-        cuts.append(at)
-    return [stream[a:b] for a, b in pairwise(cuts)]
-
-
-def assert_same_but_model(before: bytes, after: bytes) -> bytes:
-    """Every byte of ``after`` stands in ``before``, but for the model; return what ``after`` has beyond it."""
+def relayed_beyond(before: bytes, after: bytes) -> bytes:
+    """Return what ``after`` has beyond ``before``; all else of it must stand there, but for the model."""
     if b'"model"' not in before:
         after = after.replace(b'"model":%b,' % SLUG_JSON, b"")
     at = 0
@@ -122,58 +137,27 @@ def assert_same_but_model(before: bytes, after: bytes) -> bytes:
     return tail[len(rest) :]
 
 
-@pytest.mark.parametrize("record", records(stream=True))
-def test_a_recorded_stream_is_relayed_byte_for_byte_but_for_the_model(record: dict[str, Any]) -> None:
-    stream = record["response_text"].encode()
-    out, machine = relay([stream])
-    lines = read_lines(stream)
-    relayed = [json.loads(text) for text in data_of(read_lines(out))]
-    assert all(payload["model"] == SLUG for payload in relayed)
-    failure = first_failure(lines)
-    assert (machine.failure is None) == (failure is None), failure or machine.failure
-    assert machine.done == (failure is None)
-    if failure is None:
-        assert out.split(b"data:")[-1].strip() == b"[DONE]"
-        assert machine.usage == read_usage([json.loads(text) for text in data_of(lines)])
-    if MISSING_BLANK_LINE.search(stream):
-        stream, out = b"\n".join(lines), b"\n".join(read_lines(out))
-    added = assert_same_but_model(stream, out)
-    assert added.strip() in (b"", b"data: [DONE]")
-
-
-@pytest.mark.parametrize("record", records(stream=True))
-def test_a_recorded_stream_gives_the_same_however_it_is_cut(record: dict[str, Any]) -> None:
-    stream = record["response_text"].encode()
-    whole, machine = relay([stream])
-    cuts = [0, *accumulate(record.get("chunk_lens") or []), len(stream)]
-    for pieces in (
-        random_pieces(stream, record["id"]),
-        [stream[a:b] for a, b in pairwise(cuts)],
-        [stream[i : i + 1] for i in range(min(3000, len(stream)))] + [stream[3000:]],
-    ):
-        out, other = relay(pieces)
-        assert out == whole
-        assert facts(other) == facts(machine)
-
-
-@pytest.mark.parametrize("record", records(stream=False))
-def test_a_recorded_answer_changes_in_its_model_only(record: dict[str, Any]) -> None:
-    body = record["response_text"].encode()
-    answer = rewrite_answer(body, SOURCE)
-    payload = json.loads(body)
-    if is_error(payload) or "choices" not in payload:
-        assert answer.failure is not None
-        assert answer.body == b""
+@pytest.mark.parametrize("run", runs(stream=False))
+def test_a_recorded_answer_is_read_whole_or_not_at_all(run: Run) -> None:
+    out, relay = relayed(run, [run.text.encode()])
+    assert (relay.failure is None) == (run.kind == "whole"), relay.failure
+    if relay.failure is not None:
+        assert out == b""
         return
-    assert answer.failure is None
-    assert json.loads(answer.body)["model"] == SLUG
-    assert answer.usage == read_usage([payload])
-    before = [(k, SLUG if k == "model" else v) for k, v in exact(body)]
-    after = [tuple(pair) for pair in exact(answer.body)]
-    if "model" not in payload:
+    assert json.loads(out)["model"] == SLUG
+    assert_counted(run, relay)
+
+
+@pytest.mark.parametrize("run", runs(stream=False, plain=True))
+def test_a_recorded_answer_in_the_standard_form_changes_in_its_model_only(run: Run) -> None:
+    body = run.text.encode()
+    out, _ = relayed(run, [body])
+    before = [(key, SLUG if key == "model" else value) for key, value in exact(body)]
+    after = [tuple(pair) for pair in exact(out)]
+    if "model" not in run.payloads[0]:
         before.insert(0, ("model", SLUG))
-    if BILLING_NOTE.encode() in answer.body:
-        assert_only_the_note_was_added(payload, json.loads(answer.body))
+    if BILLING_NOTE.encode() in out:
+        assert_only_the_note_was_added(run.payloads[0], json.loads(out))
         before, after = ([pair for pair in pairs if pair[0] != "choices"] for pairs in (before, after))
     assert after == before
 
@@ -182,7 +166,5 @@ def assert_only_the_note_was_added(before: Any, after: Any) -> None:
     assert before["usage"]["completion_tokens"] > 0
     for old, new in zip(before["choices"], after["choices"], strict=True):
         message = old["message"]
-        assert not any(
-            message.get(key) for key in ("content", "reasoning", "reasoning_content", "tool_calls")
-        )
+        assert not any(message.get(key) for key in ("content", "reasoning_content", "tool_calls"))
         assert new == {**old, "message": {**message, "reasoning_content": BILLING_NOTE}}

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,27 +87,26 @@ class Run:
         return any(name in payload for name in ANSWERS[self.dialect])
 
     @property
-    def is_reframed(self) -> bool:
-        """Tell whether it was recorded without ``alt=sse``, as an array, which the gateway never asks for."""
-        return self.stream and self.status < 300 and self.record["response_text"].lstrip()[:1] == "["
-
-    @cached_property
     def text(self) -> str:
-        """The answer as the gateway's own request would have got it."""
-        text: str = self.record["response_text"] or ""
-        if not self.is_reframed:
-            return text
-        elements = json.loads(text.replace(",\r\n]", "]").strip().removesuffix(","))
-        return "".join(f"data: {json.dumps(element)}\r\n\r\n" for element in elements)
+        return self.record["response_text"] or ""
 
     @cached_property
     def payloads(self) -> list[Any]:
-        """The JSON of the whole answer, or of every event."""
+        """The JSON of the whole answer, or of every event; a stream may also be one array (Gemini without SSE)."""
+        if self.stream and self.text.lstrip().startswith("["):
+            elements: list[Any] = json.loads(re.sub(r",\s*\]\s*\Z", "]", self.text.strip().removesuffix(",")))
+            return elements
         return list(map(read_json, event_texts(self.text))) if self.stream else [read_json(self.text)]
 
     @property
     def think_tags(self) -> bool:
         return bool(shipped_families()[self.family].get("think_tags"))
+
+    @property
+    def choices(self) -> int | None:
+        """How many answers were asked for, where the request was recorded."""
+        asked = self.record["request"]
+        return None if asked is None else int(asked.get("n") or 1)
 
     def told(self) -> Answer:
         """What a client must see of it."""
@@ -114,9 +114,7 @@ class Run:
             return anthropic_sdk.read(self.text.encode(), stream=self.stream)
         if self.dialect == "gemini":
             return gemini_sdk.read(self.payloads)
-        asked = self.record["request"]
-        is_single = asked is not None and asked.get("n") in (None, 1)
-        return chat.read(self.payloads, think_tags=self.think_tags, is_single=is_single)
+        return chat.read(self.payloads, think_tags=self.think_tags, is_single=self.choices == 1)
 
     def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the client's body that asks ``asked`` of this model."""

@@ -100,6 +100,8 @@ def expected(run: Run) -> Expected | None:
     counts = {column: line.count(column, usage) for column in COLUMNS}
     if all(count is None for count in counts.values()):
         return None
+    if line.places["completion"] == [["candidatesTokenCount"]] and counts["total"] is not None:
+        counts["completion"] = counts["completion"] or 0
     if not line.places["total"]:
         counts["total"] = (counts["prompt"] or 0) + (counts["completion"] or 0)
     return Expected(counts, _retail_nanousd(counts, is_beside=line.is_beside))

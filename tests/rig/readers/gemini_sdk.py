@@ -89,9 +89,12 @@ def _usage(usage: GenerateContentResponseUsageMetadata | None) -> dict[str, Any]
     prompt = usage.prompt_token_count
     if prompt is not None:
         prompt += usage.tool_use_prompt_token_count or 0
+    completion = usage.candidates_token_count
+    if completion is None and usage.total_token_count is not None:
+        completion = 0  # protocol buffers leave a zero out
     made: dict[str, Any] = {
         "prompt_tokens": prompt,
-        "completion_tokens": usage.candidates_token_count,
+        "completion_tokens": completion,
         "total_tokens": usage.total_token_count,
         "prompt_tokens_details": _detail("cached_tokens", usage.cached_content_token_count),
         "completion_tokens_details": _detail("reasoning_tokens", usage.thoughts_token_count),

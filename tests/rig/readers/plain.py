@@ -1,6 +1,5 @@
 """Tells which recordings in the chat shape are in its standard form already, so that only the model may change."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,8 +26,8 @@ def is_plain(payloads: Iterable[Payload], *, stream: bool, think_tags: bool) -> 
         and not (
             "stop" in dict(reasons).values() and any(_made(choice).get("tool_calls") for choice in choices)
         )
-        and not (think_tags and "think>" in json.dumps(listed))
-        and (not stream or _ids_come_once(choices))
+        and not (think_tags and _may_think(choices))
+        and (not stream or _calls_are_numbered(choices))
     )
 
 
@@ -66,11 +65,16 @@ def _plain_call(call: Payload, stream: bool) -> bool:
     return isinstance(call.get("index"), int) and right
 
 
-def _ids_come_once(choices: list[Payload]) -> bool:
-    begun = [
-        (choice.get("index"), call.get("index"))
-        for choice in choices
-        for call in _made(choice).get("tool_calls") or ()
-        if call.get("id")
-    ]
-    return len(begun) == len(set(begun))
+def _may_think(choices: list[Payload]) -> bool:
+    """A text that begins with ``<`` is held back until it is clear that it is no ``<think>``."""
+    text = "".join(_made(choice).get("content") or "" for choice in choices)
+    return text.lstrip().startswith("<") or "think>" in text
+
+
+def _calls_are_numbered(choices: list[Payload]) -> bool:
+    """Calls are numbered from 0 in each choice, and each has its id once."""
+    begun: dict[Any, list[Any]] = {}
+    for choice in choices:
+        calls = [call for call in _made(choice).get("tool_calls") or () if call.get("id")]
+        begun.setdefault(choice.get("index"), []).extend(call.get("index") for call in calls)
+    return all(indexes == list(range(len(indexes))) for indexes in begun.values())
