@@ -11,8 +11,8 @@ from typing import Any
 from addon.json_text import json_text
 from addon.normal.think_tags import Told
 
-_TEXT = frozenset({"text", "output_text"})
-_THINKING = frozenset({"thinking", "reasoning"})
+_TEXT = ("text", "output_text")
+_THINKING = ("thinking", "reasoning")
 _TEXT_MEMBERS = ("text", "thinking", "summary", "reasoning")
 _MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
 

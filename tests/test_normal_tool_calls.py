@@ -1,0 +1,293 @@
+"""Tool calls of every shape are put together by the official SDK to the calls that were meant."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai._models import construct_type
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
+
+from addon.normal.choices import ChunkNormalizer, normalize_message_choices
+from policies.facts import Family
+
+FAMILY = Family("plain")
+FIRST = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+SECOND = {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}}
+
+
+def chunk(calls: Any, index: int = 0, finish: str | None = None) -> dict[str, Any]:
+    choice = {"index": index, "delta": {"tool_calls": calls}, "finish_reason": finish}
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def relayed(*deltas: list[Any]) -> list[list[Any]]:
+    """Return the ``tool_calls`` of each chunk of one choice as they are relayed."""
+    normalizer, out = ChunkNormalizer(FAMILY), []
+    for calls in deltas:
+        choices = normalizer.normalize(chunk(calls)).choices
+        out.append(calls if choices is None else choices[0]["delta"]["tool_calls"])
+    return out
+
+
+def assembled(chunks: list[dict[str, Any]], index: int = 0) -> list[Any]:
+    """Return the calls that the SDK makes of a normalized stream."""
+    normalizer, state = ChunkNormalizer(FAMILY), ChatCompletionStreamState()
+    for one in chunks:
+        choices = normalizer.normalize(one).choices
+        sent = one if choices is None else {**one, "choices": choices}
+        state.handle_chunk(construct_type(type_=ChatCompletionChunk, value=sent))
+    return state.current_completion_snapshot.choices[index].message.tool_calls or []
+
+
+# what it shows: the chunks' tool_calls, what is relayed
+STREAMS: dict[str, tuple[list[list[Any]], list[list[Any]]]] = {
+    "well-formed calls stay": (
+        [[FIRST], [{"index": 0, "function": {"arguments": "{}"}}], [SECOND]],
+        [[FIRST], [{"index": 0, "function": {"arguments": "{}"}}], [SECOND]],
+    ),
+    "a repeated type and null id and name do no harm": (
+        [
+            [FIRST],
+            [{"index": 0, "id": None, "type": "function", "function": {"name": None, "arguments": "x"}}],
+        ],
+        [
+            [FIRST],
+            [{"index": 0, "id": None, "type": "function", "function": {"name": None, "arguments": "x"}}],
+        ],
+    ),
+    "a repeated id and name, and a null type, are left out": (
+        [[FIRST], [{"index": 0, "id": "a", "type": None, "function": {"name": "f", "arguments": "x"}}]],
+        [[FIRST], [{"index": 0, "function": {"arguments": "x"}}]],
+    ),
+    "an empty id and name are left out": (
+        [[FIRST], [{"index": 0, "id": "", "type": "", "function": {"name": "", "arguments": "x"}}]],
+        [[FIRST], [{"index": 0, "function": {"arguments": "x"}}]],
+    ),
+    "an id of its own in each delta is no new call": (
+        [[FIRST], [{"index": 0, "id": "z", "function": {"arguments": "x"}}]],
+        [[FIRST], [{"index": 0, "function": {"arguments": "x"}}]],
+    ),
+    "numbers begin at 0": (
+        [[{**FIRST, "index": 1}], [{"index": 1, "function": {"arguments": "x"}}]],
+        [[FIRST], [{"index": 0, "function": {"arguments": "x"}}]],
+    ),
+    "whole calls that are all numbered 0 are told apart by their ids": (
+        [[FIRST], [{**SECOND, "index": 0}]],
+        [[FIRST], [SECOND]],
+    ),
+    "without numbers they are counted": (
+        [
+            [
+                {"id": "a", "function": {"name": "f", "arguments": ""}},
+                {"id": "b", "function": SECOND["function"]},
+            ]
+        ],
+        [[FIRST | {"index": 0}, SECOND]],
+    ),
+    "without numbers a call goes on until another begins": (
+        [
+            [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
+            [{"function": {"arguments": "x"}}],
+            [{"id": "a", "function": {"arguments": "y"}}],
+        ],
+        [
+            [FIRST],
+            [{"index": 0, "function": {"arguments": "x"}}],
+            [{"index": 0, "function": {"arguments": "y"}}],
+        ],
+    ),
+    "arguments become text": (
+        [[{**FIRST, "function": {"name": "f", "arguments": {"a": [1, "é"]}}}]],
+        [[{**FIRST, "function": {"name": "f", "arguments": '{"a":[1,"é"]}'}}]],
+    ),
+    "null arguments are empty": (
+        [
+            [{**FIRST, "function": {"name": "f", "arguments": None}}],
+            [{"index": 0, "function": {"arguments": None}}],
+        ],
+        [[FIRST], [{"index": 0, "function": {"arguments": ""}}]],
+    ),
+    "a name may come later than the id": (
+        [
+            [{**FIRST, "function": {"arguments": ""}}],
+            [{"index": 0, "function": {"name": "f", "arguments": "x"}}],
+        ],
+        [
+            [{**FIRST, "function": {"arguments": ""}}],
+            [{"index": 0, "function": {"name": "f", "arguments": "x"}}],
+        ],
+    ),
+    "unknown members stay": (
+        [[{**FIRST, "index": None, "extra_content": {"google": {"thought_signature": "s"}}}]],
+        [[{**FIRST, "extra_content": {"google": {"thought_signature": "s"}}}]],
+    ),
+    "a custom call keeps its body": (
+        [[{"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]],
+        [[{"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]],
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "expected"), STREAMS.values(), ids=STREAMS)
+def test_the_deltas_of_a_stream_become_well_formed(told: list[list[Any]], expected: list[list[Any]]):
+    before = json.dumps(told)
+    relay = relayed(*told)
+    made = [[_ordered(call) for call in calls] for calls in relay]
+    assert made == [[_ordered(call) for call in calls] for calls in expected]
+    assert json.dumps(told) == before, "what was given is not changed"
+
+
+def _ordered(call: dict[str, Any]) -> list[Any]:
+    return sorted(call.items())
+
+
+def test_a_delta_that_needs_nothing_is_left_to_its_bytes():
+    normalizer = ChunkNormalizer(FAMILY)
+    assert normalizer.normalize(chunk([FIRST])) == (None, False, False, False)
+    assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == (
+        None,
+        True,
+        False,
+        False,
+    )
+
+
+def test_an_id_that_no_provider_gave_is_made_once_and_always_the_same():
+    told = [{"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    [first], [second] = relayed(told, told)
+    assert first["id"].startswith("call_") and second["id"].startswith("call_")
+    assert (first["index"], second["index"]) == (0, 1)
+    assert first["id"] != second["id"]
+    assert relayed(told, told) == [[first], [second]]
+
+
+def test_made_ids_differ_between_choices_and_between_answers():
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    normalizer = ChunkNormalizer(FAMILY)
+    ids = set()
+    for index in (0, 1):
+        choices = normalizer.normalize(chunk([call], index)).choices
+        assert choices
+        ids.add(choices[0]["delta"]["tool_calls"][0]["id"])
+    for answer_id in ("x", "y"):
+        made = normalize_message_choices([_message([call])], FAMILY, answer_id)
+        assert made
+        ids.add(made[0]["message"]["tool_calls"][0]["id"])
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize("nothing", [[], None])
+def test_a_list_without_calls_is_left_out_and_null_does_no_harm(nothing: Any):
+    choices = ChunkNormalizer(FAMILY).normalize(chunk(nothing)).choices
+    whole = normalize_message_choices([_message(nothing)], FAMILY)
+    if nothing is None:
+        assert choices is None and whole is None
+    else:
+        assert choices and "tool_calls" not in choices[0]["delta"]
+        assert whole and "tool_calls" not in whole[0]["message"]
+
+
+def test_the_calls_of_each_choice_are_counted_apart():
+    chunks = [chunk([{**SECOND, "index": 1}], 0), chunk([FIRST], 1), chunk([{**FIRST, "index": 5}], 0)]
+    assert [call.id for call in assembled(chunks, 0)] == ["b", "a"]
+    assert [call.id for call in assembled(chunks, 1)] == ["a"]
+
+
+def _message(calls: Any) -> dict[str, Any]:
+    return {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": calls}}
+
+
+# what it shows: the calls of a whole message, what is relayed
+WHOLE: dict[str, tuple[list[Any], list[Any]]] = {
+    "arguments that are an object": (
+        [{"id": "a", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}],
+        [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}],
+    ),
+    "arguments under their old name": (
+        [{"id": "a", "type": "function", "function": {"name": "f", "parameters": {"a": 1}}}],
+        [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}],
+    ),
+    "no arguments and no type": (
+        [{"id": "a", "function": {"name": "f"}, "index": 3}],
+        [{"id": "a", "function": {"name": "f", "arguments": ""}, "index": 3, "type": "function"}],
+    ),
+    "a custom call": (
+        [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}],
+        [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "expected"), WHOLE.values(), ids=WHOLE)
+def test_the_calls_of_a_whole_answer_become_well_formed(told: list[Any], expected: list[Any]):
+    choices = normalize_message_choices([_message(told)], FAMILY) or [_message(told)]
+    assert choices[0]["message"]["tool_calls"] == expected
+
+
+def test_ids_of_a_whole_answer_are_strings_and_each_stands_once():
+    call = {"type": "function", "function": {"name": "f", "arguments": ""}}
+    told = [{**call, "id": given} for given in ("a", "a", 0, 0, "", None)]
+    made = normalize_message_choices([_message(told)], FAMILY)
+    assert made
+    ids = [one["id"] for one in made[0]["message"]["tool_calls"]]
+    assert ids[0] == "a" and len(set(ids)) == 6 and all(type(one) is str and one for one in ids)
+
+
+NAMES = st.text("abcxyz_", min_size=1, max_size=5)
+MEANT = st.lists(
+    st.tuples(NAMES, st.dictionaries(NAMES, st.text(max_size=4), max_size=2)), min_size=1, max_size=4
+)
+
+
+def _pieces(text: str, places: list[int]) -> list[str]:
+    ends = sorted({len(text), *(place % (len(text) + 1) for place in places)})
+    return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(MEANT, st.data())
+def test_numbered_calls_are_assembled_as_they_were_meant(meant: list[tuple[str, Any]], data: st.DataObject):
+    """Numbered from anywhere, told in turns, with or without what later deltas must not repeat."""
+    base = data.draw(st.integers(0, 2))
+    chunks, later = [], []
+    for number, (name, arguments) in enumerate(meant):
+        head, *rest = _pieces(json.dumps(arguments), data.draw(st.lists(st.integers(0, 40), max_size=3)))
+        kind = data.draw(st.sampled_from([{}, {"type": "function"}, {"type": None}]))
+        first = {"index": base + number, "id": f"id{number}", **kind}
+        chunks.append(chunk([{**first, "function": {"name": name, "arguments": head}}]))
+        again = data.draw(st.sampled_from([{}, {"id": None}, {"id": ""}, {"id": f"id{number}"}]))
+        named = data.draw(st.sampled_from([{}, {"name": None}, {"name": ""}, {"name": name}]))
+        repeated = {"index": base + number, **again, **kind}
+        later.append([{**repeated, "function": {**named, "arguments": piece}} for piece in rest])
+    turns = data.draw(st.permutations([number for number, deltas in enumerate(later) for _ in deltas]))
+    chunks += [chunk([later[number].pop(0)]) for number in turns]
+    calls = assembled(chunks)
+    assert [(call.id, call.type, call.function.name) for call in calls] == [
+        (f"id{number}", "function", name) for number, (name, _) in enumerate(meant)
+    ]
+    assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
+
+
+@settings(max_examples=200, deadline=None)
+@given(MEANT, st.data())
+def test_calls_without_numbers_are_assembled_as_they_were_meant(
+    meant: list[tuple[str, Any]], data: st.DataObject
+):
+    """One after the other, some with an id; whole as an object, or text piece by piece; alone or all in one chunk."""
+    deltas: list[dict[str, Any]] = []
+    for number, (name, arguments) in enumerate(meant):
+        given_id = data.draw(st.sampled_from([{}, {"id": ""}, {"id": None}, {"id": f"id{number}"}]))
+        if data.draw(st.booleans()):
+            deltas.append({**given_id, "function": {"name": name, "arguments": arguments}})
+            continue
+        head, *rest = _pieces(json.dumps(arguments), data.draw(st.lists(st.integers(0, 40), max_size=3)))
+        deltas.append({**given_id, "function": {"name": name, "arguments": head}})
+        deltas += [{"function": {"arguments": piece}} for piece in rest]
+    together = data.draw(st.booleans())
+    calls = assembled([chunk(deltas)] if together else [chunk([delta]) for delta in deltas])
+    assert [(call.type, call.function.name) for call in calls] == [("function", name) for name, _ in meant]
+    assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
+    assert len({call.id for call in calls}) == len(meant) and all(call.id for call in calls)
