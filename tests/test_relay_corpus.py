@@ -15,6 +15,7 @@ import pytest
 from rig.configuration import ROOT
 from rig.corpus import DIALECTS as APIS
 from rig.corpus import FOLDER, needs_corpus, read_corpus
+from rig.readers import Told
 from rig.readers.plain import is_plain
 from rig.replay import Run, cut_at, random_pieces
 from rig.usage_table import expected
@@ -35,19 +36,18 @@ MISSING_BLANK_LINE = re.compile(rb"data:[^\r\n]*(?:\r\n|\n|\r)data:")
 DONE = b"data: [DONE]\n\n"
 
 
-def runs(*, stream: bool, plain: bool = False) -> list[Any]:
-    """Every recorded success as a parameter; with ``plain``, of those in the chat shape's standard form."""
+def runs(*, stream: bool) -> list[Any]:
+    """Every recorded success as a parameter."""
     if not FOLDER:
         return [pytest.param({}, marks=needs_corpus, id="no-recordings")]
     found = [Run(record) for record in read_corpus(*APIS)]
     wanted = [run for run in found if run.stream is stream and run.status // 100 == 2]
-    return [pytest.param(run, id=run.id) for run in wanted if not plain or _is_plain(run)]
+    return [pytest.param(run, id=run.id) for run in wanted]
 
 
-def _is_plain(run: Run) -> bool:
-    if run.dialect != "openai" or run.kind == "error":
-        return False
-    return is_plain(run.payloads, stream=run.stream, think_tags=run.think_tags)
+def in_standard_form(run: Run) -> bool:
+    """Whether only the model may change."""
+    return run.dialect == "openai" and is_plain(run.payloads, stream=run.stream, think_tags=run.think_tags)
 
 
 @cache
@@ -101,21 +101,25 @@ def test_a_recorded_stream_gives_the_same_however_it_is_cut(run: Run) -> None:
 
 @pytest.mark.parametrize("run", runs(stream=True))
 def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_was_cut(run: Run) -> None:
-    out, relay = relayed(run, [run.text.encode()])
-    finished = run.kind == "stream" and any(told.finish_reason for told in run.told().choices.values())
-    assert (relay.failure is None) == (finished or ("[DONE]" in run.text and run.kind == "stream")), (
-        relay.failure
-    )
-    assert relay.done == (relay.failure is None)
-    if relay.failure is None:
-        assert out.endswith(DONE) or out.rstrip().endswith(DONE.rstrip())
-        assert_counted(run, relay)
-
-
-@pytest.mark.parametrize("run", runs(stream=True, plain=True))
-def test_a_recorded_stream_in_the_standard_form_keeps_every_byte_but_its_models(run: Run) -> None:
     body = run.text.encode()
-    out, _ = relayed(run, [body])
+    out, relay = relayed(run, [body])
+    finished = "[DONE]" in run.text or any(told.finish_reason for told in choices_told(run))
+    assert (relay.failure is None) == (run.kind == "stream" and finished), relay.failure
+    assert relay.done == (relay.failure is None)
+    if relay.failure is not None:
+        return
+    assert out.rstrip().endswith(DONE.rstrip())
+    assert_counted(run, relay)
+    if in_standard_form(run):
+        assert_same_but_model(body, out)
+
+
+def choices_told(run: Run) -> list[Told]:
+    return list(run.told().choices.values()) if run.kind == "stream" else []
+
+
+def assert_same_but_model(body: bytes, out: bytes) -> None:
+    """Every byte stands where it stood, but for the models; [DONE] may have been added."""
     if MISSING_BLANK_LINE.search(body):
         body, out = (b"\n".join(filter(None, stream.splitlines())) for stream in (body, out))
     assert relayed_beyond(body, out).strip() in (b"", DONE.strip())
@@ -139,25 +143,25 @@ def relayed_beyond(before: bytes, after: bytes) -> bytes:
 
 @pytest.mark.parametrize("run", runs(stream=False))
 def test_a_recorded_answer_is_read_whole_or_not_at_all(run: Run) -> None:
-    out, relay = relayed(run, [run.text.encode()])
+    body = run.text.encode()
+    out, relay = relayed(run, [body])
     assert (relay.failure is None) == (run.kind == "whole"), relay.failure
     if relay.failure is not None:
         assert out == b""
         return
     assert json.loads(out)["model"] == SLUG
     assert_counted(run, relay)
+    if in_standard_form(run):
+        assert_only_the_model_changed(body, out)
 
 
-@pytest.mark.parametrize("run", runs(stream=False, plain=True))
-def test_a_recorded_answer_in_the_standard_form_changes_in_its_model_only(run: Run) -> None:
-    body = run.text.encode()
-    out, _ = relayed(run, [body])
+def assert_only_the_model_changed(body: bytes, out: bytes) -> None:
     before = [(key, SLUG if key == "model" else value) for key, value in exact(body)]
     after = [tuple(pair) for pair in exact(out)]
-    if "model" not in run.payloads[0]:
+    if b'"model"' not in body:
         before.insert(0, ("model", SLUG))
     if BILLING_NOTE.encode() in out:
-        assert_only_the_note_was_added(run.payloads[0], json.loads(out))
+        assert_only_the_note_was_added(json.loads(body), json.loads(out))
         before, after = ([pair for pair in pairs if pair[0] != "choices"] for pairs in (before, after))
     assert after == before
 
