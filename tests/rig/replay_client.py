@@ -20,8 +20,6 @@ type Question = dict[str, Any]
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
 PARALLEL_CALLS = 12
-ACCUMULATED_CHUNKS = 40
-"""Streams of so many chunks and fewer are put together by the SDK's own accumulator too, which is slow."""
 OWN_ERRORS = ("validation_failed", "bad_request")
 
 # Contract, "Normalized upstream errors".
@@ -32,6 +30,12 @@ CODES = {
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
 OTHER = {4: ("invalid_request_error", "invalid_request_error"), 5: ("api_error", "upstream_error")}
+
+
+PUT_RIGHT = frozenset(
+    ("message.reasoning", "choice.text", "choice.message", "choice.delta", "message.tool_calls")
+)
+"""Members that say in another place, or say nothing, what the contract has a place for."""
 
 
 @dataclass
@@ -117,7 +121,7 @@ def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
     if is_plain([recorded], stream=False, think_tags=run.think_tags):
         return str(changed) if changed else None
     beyond = changed.keys() - {"choices", "id", "object"}
-    return f"{sorted(beyond)} changed" if beyond else None
+    return f"{sorted(beyond)} changed" if beyond else _lost([made], run.payloads)
 
 
 def _check_stream(run: Run, chunks: list[ChatCompletionChunk]) -> str | None:
@@ -126,16 +130,29 @@ def _check_stream(run: Run, chunks: list[ChatCompletionChunk]) -> str | None:
     if wrong := [chunk.get("model") for chunk in made if chunk.get("model") != run.slug]:
         return f"models {wrong[:3]}"
     problem = _compared(run, lambda: client.read_stream(chunks))
-    if not problem and len(chunks) <= ACCUMULATED_CHUNKS:
-        problem = _accumulated(chunks)
+    problem = problem or _accumulated(chunks)
     if problem or run.dialect != "openai":
         return problem
     if not is_plain(run.payloads, stream=True, think_tags=run.think_tags):
-        return None
+        return _lost(made, run.payloads)
     if len(made) != len(run.payloads):
         return f"{len(made)} chunks, recorded {len(run.payloads)}"
     changes = [_changed(chunk, recorded) for chunk, recorded in zip(made, run.payloads, strict=True)]
     return next((f"chunk {number}: {changed}" for number, changed in enumerate(changes) if changed), None)
+
+
+def _lost(made: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str | None:
+    """Return which members of the provider's own, known to nobody, did not get through, or None."""
+    lost = _names(recorded) - _names(made) - PUT_RIGHT
+    return f"lost {sorted(lost)}" if lost else None
+
+
+def _names(payloads: list[dict[str, Any]]) -> set[str]:
+    """The names of all members of chunks, choices and messages."""
+    choices = [choice for payload in payloads for choice in payload.get("choices") or ()]
+    messages = [choice.get("delta") or choice.get("message") or {} for choice in choices]
+    named = {"": payloads, "choice.": choices, "message.": messages}
+    return {f"{prefix}{name}" for prefix, found in named.items() for one in found for name in one}
 
 
 def _changed(made: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
