@@ -5,15 +5,14 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 from urllib.parse import parse_qs
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
+from rig.service_accounts import EMAIL, key_file, pem, rsa_key
 from tornado.httputil import HTTPServerRequest
 
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable
@@ -22,33 +21,7 @@ from addon.local_http import LocalServer, send_answer
 from addon.service_account import parse_service_account
 from policies.facts import Attempt, Family, Model, Prices, Provider
 
-EMAIL = "gateway@project.iam.gserviceaccount.com"
 PRICES = Prices(1, 1, 1)
-
-
-@cache
-def rsa_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes | None = None) -> str:
-    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
-    ).decode()
-
-
-def key_file(token_uri: str, **changes: Any) -> str:
-    """A service account's JSON as Google's console makes it."""
-    made = {
-        "type": "service_account",
-        "project_id": "project",
-        "private_key_id": "key-1",
-        "private_key": pem(rsa_key()),
-        "client_email": EMAIL,
-        "token_uri": token_uri,
-    }
-    return json.dumps(made | changes, indent=2)
 
 
 def attempt(secret: str, auth: Any = "google_service_account") -> Attempt:

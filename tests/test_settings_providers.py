@@ -1,12 +1,10 @@
 """How operators say where a provider is and how it is asked, and what of that is refused."""
 
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from rig.service_accounts import key_file
 from settings_files_on_disk import edit, write_files
 
 from addon.settings import Settings, load_settings
@@ -31,19 +29,8 @@ def loaded(conf_file: Path, new: str, old: str = OPENAI_KEY, **env: str) -> Sett
     return load_settings(conf_file, env)
 
 
-@cache
 def service_account() -> str:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    made = {
-        "type": "service_account",
-        "client_email": "gateway@project.iam.gserviceaccount.com",
-        "private_key": pem.decode(),
-        "token_uri": "https://oauth2.googleapis.com/token",
-    }
-    return json.dumps(made, indent=2)
+    return key_file("https://oauth2.googleapis.com/token")
 
 
 @pytest.mark.parametrize(
