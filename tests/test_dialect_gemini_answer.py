@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from rig.readers import chat, difference, gemini_sdk
 
@@ -421,3 +422,16 @@ def test_whole_or_streamed_an_answer_tells_what_the_sdk_reads_in_it(
     told = gemini_sdk.read([one])
     assert difference(chat.read([whole(one)], think_tags=False), told) is None
     assert difference(chat.read(streamed([*others, end]), think_tags=False), told) is None
+
+
+def test_what_is_streamed_in_lists_is_put_together_by_the_official_sdk():
+    picture = {"inlineData": {"mimeType": "image/png", "data": "eHl6"}}
+    code = [{"executableCode": {"code": "1"}}, {"codeExecutionResult": {"output": "1"}}]
+    first = answer(picture, code[0], finish=None)
+    chunks = streamed([first, answer(code[1], picture)])
+    state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
+    for made in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(made))
+    message = state.get_final_completion().choices[0].message.to_dict()
+    assert [image["index"] for image in message["images"]] == [0, 1]
+    assert [part["index"] for part in message["extra_content"]["google"]["parts"]] == [0, 1]

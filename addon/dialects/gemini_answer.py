@@ -4,8 +4,9 @@ What has no place in the chat shape stands under ``extra_content.google``, as Ge
 reference, "GenerateContentResponse", "Candidate"; recorded traffic.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from addon.dialects.gemini_parts import objects, read_parts
@@ -52,6 +53,14 @@ class _Told:
     finish_reason: str | None = None
     calls: int = 0
     thoughts: bool = False
+    numbered: Counter[str] = field(default_factory=Counter)
+
+    def number(self, name: str, holder: dict[str, Any]) -> None:
+        """Give each element of a list the index that clients need to put together the lists of deltas."""
+        if name in holder:
+            first = self.numbered[name]
+            holder[name] = [{"index": number, **part} for number, part in enumerate(holder[name], first)]
+            self.numbered[name] += len(holder[name])
 
 
 class Stream:
@@ -110,6 +119,9 @@ class Stream:
         delta |= _message(candidate, identity, index, told.calls)
         told.calls += len(delta.get("tool_calls", ()))
         told.thoughts |= "reasoning_content" in delta
+        told.number("images", delta)
+        if "extra_content" in delta:
+            told.number("parts", delta["extra_content"]["google"])
         told.finish_reason = _native_finish_reason(candidate) or told.finish_reason
         beside = _beside(candidate)
         if not delta and not beside:
