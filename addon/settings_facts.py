@@ -8,16 +8,8 @@ from typing import Final
 from pydantic import SecretStr
 
 from addon.service_account import parse_service_account
-from addon.settings_files import (
-    FAMILIES_FILE,
-    MODELS_FILE,
-    PROVIDERS_FILE,
-    FamilyTable,
-    KeyTable,
-    ModelTable,
-    ProxyConf,
-    WorkspaceTable,
-)
+from addon.settings_catalog import FAMILIES_FILE, MODELS_FILE, PROVIDERS_FILE, FamilyTable, ModelTable
+from addon.settings_files import KeyTable, ProxyConf, WorkspaceTable
 from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
 from addon.settings_types import NAME, NAME_IS, SecretReference
 from policies.facts import (

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic.fields import FieldInfo
 
-from addon import settings_files
+from addon import settings_catalog, settings_files
 from addon.settings import load_conf
-from addon.settings_files import ProxyConf, Table
+from addon.settings_files import ProxyConf
+from addon.settings_table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -25,10 +26,10 @@ SECTIONS: dict[str, type[Table]] = {
     "`[billing]`": settings_files.Billing,
     "`[sandbox]`": settings_files.Sandbox,
     "`[policies]`": settings_files.Policies,
-    "`[PROVIDER]`": settings_files.ProviderTable,
-    "`[FAMILY]`": settings_files.FamilyTable,
-    "`[FAMILY.estimator]`": settings_files.EstimatorTable,
-    '`["slug"]`': settings_files.ModelTable,
+    "`[PROVIDER]`": settings_catalog.ProviderTable,
+    "`[FAMILY]`": settings_catalog.FamilyTable,
+    "`[FAMILY.estimator]`": settings_catalog.EstimatorTable,
+    '`["slug"]`': settings_catalog.ModelTable,
     "workspace": settings_files.WorkspaceTable,
     "`[[keys]]`": settings_files.KeyTable,
     "`[byok.PROVIDER]`": settings_files.ByokTable,
@@ -86,9 +87,8 @@ def test_a_section_states_the_default_of_each_key_and_says_something_about_it(se
 
 
 def test_no_schema_is_left_out_of_the_document() -> None:
-    schemas = {
-        made for made in vars(settings_files).values() if isinstance(made, type) and issubclass(made, Table)
-    }
+    made = [*vars(settings_files).values(), *vars(settings_catalog).values()]
+    schemas = {one for one in made if isinstance(one, type) and issubclass(one, Table)}
     assert schemas - {Table, ProxyConf} == set(SECTIONS.values())
     assert {f"`[{name}]`" for name in ProxyConf.model_fields} < set(SECTIONS)
 
