@@ -45,7 +45,13 @@ def _chat(delta: str, more: str = "") -> str:
     )
 
 
-_MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 9}}
+_MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "content": [],
+    "usage": {"input_tokens": 9},
+}
 _ANTHROPIC = (
     {"type": "message_start", "message": _MESSAGE},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
