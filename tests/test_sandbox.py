@@ -501,7 +501,7 @@ WRONG_DIRECTIVES = [
     *(f"[[{name}:{highest + 1}]]" for name, (_, highest) in NUMBERS.items()),
     *(f"[[{name}:-1]]" for name in NUMBERS),
     *(f"[[{name}]]" for name in NUMBERS),
-    *(f"[[{name}:1]]" for name in FLAGS),
+    *(f"[[{name}:1]]" for name in sorted(FLAGS)),
     "[[status:399]]",
     "[[delay:soon]]",
     "[[delay:1.5]]",
