@@ -143,7 +143,8 @@ run_tests() {
     "$venv/bin/python" -m ruff check --quiet . || failed=1
     "$venv/bin/python" -m ruff format --quiet --check . || failed=1
     "$venv/bin/python" -m mypy || failed=1
-    "$venv/bin/python" -m pytest "$@" || failed=1
+    # Files run beside each other; what is given here wins, so `-n 0` runs one after the other.
+    "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@" || failed=1
     exit "$failed"
 }
 
