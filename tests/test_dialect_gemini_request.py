@@ -82,7 +82,6 @@ def test_a_field_is_called_what_gemini_calls_it(fields: dict[str, Any], config: 
     ("family", "effort", "thinking"),
     [
         (BY_LEVEL, "low", {"thinkingLevel": "LOW", "includeThoughts": True}),
-        (BY_LEVEL, "xhigh", {"thinkingLevel": "XHIGH", "includeThoughts": True}),
         (BY_BUDGET, "low", {"thinkingBudget": 1_024, "includeThoughts": True}),
         (BY_BUDGET, "none", {"thinkingBudget": 0, "includeThoughts": False}),
         (
