@@ -32,6 +32,8 @@ _EVENT_END_MAX_BYTES = 5  # the longest such ending, with the byte looked at beh
 _CLOSED = re.compile(rb"\A\Z|(?:\A|\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)\Z")
 _DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
 _ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
+# JSON without its ``data:`` is no field that clients read, and would show them the upstream's model.
+_STRAY_JSON = re.compile(rb"(?<![^\r\n])[\[{\"][^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or a blank one
 _TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
 _CHOICES = frozenset({"choices", "candidates"})
@@ -165,6 +167,8 @@ class StreamRelay:
             return self._fail(_TOO_LARGE)
         if (filled := self._chunks.fill(text)) is not None:
             return self._release(filled)
+        if not text.startswith(b"data: "):
+            text = _STRAY_JSON.sub(b"", text)
         lines = _data_lines(text)
         payload = b"\n".join([text[start:end] for start, end in lines])
         if b"event:" in text and _ERROR_EVENT.search(text):
@@ -233,12 +237,12 @@ class StreamRelay:
     def _read_body(self, body: bytes) -> bytes:
         """Read an answer that is no event stream: mostly an error, whatever its label.
 
-        Some servers send the chunks as one JSON array (Gemini's without ``alt=sse``).
+        Some servers send the chunks as one JSON array (Gemini's without ``alt=sse``), or a whole answer.
         """
         payload = _parse(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf")))
         if payload is not _NOT_JSON and is_error_payload(payload):
             return self._fail(self._upstream_failure(payload))
-        chunks = payload if isinstance(payload, list) else []
+        chunks = payload if isinstance(payload, list) else [payload]
         if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
             return self._fail(_NO_STREAM if _FIELD_LINE.search(body) else _CUT)
         self._held = None

@@ -179,7 +179,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "an error body": (ERROR, b""),
     "an error body over several lines": (b'\n{\n "error": {\n\n  "message": "up is busy"\n }\n}\n', b""),
     "an error body with a byte order mark": (b"\xef\xbb\xbf" + ERROR, b""),
-    "a whole answer in place of a stream": (A, b""),
+    "one chunk in place of a stream": (A, b"data: %b\n\n" % A_.replace(b": ", b":")),
     "a page": (b"<!doctype html>\n<title>x</title>\n\n<p>no</p>\n", b""),
 }
 
@@ -360,3 +360,17 @@ def test_chunks_that_come_as_one_array_are_relayed_as_a_stream(comma: bytes) -> 
     assert (result.finish_reason, result.done, result.failure) == ("stop", True, None)
     assert [json.loads(line[6:])["model"] for line in result.out.split(b"\n\n")[:2]] == [SLUG, SLUG]
     assert result.out.endswith(b"\n\n" + DONE)
+
+
+def test_a_whole_answer_in_place_of_a_stream_is_relayed_as_one() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "hi", "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    answer = {"id": "c", "object": "chat.completion", "model": "up", "choices": [choice]}
+    result = relay(json.dumps(answer | {"usage": {"completion_tokens": 7}}, indent=2).encode())
+    made, done = (line.removeprefix(b"data: ") for line in result.out.split(b"\n\n")[:2])
+    chunk = json.loads(made)
+    assert (chunk["object"], chunk["model"], done) == ("chat.completion.chunk", SLUG, b"[DONE]")
+    delta = message | {"tool_calls": [call | {"index": 0}]}
+    assert chunk["choices"] == [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]
+    assert result.usage == Usage(completion_tokens=7)
