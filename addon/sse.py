@@ -32,8 +32,10 @@ _EVENT_END_MAX_BYTES = 5  # the longest such ending, with the byte looked at beh
 _CLOSED = re.compile(rb"\A\Z|(?:\A|\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)\Z")
 _DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
 _ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
-# JSON without its ``data:`` is no field that clients read, and would show them the upstream's model.
-_STRAY_JSON = re.compile(rb"(?<![^\r\n])[\[{\"][^\r\n]*(?:\r\n|\n|\r|\Z)")
+# A line of another field is ignored by clients (JSON without its ``data:``, for example, that names the upstream's model).
+_UNKNOWN_FIELD = re.compile(
+    rb"(?<![^\r\n])(?!(?:\xef\xbb\xbf)?(?:data|event|id|retry)?(?:[:\r\n]|\Z))[^\r\n]+(?:\r\n|\n|\r|\Z)"
+)
 _FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or a blank one
 _TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
 _CHOICES = frozenset({"choices", "candidates"})
@@ -168,7 +170,7 @@ class StreamRelay:
         if (filled := self._chunks.fill(text)) is not None:
             return self._release(filled)
         if not text.startswith(b"data: "):
-            text = _STRAY_JSON.sub(b"", text)
+            text = _UNKNOWN_FIELD.sub(b"", text)
         lines = _data_lines(text)
         payload = b"\n".join([text[start:end] for start, end in lines])
         if b"event:" in text and _ERROR_EVENT.search(text):

@@ -198,7 +198,6 @@ NOT_STREAMS: dict[str, Script] = {
     "HTML": whole(b"<html>overloaded</html>", content_type="text/html"),
     "nothing at all": whole(b"", content_type="text/event-stream"),
     "an empty JSON object": whole({}),
-    "a whole completion": whole(completion()),
 }
 
 
@@ -236,3 +235,13 @@ def test_a_stream_row_has_the_usage_and_the_finish_reason(
         "length",
         "provider",
     )
+
+
+def test_a_whole_completion_in_place_of_a_stream_is_streamed(chat: Chat, upstream: Upstream) -> None:
+    upstream.behave(whole(completion()))
+    made, done = events_of(chat(model=SLUG, stream=True))
+    assert (made["object"], made["model"], done) == ("chat.completion.chunk", SLUG, "[DONE]")
+    (choice,) = completion()["choices"]
+    (streamed,) = made["choices"]
+    assert (streamed["delta"], streamed["finish_reason"]) == (choice["message"], choice["finish_reason"])
+    assert made["usage"] == completion()["usage"]

@@ -89,7 +89,7 @@ WHOLE: dict[str, tuple[bytes, bytes]] = {
     ),
     "other fields": (
         b"retry: 10\n\nevent: message\nid: 1\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A,
-        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A_,
+        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\n\nid\n\ndata: [DONE]\n\n" % A_,
     ),
     "byte order mark": (b"\xef\xbb\xbfdata: %b\n\n" % A + DONE, b"\xef\xbb\xbfdata: %b\n\n" % A_ + DONE),
     "blank lines": (
