@@ -32,7 +32,7 @@ _EVENT_END_MAX_BYTES = 5  # the longest such ending, with the byte looked at beh
 _CLOSED = re.compile(rb"\A\Z|(?:\A|\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)\Z")
 _DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
 _ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
-# A line of another field is ignored by clients (JSON without its ``data:``, for example, that names the upstream's model).
+# Clients ignore a line of another field, such as JSON without its ``data:``, which names the upstream's model.
 _UNKNOWN_FIELD = re.compile(
     rb"(?<![^\r\n])(?!(?:\xef\xbb\xbf)?(?:data|event|id|retry)?(?:[:\r\n]|\Z))[^\r\n]+(?:\r\n|\n|\r|\Z)"
 )
