@@ -64,13 +64,22 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
         return failed(upstream_garbage("it is not a chat completion."))
     choices = normalize_message_choices(given, source.family, payload.get("id")) or given
     usage = parse_usage(payload, source.family)
+    try:
+        body = _rewritten(body, payload, given, with_billing_notes(choices, usage), source)
+    except ValueError:
+        return failed(upstream_garbage("it holds a number that JSON does not have."))
+    chars = sum(map(choice_text_chars, choices))
+    return Answer(body, usage, finish_reason(given), text_chars=chars)
+
+
+def _rewritten(
+    body: bytes, payload: dict[str, Any], given: list[Any], choices: list[Any], source: Source
+) -> bytes:
     edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
     edits += object_edits(body, payload, "chat.completion")
-    explained = with_billing_notes(choices, usage)
-    if explained is not given:
-        edits.append(value_edit(body, "choices", json_text(explained)))
-    chars = sum(map(choice_text_chars, choices))
-    return Answer(apply_edits(body, edits), usage, finish_reason(given), text_chars=chars)
+    if choices is not given:
+        edits.append(value_edit(body, "choices", json_text(choices)))
+    return apply_edits(body, edits)
 
 
 def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:

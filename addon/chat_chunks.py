@@ -10,9 +10,9 @@ from typing import Any
 from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason
 from addon.normal.choices import ChunkNormalizer, Normal
-from addon.normal.reasoning import rename_edits
+from addon.normal.in_bytes import choices_edits
 from addon.source import Source
-from addon.splice import Edit, apply_edits, model_edits, object_edits, value_edit
+from addon.splice import Edit, apply_edits, model_edits, object_edits
 from addon.sse import Event
 from addon.sse_template import Template
 from addon.usage import merge_usage, parse_usage
@@ -80,11 +80,7 @@ class ChatChunks:
     def _edits(self, payload: bytes, chunk: dict[str, Any], normal: Normal) -> Sequence[Edit]:
         edits = model_edits(payload, chunk, self._model, insert="choices" in chunk)
         edits += object_edits(payload, chunk, CHUNK)
-        if normal.renames:
-            edits += rename_edits(payload, chunk)
-        elif normal.choices is not None:
-            edits.append(value_edit(payload, "choices", json_text(normal.choices)))
-        return edits
+        return [*edits, *choices_edits(payload, chunk, normal)]
 
     def _learn(self, chunk: dict[str, Any], normal: Normal) -> tuple[int, bool]:
         """Take in what a chunk says. Return the length of its text, and whether it says anything else.

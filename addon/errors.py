@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Literal
+from urllib.parse import unquote
 
-from addon.mask import mask_credentials
+from addon.mask import mask_credentials, mask_fragments
 from addon.upstream_message import Found, read_body, read_payload
 from policies.refusal import Refusal, RefusalCode
 
@@ -21,7 +22,11 @@ ErrorType = Literal[
 ]
 
 MAX_MESSAGE_CHARS = 2_000
+# More than any masking makes short enough to be shown.
+MAX_READ_CHARS = 65_536
 MAX_PARAM_CHARS = 200
+# Soft hyphens, zero-width spaces and joiners, directions, byte order marks.
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _STANDARD_STATUSES = frozenset(status.value for status in HTTPStatus)
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -187,15 +192,17 @@ def _stated_status(payload: object) -> int | None:
 
 
 def _shown(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:
-    text = _one_line(text)
+    text = _one_line(text)[:MAX_READ_CHARS]
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
+        text = mask_fragments(text, secret)
+        if "%" in text and (hidden := mask_fragments(unquote(text), secret)) != unquote(text):
+            text = hidden
     return _renamed(mask_credentials(text), names)
 
 
 def _one_line(text: str) -> str:
-    """Return ``text`` without control characters, line separators and lone surrogates; white space collapsed."""
-    text = text.encode("utf-8", "replace").decode()
+    """Return ``text`` on one line, white space collapsed, without control characters and what no reader sees."""
+    text = _UNSEEN.sub("", text.encode("utf-8", "replace").decode())
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", text).split())
 
 

@@ -1,14 +1,18 @@
 """JSON as it is sent: short, and always valid UTF-8. Pure."""
 
-import json
+from json import JSONEncoder
 from typing import Any
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_PLAIN = JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False)
+_ESCAPED = JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False)
 
 
 def json_text(value: Any) -> bytes:
-    """Return ``value`` as JSON without needless white space. Half a surrogate pair stays the escape that it was."""
+    """Return ``value`` as JSON without needless white space. Half a surrogate pair stays the escape that it was.
+
+    Raises ValueError for a number that JSON can't say: infinite, or none.
+    """
     try:
-        return _encode(value).encode()
+        return _PLAIN.encode(value).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return _ESCAPED.encode(value).encode()

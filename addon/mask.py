@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 MASK = "***"
 MAX_BOOKED_CHARS = 256
+MIN_FRAGMENT_CHARS = 8
 
 _STARS = r"*•…"
 # A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
@@ -75,10 +76,32 @@ def mask_credentials(text: str) -> str:
     return text
 
 
+def mask_fragments(text: str, secret: str) -> str:
+    """Return ``text`` without any piece of ``secret`` that is longer than what a vendor shows to tell keys apart.
+
+    Letters count alike in both cases. A piece of letters alone is a word.
+    """
+    text = text.replace(secret, MASK)
+    lower, key = text.lower(), secret.lower()
+    if len(key) < MIN_FRAGMENT_CHARS or len(lower) != len(text):
+        return text
+    covered = bytearray(len(text))
+    for piece in {key[at : at + MIN_FRAGMENT_CHARS] for at in range(len(key) - MIN_FRAGMENT_CHARS + 1)}:
+        at = -1 if piece.isalpha() else lower.find(piece)
+        while at >= 0:
+            covered[at : at + MIN_FRAGMENT_CHARS] = b"\1" * MIN_FRAGMENT_CHARS
+            at = lower.find(piece, at + 1)
+    if not any(covered):
+        return text
+    hidden = "".join("\0" if hit else char for char, hit in zip(text, covered, strict=True))
+    return re.sub("\0+", MASK, hidden)
+
+
 def bookable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
     """Return what of a client's or provider's own words may stand in the ledger and the log: short, and no secret."""
     if text is None:
         return None
+    text = text[: 4 * MAX_BOOKED_CHARS]
     for secret in secrets:
-        text = text.replace(secret, MASK)
+        text = mask_fragments(text, secret)
     return mask_credentials(text[:MAX_BOOKED_CHARS])

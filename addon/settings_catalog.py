@@ -111,6 +111,8 @@ class FamilyTable(Table):
     tool_choices: dict[ToolChoiceForm, ToolChoiceSent] = {}
     response_formats: dict[ResponseFormatForm, ResponseFormatSent] = {}
     tool_call_id_chars: Annotated[int, Field(ge=4, le=64)] | None = None
+    tool_call_id_limit: Annotated[int, Field(ge=32)] | None = None
+    tool_types: Listed[Text] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: dict[Text, Tokens] = {}
     cached_tokens_at: Listed[DottedPath] = ()

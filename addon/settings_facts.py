@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from addon.dialects.endpoint import path_of
 from addon.service_account import parse_service_account
 from addon.settings_catalog import FAMILIES_FILE, MODELS_FILE, PROVIDERS_FILE, FamilyTable, ModelTable
 from addon.settings_files import KeyTable, ProxyConf, WorkspaceTable
@@ -91,9 +92,16 @@ class Facts:
             provider = self.providers[_known(table.provider, self.providers, file, slug, "provider")]
             family = self.families[_known(table.family, self.families, file, slug, "family")]
             active = table.active and (self.sandbox_enabled or not provider.builtin)
-            self.models[slug] = self._model(slug, table, provider, family, active)
+            self.models[slug] = self._model(slug, table, provider, family, active, file)
 
-    def _model(self, slug: str, table: ModelTable, provider: Provider, family: Family, active: bool) -> Model:
+    def _model(
+        self, slug: str, table: ModelTable, provider: Provider, family: Family, active: bool, file: Path
+    ) -> Model:
+        if provider.dialect == "gemini" or "{model}" in provider.chat_path:
+            try:
+                path_of(table.upstream_model_id)
+            except ValueError as error:
+                raise SettingsError(file, dotted(slug, "upstream_model_id"), str(error)) from None
         cached = table.cached_input_price_per_m
         wholesale = Prices(
             input_microusd_per_mtok=table.input_price_per_m,

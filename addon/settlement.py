@@ -48,13 +48,16 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
         return counted, "provider"
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"
-    estimator = call.exchange.attempt.model.family.estimator
+    family = call.exchange.attempt.model.family
+    estimator = family.estimator
     prompt_tokens = counted.prompt_tokens
     if prompt_tokens is None:
         prompt_tokens = estimate_prompt_tokens(call.request.fields, estimator)
     estimate = estimate_completion_tokens(relay.relayed_text_chars, estimator)
-    completion_tokens = min(estimate, _most_tokens(call, call.request))
-    total_tokens = prompt_tokens + completion_tokens
+    # What is billed beside the completion is under the same cap.
+    beside_tokens = counted.reasoning_tokens or 0 if family.reasoning_beside_completion else 0
+    completion_tokens = min(estimate, max(_most_tokens(call, call.request) - beside_tokens, 0))
+    total_tokens = prompt_tokens + completion_tokens + beside_tokens
     return replace(
         counted,
         prompt_tokens=prompt_tokens,

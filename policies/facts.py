@@ -18,7 +18,7 @@ Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google_servi
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
-ResponseFormatForm = Literal["text", "json_object", "json_schema"]
+ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "dropped", "refused"]
 
 
@@ -96,7 +96,8 @@ class Family:
     Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
     ``message_renames`` maps one of them to the provider's name,
     ``roles`` maps a role to the one sent in its place, ``late_system_role`` replaces ``system`` after the first message
-    of another role, and ``tool_call_id_chars`` is the exact length of an id.
+    of another role; ``tool_call_id_chars`` is the exact length of an id, ``tool_call_id_limit`` its greatest.
+    ``tool_types`` are taken; a provider runs and bills any other by itself.
     ``needs_reasoning_content``: an assistant message with tool calls must bear it, be it empty.
     ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it.
 
@@ -129,6 +130,8 @@ class Family:
     tool_choices: Mapping[str, str] = field(default_factory=_no_entries)
     response_formats: Mapping[str, str] = field(default_factory=_no_entries)
     tool_call_id_chars: int | None = None
+    tool_call_id_limit: int | None = None
+    tool_types: tuple[str, ...] = ("function", "custom")
     think_tags: bool = False
     effort_budgets: Mapping[str, int] = field(default_factory=_no_entries)
     cached_tokens_at: tuple[str, ...] = ()

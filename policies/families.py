@@ -21,6 +21,8 @@ def check_family(family: Family) -> None:
     # What is held for a call is counted by ``n``, so ``n`` must be what it is called, and sent as it is counted.
     wrong = (touched | conflicting | implied) & held | (renamed | conflicting | implied) & {"n"}
     _refuse(family, "drop, clamp, rename, set or add", wrong)
+    if family.response_formats.get("with_tools", "refused") != "refused":
+        raise ValueError(f"family {family.name} may only refuse response_formats.with_tools")
     _refuse(family, "drop from messages", family.message_drops & MESSAGE_FIELDS - {"name"})
     if family.needs_reasoning_content and "reasoning_content" not in family.message_extra:
         raise ValueError(f"family {family.name} needs reasoning_content, so message_extra must list it")

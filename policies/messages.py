@@ -18,6 +18,7 @@ type Message = Mapping[str, Any]
 
 # Clients that gather a call from a stream send its index back, and every recorded vendor takes it.
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
+_NEW_ID_CHARS: Final = 32
 _CACHE_CONTROL: Final = "cache_control"
 
 
@@ -44,7 +45,7 @@ class _Rewriting:
         self._fields = (MESSAGE_FIELDS - family.message_drops) | family.message_extra
         self._unchanged = self._fields - family.message_renames.keys()
         self._call_fields = _CALL_FIELDS | family.message_extra
-        self._ids = {} if family.tool_call_id_chars is None else _new_ids(messages, family.tool_call_id_chars)
+        self._ids = _new_ids(messages, family)
         self._system_is_over = False
 
     def message(self, message: Message) -> Message:
@@ -107,8 +108,7 @@ class _Rewriting:
         for name in call.keys() - sent.keys():
             self._note(f"tool_calls.{name}", "dropped", "does not take it in messages")
         if call["id"] in self._ids:
-            chars = self._family.tool_call_id_chars
-            self._note("tool_calls.id", "renamed", f"takes {chars} letters and digits")
+            self._note("tool_calls.id", "renamed", "does not take such an id")
             sent["id"] = self._ids[call["id"]]
         return sent
 
@@ -116,12 +116,17 @@ class _Rewriting:
         self.changes[name] = Change(f"messages.{name}", action, f"{self._family.name} {reason}")
 
 
-def _new_ids(messages: Sequence[Message], chars: int) -> dict[str, str]:
-    """Return a new id for every tool call's id that is not ``chars`` letters and digits: no two the same.
+def _new_ids(messages: Sequence[Message], family: Family) -> dict[str, str]:
+    """Return a new id for every tool call's id that the family does not take: no two the same.
 
     It follows from the ids alone, so that the next turn of the conversation has the same ones.
     """
-    fits = re.compile(f"[A-Za-z0-9]{{{chars}}}")
+    if (chars := family.tool_call_id_chars) is not None:
+        fits = re.compile(f"[A-Za-z0-9]{{{chars}}}")
+    elif (limit := family.tool_call_id_limit) is not None:
+        fits, chars = re.compile(f"(?s:.{{0,{limit}}})"), _NEW_ID_CHARS
+    else:
+        return {}
     given = dict.fromkeys(_ids(messages))
     taken = {call_id for call_id in given if fits.fullmatch(call_id)}
     new_ids = {}

@@ -52,6 +52,7 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int, stream: bool) ->
     body: dict[str, Any] = {"model": model.upstream_model_id}
     changes = [Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream")]
     agreed, disagreed = _agree(fields, family)
+    _check_format(agreed, model)
     changes += disagreed
     for name, value in agreed.items():
         accepted, made = _SPECIAL.get(name, _plain)(name, value, model)
@@ -97,6 +98,14 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
     return agreed, changes
 
 
+def _check_format(fields: Mapping[str, Any], model: Model) -> None:
+    asked = fields.get("response_format") or {}
+    refuses = model.family.response_formats.get("with_tools") == "refused"
+    if refuses and fields.get("tools") and asked.get("type", "text") != "text":
+        reason = f"response_format: {model.slug} does not take '{asked['type']}' together with tools."
+        raise Refusal("validation_failed", reason, "response_format")
+
+
 def _is_on(value: Any) -> bool:
     """Tell whether a field asks for something. A number does, be it zero."""
     if isinstance(value, Mapping):
@@ -139,6 +148,11 @@ def _messages(name: str, value: Any, model: Model) -> _Accepted:
 
 
 def _tools(name: str, value: Any, model: Model) -> _Accepted:
+    for index, tool in enumerate(value):
+        if tool["type"] not in model.family.tool_types:
+            field = f"{name}.{index}.type"
+            taken = " or ".join(f"'{kind}'" for kind in model.family.tool_types)
+            raise Refusal("validation_failed", f"{field}: {model.slug} takes tools of type {taken}.", field)
     sent = value if "cache_control" in model.family.message_extra else without_cache_control(value)
     if sent is value:
         return {name: value}, [_kept(name, model.family)]

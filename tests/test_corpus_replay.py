@@ -50,7 +50,7 @@ REFUSED = {
     # Azure's own models, whose server answered 422 to it.
     "does not take a function's name; use 'auto' or 'none' or 'required'.",
     # Tools that the provider runs itself, at a price that nobody holds.
-    "tools.0.type: Gemini is given functions only.",
+    " takes tools of type 'function' or 'custom'.",  # a provider runs and bills any other by itself
 }
 """What the gateway says to recorded requests that the contract does not allow; a plain one is sent instead."""
 

@@ -390,6 +390,6 @@ def test_an_answer_that_the_client_sends_back_arrives_as_the_blocks_that_it_was(
         assembled(chunks(events(*blocks, pieces=pieces))),
     ):
         said = completed["choices"][0]["message"]
-        talk = [{"role": "user", "content": "a"}, said]
+        talk = [{"role": "user", "content": "a"}, said, {"role": "user", "content": "b"}]
         sent = to_request({"model": "m", "max_tokens": 1, "messages": talk}, Family("claude"))
         assert sent["messages"][1]["content"] == blocks

@@ -1,5 +1,6 @@
 """docs/configuration.md names every key that operators may write, with its default, and proxy.conf shows the same."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -64,7 +65,7 @@ def shown_default(section: str, key: str, field: FieldInfo) -> str:
     if isinstance(value, bool | int | float):
         return f"`{str(value).lower()}`"
     if isinstance(value, frozenset | tuple):
-        return f"`{list(value)}`"
+        return f"`{json.dumps(list(value))}`"
     if isinstance(value, dict):
         return f"`{value}`"
     text = value.get_secret_value() if hasattr(value, "get_secret_value") else value

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 from rig.corpus import needs_corpus, read_corpus
 
 from addon.normal.choices import ChunkNormalizer, normalize_message_choices
-from addon.normal.reasoning import rename_edits
+from addon.normal.in_bytes import choices_edits
 from addon.splice import apply_edits
 from policies.facts import Family
 
@@ -47,8 +47,8 @@ def normalized(payloads: list[Any], n: int | None, family: Family = FAMILIES[0])
         before = json.dumps(payload)
         normal = normalizer.normalize(payload)
         assert json.dumps(payload) == before, "what was given is not changed"
-        if normal.renames:
-            edits = rename_edits(before.encode(), payload)
+        if normal.choices is not None:
+            edits = choices_edits(before.encode(), payload, normal)
             assert json.loads(apply_edits(before.encode(), edits))["choices"] == normal.choices
         if not normal.skip:
             out.append(payload if normal.choices is None else {**payload, "choices": normal.choices})

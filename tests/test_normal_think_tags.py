@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.normal.choices import ChunkNormalizer, normalize_message_choices
+from addon.normal.choices import ChunkNormalizer, Normal, normalize_message_choices
 from addon.normal.think_tags import ThinkTags, split_text
 from policies.facts import Family
 
@@ -135,7 +135,7 @@ def test_a_chunk_that_also_says_something_else_is_relayed():
 
 def test_the_last_chunk_of_a_choice_tells_what_was_held():
     normal = ChunkNormalizer(TAGGED).normalize(chunk({"content": "<th"}, finish="length"))
-    assert normal == (None, False, False, False), "nothing had to be held: it is the end"
+    assert normal == Normal(None, False), "nothing had to be held: it is the end"
     normalizer = ChunkNormalizer(TAGGED)
     normalizer.normalize(chunk({"content": "<think>a</th"}))
     choices = normalizer.normalize(chunk({}, finish="length")).choices

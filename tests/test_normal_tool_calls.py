@@ -10,7 +10,7 @@ from openai._models import construct_type
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from addon.normal.choices import ChunkNormalizer, normalize_message_choices
+from addon.normal.choices import ChunkNormalizer, Normal, normalize_message_choices
 from policies.facts import Family
 
 FAMILY = Family("plain")
@@ -146,13 +146,8 @@ def _ordered(call: dict[str, Any]) -> list[Any]:
 
 def test_a_delta_that_needs_nothing_is_left_to_its_bytes():
     normalizer = ChunkNormalizer(FAMILY)
-    assert normalizer.normalize(chunk([FIRST])) == (None, False, False, False)
-    assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == (
-        None,
-        True,
-        False,
-        False,
-    )
+    assert normalizer.normalize(chunk([FIRST])) == Normal(None, False)
+    assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == Normal(None, True)
 
 
 def test_an_id_that_no_provider_gave_is_made_once_and_always_the_same():

@@ -159,8 +159,8 @@ OFF = {"type": "disabled"}
         ({"conflicts": {"seed": {"user"}}, "drops": {"seed"}}, {"seed": 1, "user": "u"}, {"user": "u"}),
         (
             {"implies": {"tools": {"user": "none"}}},
-            {"tools": [{"type": "x"}]},
-            {"tools": [{"type": "x"}], "user": "none"},
+            {"tools": [{"type": "custom"}]},
+            {"tools": [{"type": "custom"}], "user": "none"},
         ),
         ({"implies": {"tools": {"user": "none"}}}, {"tools": [], "user": "u"}, {"tools": [], "user": "u"}),
         ({"implies": {"tool_choice": {"thinking": OFF}}}, {"tool_choice": "auto"}, {"tool_choice": "auto"}),
@@ -172,8 +172,8 @@ OFF = {"type": "disabled"}
         # What is implied counts when exclusions are judged.
         (
             {"implies": {"tools": {"user": "none"}}, "conflicts": {"user": {"seed"}}},
-            {"tools": [{"type": "x"}], "user": "u", "seed": 1},
-            {"tools": [{"type": "x"}], "user": "none", "seed": 1},
+            {"tools": [{"type": "custom"}], "user": "u", "seed": 1},
+            {"tools": [{"type": "custom"}], "user": "none", "seed": 1},
         ),
         ({"tool_choices": {"required": "any"}}, {"tool_choice": "required"}, {"tool_choice": "any"}),
         ({"tool_choices": {"required": "any"}}, {"tool_choice": NAMED}, {"tool_choice": NAMED}),
@@ -189,11 +189,11 @@ OFF = {"type": "disabled"}
             {"response_format": {"type": "grammar", "grammar": "x"}},
             {"response_format": {"type": "grammar", "grammar": "x"}},
         ),
-        ({}, {"tools": [{"type": "x", "cache_control": 1}]}, {"tools": [{"type": "x"}]}),
+        ({}, {"tools": [{"type": "custom", "cache_control": 1}]}, {"tools": [{"type": "custom"}]}),
         (
             {"message_extra": {"cache_control"}},
-            {"tools": [{"type": "x", "cache_control": 1}]},
-            {"tools": [{"type": "x", "cache_control": 1}]},
+            {"tools": [{"type": "custom", "cache_control": 1}]},
+            {"tools": [{"type": "custom", "cache_control": 1}]},
         ),
         # Nobody has checked what kind of value an extra field has.
         ({"clamps": {"thinking": (0.0, 1.0)}}, {"thinking": {"a": 1}}, {"thinking": {"a": 1}}),

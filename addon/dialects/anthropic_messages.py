@@ -6,14 +6,15 @@ results of tools are the beginning of the user's turn. Source: Anthropic, API re
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from addon.dialects.anthropic_answer import REASONING_FORMAT
 from addon.dialects.anthropic_parts import Block, refuse, text_blocks, user_blocks, with_cache_control
+from addon.json_object import decode_object
+from policies.refusal import Refusal
 
 _SYSTEM_ROLES: Final = ("system", "developer")
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -37,6 +38,11 @@ def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Bloc
             _say(turns, "user", [_tool_result(message, place)])
         else:
             refuse(f"{place}.role", "The model knows the roles system, developer, user, assistant and tool.")
+    if messages[-1]["role"] == "user" and turns and turns[-1]["role"] != "user":
+        # Left out like any other blank message, it would leave the last word to the model.
+        refuse(f"messages.{len(messages) - 1}.content", "The last message must not be blank.")
+    if turns and turns[-1]["role"] == "assistant":
+        _trim(turns[-1]["content"])
     if not turns:
         refuse("messages", "The model needs a message that is not empty and not of the system.")
     return system, turns
@@ -64,6 +70,12 @@ def without_thinking(turns: Sequence[Block]) -> list[Block]:
     """
     kept = [[block for block in turn["content"] if block["type"] not in _THINKING] for turn in turns]
     return [{**turn, "content": blocks or turn["content"]} for turn, blocks in zip(turns, kept, strict=True)]
+
+
+def _trim(blocks: list[Block]) -> None:
+    """The API refuses the beginning of an answer that ends with white space."""
+    if blocks[-1]["type"] == "text":
+        blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
 
 
 def _say(turns: list[Block], role: str, blocks: list[Block]) -> None:
@@ -123,16 +135,9 @@ def _tool_use(call: Mapping[str, Any], place: str) -> Block:
 
 def _arguments(text: str, field: str) -> dict[str, Any]:
     try:
-        arguments = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
+        return decode_object(text.encode())
+    except (Refusal, UnicodeEncodeError):
         refuse(field, "Input should be a JSON object, as text.")
-    return arguments
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _tool_result(message: Mapping[str, Any], place: str) -> Block:

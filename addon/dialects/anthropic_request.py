@@ -4,6 +4,8 @@ Fields that the API has no place for are left out, but for those that change wha
 name. Source: Anthropic, API reference, "Create a Message"; the types of its Python SDK 2.12; recorded traffic.
 """
 
+import hashlib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +21,9 @@ JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no othe
 MIN_BUDGET_TOKENS: Final = 1024
 """Source: Anthropic, "Extended thinking", "Working with thinking budgets"."""
 
+MAX_USER_CHARS: Final = 256
+# An e-mail address, or nothing but a telephone number. Source: BerriAI/litellm#10106, vercel/ai#12419.
+_PERSONAL: Final = re.compile(r"@|\A\+?[\d ()/.-]{7,}\Z")
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
 _SAME: Final = ("temperature", "top_p")
 _TRANSLATED: Final = frozenset(
@@ -72,8 +77,15 @@ def _plain_fields(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if stops := _stops(body.get("stop")):
         made["stop_sequences"] = stops
     if "user" in body:
-        made["metadata"] = {"user_id": body["user"]}
+        made["metadata"] = {"user_id": _user_id(body["user"])}
     return made
+
+
+def _user_id(user: str) -> str:
+    """The API refuses what may be an e-mail address or a telephone number, and more than 256 characters."""
+    if len(user) <= MAX_USER_CHARS and not _PERSONAL.search(user):
+        return user
+    return hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _cap(body: Mapping[str, Any]) -> int:

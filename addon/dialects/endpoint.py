@@ -44,16 +44,19 @@ def endpoint_url(attempt: Attempt, path: str) -> str:
     """
     model = attempt.model
     if "{model}" in path:
-        path = path.replace("{model}", _path_of(model.upstream_model_id))
+        path = path.replace("{model}", path_of(model.upstream_model_id))
     return model.provider.base_url + path
 
 
 @lru_cache(maxsize=1024)
-def _path_of(model_id: str) -> str:
-    """An id may be a resource's name of several segments (``accounts/a/models/b``), but never leads elsewhere."""
+def path_of(model_id: str) -> str:
+    """Return an upstream model id as it stands in a path. Raises ValueError for one that would lead elsewhere.
+
+    It may be a resource's name of several segments: ``accounts/a/models/b``.
+    """
     segments = model_id.split("/")
     if any(segment in ("", ".", "..") for segment in segments):
-        raise ValueError("the upstream model id can't stand in a path")
+        raise ValueError("can't stand in a path: it must be names between single slashes")
     return "/".join(quote(segment, safe=_PATH_SAFE) for segment in segments)
 
 

@@ -53,7 +53,20 @@ class _Told:
     finish_reason: str | None = None
     calls: int = 0
     thoughts: bool = False
+    signature: object = None
     numbered: Counter[str] = field(default_factory=Counter)
+
+    def keep_signature(self, delta: dict[str, Any]) -> None:
+        """Keep the text's signature back: the last one holds, and clients would join them."""
+        google = delta.get("extra_content", {}).get("google", {})
+        if "thought_signature" in google:
+            self.signature = google.pop("thought_signature")
+            if not google:
+                del delta["extra_content"]
+
+    def last(self) -> dict[str, Any]:
+        """Return the last delta."""
+        return {"extra_content": {"google": {"thought_signature": self.signature}}} if self.signature else {}
 
     def number(self, name: str, holder: dict[str, Any]) -> None:
         """Give each element of a list the index that clients need to put together the lists of deltas."""
@@ -77,6 +90,7 @@ class Stream:
         self._created_s = created_s
         self._identity: Identity | None = None
         self._told: dict[int, _Told] = {}
+        self._finished = 0
         self._metadata: Mapping[str, Any] = {}
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -88,7 +102,7 @@ class Stream:
             chunks += self._chunk(candidate, self._identity)
         if chunks and (rest := _rest(event, _READ_OF_ANSWER)):
             chunks[0] |= rest
-        self.ended = bool(self._told) and None not in [told.finish_reason for told in self._told.values()]
+        self.ended = bool(self._told) and self._finished == len(self._told)
         if isinstance(metadata := event.get("usageMetadata"), dict):
             self._metadata = metadata
         self.usage = self._usage()
@@ -99,7 +113,7 @@ class Stream:
         if self._identity is None:
             return []
         chunks = [
-            chunk(self._identity, {}, _finish_reason(told.finish_reason, told.calls > 0), index)
+            chunk(self._identity, told.last(), _finish_reason(told.finish_reason, told.calls > 0), index)
             for index, told in sorted(self._told.items())
         ]
         return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
@@ -119,10 +133,13 @@ class Stream:
         delta |= _message(candidate, identity, index, told.calls)
         told.calls += len(delta.get("tool_calls", ()))
         told.thoughts |= "reasoning_content" in delta
+        told.keep_signature(delta)
         told.number("images", delta)
         if "extra_content" in delta:
             told.number("parts", delta["extra_content"]["google"])
-        told.finish_reason = _native_finish_reason(candidate) or told.finish_reason
+        if (reason := _native_finish_reason(candidate)) is not None:
+            self._finished += told.finish_reason is None
+            told.finish_reason = reason
         beside = _beside(candidate)
         if not delta and not beside:
             return []

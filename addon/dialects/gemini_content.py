@@ -35,6 +35,8 @@ _MIME_TYPES: Final = {
     "mov": "video/mov",
 }
 
+_OWN_API: Final = "googleapis.com"
+
 type Part = dict[str, Any]
 
 
@@ -187,7 +189,8 @@ def _text(thing: Any, name: str, at: str) -> str:
 def _media(url: str, at: str) -> Part:
     """Bytes go along; what stands elsewhere is named, and Gemini fetches it.
 
-    A ``gs://`` address is not taken: it would be read with the rights of the gateway's own account.
+    A ``gs://`` address is not taken, nor one of Google's own API: it would be read with the rights of the gateway's
+    own account.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "data":
@@ -198,18 +201,24 @@ def _media(url: str, at: str) -> Part:
         return {"inlineData": {"mimeType": mime_type, "data": encoded}}
     if scheme not in ("http", "https"):
         raise refusal(at, "must be a data URL or an http(s) URL")
+    host, extension = _host_and_extension(url, at)
+    if host == _OWN_API or host.endswith(f".{_OWN_API}"):
+        raise refusal(at, "must not be an address of Google's own API")
     named = {"fileUri": url}
-    if mime_type := _MIME_TYPES.get(_extension(url, at), ""):
+    if mime_type := _MIME_TYPES.get(extension, ""):
         named["mimeType"] = mime_type
     return {"fileData": named}
 
 
-def _extension(url: str, at: str) -> str:
+def _host_and_extension(url: str, at: str) -> tuple[str, str]:
     try:
-        path = urlsplit(url).path
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower().rstrip(".")
     except ValueError:
         raise refusal(at, "is not a URL") from None
-    return path.rpartition(".")[2].lower()
+    if not host:
+        raise refusal(at, "is not a URL")
+    return host, parts.path.rpartition(".")[2].lower()
 
 
 def refusal(field_name: str, why: str) -> Refusal:

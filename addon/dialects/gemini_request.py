@@ -44,8 +44,9 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
         sent["generationConfig"] = config
     if tools := body.get("tools"):
         sent["tools"] = [{"functionDeclarations": _declarations(tools)}]
-    if (choice := body.get("tool_choice")) is not None:
-        sent["toolConfig"] = {"functionCallingConfig": _calling(choice)}
+        # A choice without tools is an error there.
+        if (choice := body.get("tool_choice")) is not None:
+            sent["toolConfig"] = {"functionCallingConfig": _calling(choice)}
     return sent | {theirs: body[ours] for ours, theirs in _BESIDE.items() if ours in body}
 
 

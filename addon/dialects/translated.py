@@ -69,11 +69,11 @@ def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
             return failed(payload)
         try:
             made = translate(payload, source.model_slug, source.created_s)
+            usage, choices = parse_usage(made, source.family), made["choices"]
+            told = json_text(made | {"choices": with_billing_notes(choices, usage)})
         except ValueError:
             return failed(upstream_garbage("it is not the answer of a chat model."))
-        usage, choices = parse_usage(made, source.family), made["choices"]
         chars = sum(map(choice_text_chars, choices))
-        made["choices"] = with_billing_notes(choices, usage)
-        return Answer(json_text(made), usage, finish_reason(choices), text_chars=chars)
+        return Answer(told, usage, finish_reason(choices), text_chars=chars)
 
     return read

@@ -18,13 +18,15 @@ class Normal(NamedTuple):
 
     ``choices`` is None where the chunk stays as it is. ``repeatable``: the same becomes of any chunk whose bytes
     differ only in the text of content, reasoning or arguments. ``skip``: nothing is left to say. ``renames``:
-    ``choices`` differ in the key of ``reasoning`` alone, so that ``reasoning.rename_edits`` may be made instead.
+    ``choices`` differ in the key of ``reasoning`` alone, so that ``reasoning.rename_edits`` may be made instead;
+    ``drops_role``: in a role that was told before, so that ``role.role_edits`` may be made (both, where both are true).
     """
 
     choices: list[Any] | None
     repeatable: bool
     skip: bool = False
     renames: bool = False
+    drops_role: bool = False
 
 
 _REPEATABLE: Final = Normal(None, True)
@@ -58,8 +60,9 @@ class ChunkNormalizer:
         if normal is choices:
             return _REPEATABLE if repeatable else _UNCHANGED
         renames = len(made) == 1 and made[0].renamed
+        drops_role = len(made) == 1 and made[0].unroled
         skip = any(one.swallowed for one in made) and not chunk.get("usage") and all(map(_is_silent, normal))
-        return Normal(normal, repeatable and renames, skip, renames)
+        return Normal(normal, repeatable and (renames or drops_role), skip, renames, drops_role)
 
     def last(self) -> list[dict[str, Any]]:
         """Return the choices that are left to be told once the stream has ended."""
@@ -72,7 +75,7 @@ class ChunkNormalizer:
         index, delta = choice.get("index"), choice.get("delta")
         if type(index) is not int or (index and self._is_single) or type(delta) is not dict:
             return False
-        if delta.get("tool_calls") is not None or delta.get("reasoning"):
+        if delta.get("tool_calls") is not None or delta.get("reasoning") or delta.get("role"):
             return False
         if delta.get("reasoning_details") or delta.get("annotations"):
             return False
@@ -95,7 +98,7 @@ class ChunkNormalizer:
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
             made = self._state(chunk, index).normalize({**choice, "index": index})
-            return made._replace(repeatable=False, renamed=False)
+            return made._replace(repeatable=False, renamed=False, unroled=False)
         return self._state(chunk, index).normalize(choice)
 
     def _state(self, chunk: Mapping[str, Any], index: int) -> StreamChoice:

@@ -9,6 +9,7 @@ from addon.normal.edits import with_member, without
 from addon.normal.finish_reason import finish_reason_of_empty, standard_finish_reason
 from addon.normal.list_index import ListIndexes
 from addon.normal.reasoning import is_only_renamed, with_reasoning_content
+from addon.normal.role import Role
 from addon.normal.think_tags import ThinkTags, Told
 from addon.normal.tool_calls import StreamedCalls, with_calls
 
@@ -19,6 +20,7 @@ class Made(NamedTuple):
     choice: Any
     repeatable: bool
     renamed: bool = False
+    unroled: bool = False
     swallowed: bool = False
 
 
@@ -28,6 +30,7 @@ class StreamChoice:
     def __init__(self, index: int, seed: Sequence[object], *, think_tags: bool) -> None:
         self.tags = ThinkTags() if think_tags else None
         """None as soon as all that follows is answer."""
+        self.role = Role()
         self.cumulative = Cumulative()
         self.has_reasoning = False
         """Reasoning text was told by itself, so that the same text in its details is not new."""
@@ -39,11 +42,13 @@ class StreamChoice:
 
     def normalize(self, choice: dict[str, Any]) -> Made:
         """Return what becomes of the choice in the next chunk."""
-        begun, was_tagged = self._calls.begun, self.tags is not None
+        before = self._calls.begun, self.role.told
+        was_tagged = self.tags is not None
         ends = choice.get("finish_reason") is not None
         shaped = self._with_delta(choice)
         given = shaped["delta"]
-        plain = with_plain_content(given, drops_empty=True)
+        once = self.role.once(given)
+        plain = with_plain_content(once, drops_empty=True)
         reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
         self.has_reasoning = self.has_reasoning or any(map(plain.get, ("reasoning_content", "reasoning")))
         told = self._without_tags(reasoned, ends=ends)
@@ -52,9 +57,18 @@ class StreamChoice:
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))
         same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")
-        renamed = same_else and listed is reasoned and plain is given and is_only_renamed(given)
-        steady = not (ends or was_tagged or self._calls.begun != begun)
-        return Made(made, steady and (made is choice or renamed), renamed, swallowed=told is not reasoned)
+        renamed = reasoned is not plain
+        in_bytes = (
+            same_else and listed is reasoned and plain is once and (not renamed or is_only_renamed(once))
+        )
+        steady = not (ends or was_tagged or (self._calls.begun, self.role.told) != before)
+        return Made(
+            made,
+            repeatable=steady and in_bytes,
+            renamed=in_bytes and renamed,
+            unroled=in_bytes and once is not given,
+            swallowed=told is not reasoned,
+        )
 
     def last(self) -> dict[str, Any] | None:
         """Return what is left to be told once the stream has ended."""

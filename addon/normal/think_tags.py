@@ -8,6 +8,9 @@ plain text (llama.cpp with Qwen3). Only the first block is one; an answer that s
 from enum import Enum, auto
 from typing import NamedTuple
 
+_MAX_HELD_CHARS = (
+    1_000  # No provider sends so much white space first, and an endless one would cost ever more.
+)
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
@@ -44,7 +47,7 @@ class ThinkTags:
             start = text.lstrip()
             if start.startswith(_OPEN):
                 self._place, text = _Place.INSIDE, start.removeprefix(_OPEN)
-            elif _OPEN.startswith(start):
+            elif _OPEN.startswith(start) and len(text) <= _MAX_HELD_CHARS:
                 self._held = text
                 return Told("", "")
             else:

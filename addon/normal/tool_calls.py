@@ -11,8 +11,9 @@ TGI (ids that are 0, arguments that are objects).
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from addon.json_text import json_text
@@ -22,7 +23,16 @@ from addon.normal.edits import same_or, with_member, without
 @dataclass(slots=True)
 class _Call:
     given_id: str | None
-    named: bool
+    name: str | None
+    arguments: list[str] = field(default_factory=list)
+
+    def is_whole(self) -> bool:
+        """Tell whether its arguments are all there."""
+        try:
+            json.loads("".join(self.arguments))
+        except (ValueError, RecursionError):
+            return False
+        return True
 
 
 class StreamedCalls:
@@ -51,14 +61,15 @@ class StreamedCalls:
         number = self._number(place, given, name)
         if number is None:
             self._latest = number = self.begun
-            self._calls.append(_Call(given, bool(name)))
+            self._calls.append(_Call(given, name, _arguments(delta)))
             if place is not None:
                 self._number_at[place] = number
             return self._begun(delta, number, given)
         self._latest = number
         call = self._calls[number]
-        shows_name = bool(name) and not call.named
-        call.named = call.named or shows_name
+        call.arguments += _arguments(delta)
+        shows_name = bool(name) and call.name is None
+        call.name = call.name or name
         return _continued(delta, number, shows_name=shows_name)
 
     def _number(self, place: int | None, given: str | None, name: str | None) -> int | None:
@@ -66,14 +77,15 @@ class StreamedCalls:
         number = self._latest if place is None else self._number_at.get(place, -1)
         if number < 0:
             return None
-        known = self._calls[number].given_id
-        if (
-            place is not None
-        ):  # Some servers give each delta an id of its own: only a name too makes it a new call.
-            return None if given and name and given != known else number
-        if given:
-            return number if given == known else None
-        return None if name else number
+        call = self._calls[number]
+        if given and given != call.given_id:
+            # Some servers give each delta an id of its own: there only a name too makes it a new call.
+            return number if place is not None and not name else None
+        if name and not given:
+            # Without ids, a call begins where another is named, or the same again once its arguments are whole.
+            is_new = place is None or (call.name is not None and (name != call.name or call.is_whole()))
+            return None if is_new else number
+        return number
 
     def _begun(self, delta: dict[str, Any], number: int, given: str | None) -> dict[str, Any]:
         made = with_member(_complete(delta), "index", number)
@@ -147,7 +159,14 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _arguments(delta: dict[str, Any]) -> list[str]:
+    arguments = _body(delta).get("arguments")
+    return [_argument_text(arguments)] if arguments else []
+
+
 def _argument_text(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else json_text(arguments).decode()

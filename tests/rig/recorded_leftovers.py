@@ -48,6 +48,7 @@ LEFT_OUT: dict[tuple[str, str], str] = {
     ("openrouter", "plugins"): UNPRICED,
     ("openrouter", "provider"): UNPRICED,
     ("openrouter", "refused: tool_choice"): ANOTHER_SHAPE + ": any",
+    ("openrouter", "refused: tools.0.type"): VENDOR_RUN,
     ("openrouter", "transforms"): OF_THE_VENDOR,
     ("openrouter", "usage"): "usage is asked for by stream_options, and comes unasked in whole answers",
     ("perplexity", "search_context_size"): UNPRICED,

@@ -46,6 +46,8 @@ def sdk_accumulates(chunks: Iterable[ChatCompletionChunk]) -> Answer:
     for chunk in chunks:
         state.handle_chunk(chunk)
     snapshot: dict[str, Any] = state.current_completion_snapshot.to_dict(warnings=False)
+    roles = {choice["message"].get("role") for choice in snapshot["choices"]}
+    assert roles <= {"assistant", None}, f"roles {roles}"
     choices = {
         choice["index"]: _told(choice["message"], choice.get("finish_reason"))
         for choice in snapshot["choices"]

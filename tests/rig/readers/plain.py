@@ -27,7 +27,7 @@ def is_plain(payloads: Iterable[Payload], *, stream: bool, think_tags: bool) -> 
             "stop" in dict(reasons).values() and any(_made(choice).get("tool_calls") for choice in choices)
         )
         and not (think_tags and _may_think(choices))
-        and (not stream or _calls_are_numbered(choices))
+        and (not stream or (_calls_are_numbered(choices) and _roles_are_told_once(choices)))
     )
 
 
@@ -69,6 +69,11 @@ def _may_think(choices: list[Payload]) -> bool:
     """A text that begins with ``<`` is held back until it is clear that it is no ``<think>``."""
     text = "".join(_made(choice).get("content") or "" for choice in choices)
     return text.lstrip().startswith("<") or "think>" in text
+
+
+def _roles_are_told_once(choices: list[Payload]) -> bool:
+    told = Counter(choice.get("index") for choice in choices if _made(choice).get("role"))
+    return all(count == 1 for count in told.values())
 
 
 def _calls_are_numbered(choices: list[Payload]) -> bool:

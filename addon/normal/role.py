@@ -1,0 +1,41 @@
+"""The role of a streamed message is told once: clients that put deltas together would repeat it. Pure.
+
+Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``; recordings of OpenRouter, Z.ai, Ollama, Databricks.
+"""
+
+import re
+from typing import Any
+
+from addon.normal.edits import without
+from addon.splice import Edit
+
+_KEY = b'"role"'
+_MEMBER = rb'"role"\s*:\s*"[^"\\]*"'
+_SPANS = tuple(map(re.compile, (_MEMBER + rb"\s*,\s*", rb",\s*" + _MEMBER, _MEMBER)))
+_ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
+
+
+class Role:
+    """What is known of the role of one choice."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def once(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """Return ``delta`` without a role that was told before."""
+        if not delta.get("role"):
+            return delta
+        if self.told:
+            return without(delta, "role")
+        self.told = True
+        return delta
+
+
+def role_edits(payload: bytes) -> list[Edit] | None:
+    """Return the edit that takes the role out of the one delta in the JSON ``payload``; None where that isn't plain."""
+    if payload.count(_KEY) != 1 or _ESCAPED_LETTER.search(payload):
+        return None
+    for span in _SPANS:
+        if found := span.search(payload):
+            return [(found.start(), found.end(), b"")]
+    return None
