@@ -12,6 +12,7 @@ from addon.service_account import parse_service_account
 from addon.settings_catalog import FAMILIES_FILE, MODELS_FILE, PROVIDERS_FILE, FamilyTable, ModelTable
 from addon.settings_files import KeyTable, ProxyConf, WorkspaceTable
 from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
+from addon.settings_secrets import Secrets
 from addon.settings_types import NAME, NAME_IS, SecretReference
 from policies.facts import (
     Auth,
@@ -40,7 +41,7 @@ class Facts:
 
     def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
         self._conf = conf
-        self._env = env
+        self._secrets = Secrets(env, sources)
         self._sources = sources
         self.providers: dict[str, Provider] = {}
         self.families: dict[str, Family] = {}
@@ -168,21 +169,10 @@ class Facts:
 
     def _secret(self, reference: SecretReference, auth: Auth, file: Path, *path: str) -> SecretStr | None:
         """The secret, or None while its environment variable is unset or empty."""
-        if reference.kind == "env":
-            text = self._env.get(reference.name, "").strip()
-        else:
-            try:
-                text = self._sources.read_secret(file.parent / reference.name).decode().strip()
-            except (OSError, UnicodeDecodeError):
-                # Neither the path nor the content is shown: a secret written by mistake may stand in both.
-                raise SettingsError(
-                    file, dotted(*path), "the file that it names can't be read as a secret"
-                ) from None
-            if not text:
-                raise SettingsError(file, dotted(*path), "the file that it names is empty")
-        if not text:
-            return None
         try:
+            text = self._secrets.read(reference, file.parent)
+            if not text:
+                return None
             _check_secret(text, auth)
         except ValueError as error:
             raise SettingsError(file, dotted(*path), str(error)) from None

@@ -5,6 +5,7 @@ lay a text over a file, so that an edit is tried out before it is written.
 """
 
 import difflib
+import errno
 import hashlib
 import os
 import re
@@ -83,11 +84,17 @@ class Sources:
         self._digest.update(b"%s\0%d\0%s" % (file.name.encode(), len(content), content))
         return content
 
-    def read_secret(self, file: Path) -> bytes:
-        """Return the content of a secret's file, kept out of the fingerprint. Raises ``OSError``."""
+    def read_secret(self, file: Path, *, owner_only: bool = False) -> bytes:
+        """Return the content of a secret's file, kept out of the fingerprint. Raises ``OSError``.
+
+        With ``owner_only``, also where others than the file's owner may do anything with it.
+        """
         file = _absolute(file)
         self.stamps[file] = _stamp(file)
-        return file.read_bytes()
+        with file.open("rb") as stream:
+            if owner_only and os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise PermissionError(errno.EPERM, "others than its owner may use it; set its mode to 600")
+            return stream.read()
 
     def read_text(self, file: Path) -> str:
         """Return the content of a text file, its line ends as they stand. Raises ``SettingsError``."""
@@ -190,7 +197,8 @@ def _stamp(path: Path) -> Stamp:
             return tuple(_toml_names(path))
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    # The time of the last change of any kind: a mode set right is one too, and leaves the content as it is.
+    return (found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def _toml_names(folder: Path) -> list[str]:

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +19,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from addon.sealed import check_token
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -40,10 +41,10 @@ _OWN_HEADERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Where a secret is kept: in an environment variable, or in a file."""
+    """Where a secret is kept: in an environment variable, in a file, or in the sealed token that stands as ``name``."""
 
-    kind: Literal["env", "file"]
-    name: str
+    kind: Literal["env", "file", "sealed"]
+    name: str = field(repr=False)
 
 
 def _matching(pattern: str | re.Pattern[str], what: str) -> AfterValidator:
@@ -90,12 +91,13 @@ def _parse_percent(text: str) -> Decimal:
 def _parse_secret(text: str) -> SecretReference:
     kind, _, name = text.partition(":")
     if kind == "sealed":
-        raise ValueError("sealed: secrets are not available in this version; use env:NAME or file:PATH")
+        check_token(name)
+        return SecretReference("sealed", name)
     if kind == "env" and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return SecretReference("env", name)
     if kind == "file" and name and "\0" not in name:
         return SecretReference("file", name)
-    raise ValueError("must be env:NAME or file:PATH; a bare secret is not accepted")
+    raise ValueError("must be env:NAME, file:PATH or sealed:TOKEN; a bare secret is not accepted")
 
 
 def _parse_hash(text: str) -> str:

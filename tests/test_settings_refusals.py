@@ -148,7 +148,7 @@ EDITS = {
         OPENAI_KEY,
         f'"sealed:{SECRET}"',
         "OPENAI.platform_key",
-        "not available in this",
+        "is not a whole token",
     ),
     "missing key file": (PROVIDERS, OPENAI_KEY, f'"file:{SECRET}"', "OPENAI.platform_key", "can't be read"),
     "key file of two words": (

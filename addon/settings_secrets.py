@@ -1,0 +1,80 @@
+"""Where a secret is kept becomes the secret: an environment variable, a file, or a sealed token with its master key.
+
+A fault says what is wrong and never shows what stands there, names of files included: a secret that was written in
+the wrong place may be one. Source: docs/configuration.md.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from addon.sealed import MasterKeys
+from addon.settings_io import Sources
+from addon.settings_types import SecretReference
+
+KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"
+KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"
+
+
+def load_master_keys(env: Mapping[str, str], sources: Sources) -> MasterKeys:
+    """Return the master keys of ``TOLLGATE_SECRET_KEY``, else of the file that ``TOLLGATE_SECRET_KEY_FILE`` names.
+
+    Raises ValueError.
+    """
+    where = KEY_VARIABLE
+    text = env.get(KEY_VARIABLE, "").strip()
+    if not text:
+        file = env.get(KEY_FILE_VARIABLE, "").strip()
+        if not file:
+            raise ValueError(
+                f"no master key is set, in {KEY_VARIABLE} or the file that {KEY_FILE_VARIABLE} names"
+            )
+        where = f"the file that {KEY_FILE_VARIABLE} names"
+        text = _read_key_file(Path(file), where, sources)
+    try:
+        return MasterKeys(text)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+
+
+def _read_key_file(file: Path, where: str, sources: Sources) -> str:
+    try:
+        return sources.read_secret(file, owner_only=True).decode()
+    except OSError as error:
+        raise ValueError(f"{where} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{where} is not UTF-8") from None
+
+
+class Secrets:
+    """Reads the secrets of one load; the master keys are looked for when the first sealed one is met."""
+
+    def __init__(self, env: Mapping[str, str], sources: Sources) -> None:
+        self._env = env
+        self._sources = sources
+
+    def read(self, reference: SecretReference, folder: Path) -> str:
+        """Return a secret without white space around it, files relative to ``folder``. Raises ValueError.
+
+        Empty while its environment variable is unset or empty, and in no other case.
+        """
+        if reference.kind == "env":
+            return self._env.get(reference.name, "").strip()
+        if reference.kind == "file":
+            text, what = self._read_file(folder / reference.name), "the file that it names"
+        else:
+            text, what = self._master_keys.unseal(reference.name), "the sealed secret"
+        if not (secret := text.strip()):
+            raise ValueError(f"{what} is empty")
+        return secret
+
+    def _read_file(self, file: Path) -> str:
+        try:
+            return self._sources.read_secret(file).decode()
+        except (OSError, UnicodeDecodeError):
+            raise ValueError("the file that it names can't be read as a secret") from None
+
+    @cached_property
+    def _master_keys(self) -> MasterKeys:
+        return load_master_keys(self._env, self._sources)
