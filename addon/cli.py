@@ -10,6 +10,7 @@ from addon.commands.catalog import catalog
 from addon.commands.common import conf_option, reason
 from addon.commands.keys import keys
 from addon.commands.ledger import ledger
+from addon.commands.secrets import secrets
 from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
@@ -38,6 +39,7 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
 
 
 main.add_command(keys)
+main.add_command(secrets)
 main.add_command(wallet)
 main.add_command(usage)
 main.add_command(ledger)

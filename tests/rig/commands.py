@@ -10,10 +10,18 @@ from rig.upstream import BOUND_S
 
 def tollgate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``tollgate ARGUMENTS --conf proxy.conf`` in ``folder``."""
+    return run_alone(folder, *arguments, "--conf", str(folder / "proxy.conf"))
+
+
+def run_alone(
+    folder: Path, *arguments: str, stdin: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``tollgate ARGUMENTS`` in ``folder`` with these environment variables; ``stdin`` is what is piped into it."""
     return subprocess.run(
-        [sys.executable, "-m", "addon.cli", *arguments, "--conf", str(folder / "proxy.conf")],
-        env=environment({}),
+        [sys.executable, "-m", "addon.cli", *arguments],
+        env=environment(variables),
         cwd=folder,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=BOUND_S,
