@@ -6,9 +6,11 @@ Money stands in integers: prices in micro-USD (10⁻⁶ USD) per million tokens,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import SecretStr
+
+from policies.keywords import Keywords, compile_keywords
 
 Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
@@ -41,26 +43,6 @@ class Prices:
     cached_input_microusd_per_mtok: int
     output_microusd_per_mtok: int
     cache_write_microusd_per_mtok: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_key`` is None while none is set.
-
-    A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
-    ``auth`` is how a key is sent; with ``"none"`` there is none, neither the platform's nor a customer's. With
-    ``"google_service_account"`` a key is the account's JSON. ``chat_path`` follows ``base_url`` in the openai dialect,
-    with ``{model}`` for the upstream model id. ``headers`` (names in lower case) are no secrets, and go with each call.
-    """
-
-    name: str
-    base_url: str
-    dialect: str
-    platform_key: SecretStr | None
-    builtin: bool = False
-    auth: Auth = "bearer"
-    chat_path: str = "/chat/completions"
-    headers: Mapping[str, str] = field(default_factory=_no_entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +121,38 @@ class Family:
     estimator: Estimator = Estimator()
 
 
+CUSTOM_FAMILY: Final = Family("custom")
+"""What a model outside the catalog accepts where its provider does not say: the contract as it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_key`` is None while none is set.
+
+    A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
+    ``auth`` is how a key is sent; with ``"none"`` there is none, neither the platform's nor a customer's. With
+    ``"google_service_account"`` a key is the account's JSON. ``chat_path`` follows ``base_url`` in the openai dialect,
+    with ``{model}`` for the upstream model id. ``headers`` (names in lower case) are no secrets, and go with each call.
+    ``custom_family`` is what its models outside the catalog accept.
+    """
+
+    name: str
+    base_url: str
+    dialect: str
+    platform_key: SecretStr | None
+    builtin: bool = False
+    auth: Auth = "bearer"
+    chat_path: str = "/chat/completions"
+    headers: Mapping[str, str] = field(default_factory=_no_entries)
+    custom_family: Family = CUSTOM_FAMILY
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One catalog row. ``max_completion_tokens`` is the catalog hard maximum of the contract."""
+    """One catalog row, or a model outside it that a customer's own key is used for.
+
+    ``max_completion_tokens`` is the catalog hard maximum of the contract; outside the catalog there is none.
+    """
 
     slug: str
     provider: Provider
@@ -149,7 +160,7 @@ class Model:
     family: Family
     wholesale: Prices
     retail: Prices
-    max_completion_tokens: int
+    max_completion_tokens: int | None
     byok_only: bool
     active: bool
 
@@ -177,10 +188,14 @@ class Byok:
 
 @dataclass(frozen=True, slots=True)
 class KeywordRule:
-    """Whole words, case-insensitive, looked for in the last user message only."""
+    """Whole words, case-insensitive, looked for in the last user message only; ``compiled`` is made of them."""
 
     keywords: tuple[str, ...]
     model: str
+    compiled: Keywords = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compiled", compile_keywords(self.keywords))
 
 
 @dataclass(frozen=True, slots=True)
