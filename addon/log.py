@@ -171,6 +171,7 @@ def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
         "slug": attempt.model.slug if attempt else None,
         "provider": attempt.model.provider.name if attempt else None,
         "mode": attempt.mode if attempt else None,
+        "decided_by": exchange.route.decided_by if exchange.route else None,
         "status": exchange.status,
         "error_code": exchange.error_code,
         "stream": exchange.stream,

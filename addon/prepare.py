@@ -24,6 +24,8 @@ from policies.caps import completion_cap
 from policies.estimate import estimate_prompt_tokens
 from policies.facts import Attempt, Family
 from policies.limits import limits_of
+from policies.refusal import Refusal
+from policies.request_facts import request_facts
 from policies.routing import choose_route
 from policies.sanitize import choices_sent, sanitize
 from policies.spend import NOT_METERED, Want, wanted
@@ -39,8 +41,20 @@ def route_call(call: Call, request: http.Request) -> None:
     )
     workspace = call.exchange.workspace
     assert workspace is not None  # noqa: S101  (an admitted call has one)
-    route = choose_route(chat.model, workspace, call.settings.models)
+    asked = request_facts(chat.model, chat.fields)
+    route = choose_route(asked, workspace, call.settings.models, call.settings.providers)
+    _check_custom_name(route.attempts[0].model.slug, call)
     call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
+
+
+def _check_custom_name(slug: str, call: Call) -> None:
+    """Raise Refusal where a name from outside the catalog holds a key: it would go upstream and into the ledger."""
+    if slug not in call.settings.models and slug != call.exchange.requested_model:
+        raise Refusal(
+            "bad_request",
+            "The name of the model holds what looks like a credential; have the model added to the catalog.",
+            "model",
+        )
 
 
 def hold_request(call: Call) -> HoldRequest:
@@ -64,6 +78,7 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
     assert chat is not None  # noqa: S101  (a routed call has one)
     if attempt.mode != "payg":
         return NOT_METERED
+    assert model.max_completion_tokens is not None  # noqa: S101  (what is metered is of the catalog)
     sendable = _sendable(chat, model.family)
     return wanted(
         model.retail,

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from addon.settings_facts import Facts
 from addon.settings_files import Listen, ProxyConf
-from addon.settings_io import SettingsError, Sources, dotted, validate
+from addon.settings_io import SettingsError, Sources, validate
 from policies.facts import Family, Key, Model, Provider, Workspace
 
 NEEDS_RESTART = ("listen", "admin", "paths", "state")
@@ -125,8 +125,5 @@ def _not_enforced(workspaces: Iterable[Workspace]) -> Iterator[str]:
         named = {
             "fallback_model": workspace.fallback_model is not None,
             "safety_net": workspace.safety_net,
-            "rules": bool(workspace.rules),
-            "heuristics": bool(workspace.heuristics),
         }
-        named |= {dotted("byok", name, "routing"): byok.routing for name, byok in workspace.byok.items()}
         yield from (f"workspace {workspace.id}: {name}" for name, is_set in named.items() if is_set)

@@ -50,6 +50,7 @@ class ProviderTable(Table):
     auth: Auth | None = None
     chat_path: ChatPath = "/chat/completions"
     headers: dict[HeaderName, HeaderValue] = {}
+    custom_family: str | None = None
     builtin: bool = False
 
     @model_validator(mode="after")
@@ -69,6 +70,8 @@ class ProviderTable(Table):
             raise fault("is required", "platform_key")
         if self.dialect != "openai" and "chat_path" in self.model_fields_set:
             raise fault("belongs to the dialect openai only", "chat_path")
+        if self.custom_family is not None and (self.auth == "none" or self.builtin):
+            raise fault("belongs to providers that take customers' keys", "custom_family")
         return self
 
 

@@ -9,12 +9,20 @@ from pydantic import SecretStr
 
 from addon.dialects.endpoint import path_of
 from addon.service_account import parse_service_account
-from addon.settings_catalog import FAMILIES_FILE, MODELS_FILE, PROVIDERS_FILE, FamilyTable, ModelTable
+from addon.settings_catalog import (
+    FAMILIES_FILE,
+    MODELS_FILE,
+    PROVIDERS_FILE,
+    FamilyTable,
+    ModelTable,
+    ProviderTable,
+)
 from addon.settings_files import KeyTable, ProxyConf, WorkspaceTable
 from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
 from addon.settings_secrets import Secrets
 from addon.settings_types import NAME, NAME_IS, SecretReference
 from policies.facts import (
+    CUSTOM_FAMILY,
     Auth,
     Byok,
     Estimator,
@@ -53,8 +61,8 @@ class Facts:
     def load(self, conf_file: Path) -> None:
         """Fill the maps. Raises ``SettingsError``."""
         catalog = self._conf.paths.catalog
-        self._load_providers(catalog / "providers.toml")
         self._load_families(catalog / "families.toml")
+        self._load_providers(catalog / "providers.toml")
         self.sandbox_enabled = self._is_sandbox_enabled(conf_file)
         self._load_models(catalog / "models.toml")
         for file in self._sources.list_toml(self._conf.paths.workspaces):
@@ -74,7 +82,14 @@ class Facts:
                 auth=auth,
                 chat_path=table.chat_path,
                 headers=MappingProxyType(table.headers),
+                custom_family=self._custom_family(table, file, name),
             )
+
+    def _custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
+        family = table.custom_family
+        if family is None:
+            return CUSTOM_FAMILY
+        return self.families[_known(family, self.families, file, name, "custom_family", kind="family")]
 
     def _load_families(self, file: Path) -> None:
         for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
@@ -150,7 +165,7 @@ class Facts:
         made = {}
         for name, byok in table.byok.items():
             provider = self.providers[_known(name, self.providers, file, "byok", name, kind="provider")]
-            if provider.auth == "none":
+            if provider.auth == "none" or provider.builtin:
                 raise SettingsError(file, dotted("byok", name), "the provider takes no key")
             secret = self._secret(byok.secret, provider.auth, file, "byok", name, "secret")
             made[name] = Byok(secret, byok.routing)

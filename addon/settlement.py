@@ -10,6 +10,7 @@ from addon.call import Call
 from addon.chat import ChatRequest
 from addon.exchange import UsageSource
 from addon.mask import bookable
+from policies.caps import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
@@ -56,7 +57,8 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
     estimate = estimate_completion_tokens(relay.relayed_text_chars, estimator)
     # What is billed beside the completion is under the same cap.
     beside_tokens = counted.reasoning_tokens or 0 if family.reasoning_beside_completion else 0
-    completion_tokens = min(estimate, max(_most_tokens(call, call.request) - beside_tokens, 0))
+    most_tokens = _most_tokens(call, call.request)
+    completion_tokens = estimate if most_tokens is None else min(estimate, max(most_tokens - beside_tokens, 0))
     total_tokens = prompt_tokens + completion_tokens + beside_tokens
     return replace(
         counted,
@@ -71,11 +73,13 @@ def _has_output(counted: Usage) -> bool:
     return counted.completion_tokens is not None or counted.total_tokens is not None
 
 
-def _most_tokens(call: Call, request: ChatRequest) -> int:
-    """All that the answer may have had: an estimate is no reason to bill more than was held."""
+def _most_tokens(call: Call, request: ChatRequest) -> int | None:
+    """All that the answer may have had, None where nothing bounds it: an estimate is no reason to bill more."""
     model = call.exchange.attempt.model
-    cap_tokens = model.max_completion_tokens
+    cap_tokens = completion_cap(request.requested_cap, model.max_completion_tokens)
     if call.exchange.hold and call.exchange.attempt.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
+    if cap_tokens is None:
+        return None
     each_tokens = cap_tokens + model.family.uncapped_completion_tokens
     return each_tokens * choices_sent(request.fields, model.family)

@@ -53,6 +53,12 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
     return tally.tokens(estimator)
 
 
+def is_image(part: Mapping[str, object]) -> bool:
+    """Tell whether a content part is a picture."""
+    kind = part.get("type")
+    return kind in _IMAGES and not _is_other_file(part.get(str(kind)))
+
+
 def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
     """Return the tokens of ``chars`` characters of answer, reasoning and arguments, too few as often as too many."""
     return math.ceil(chars / estimator.completion_chars_per_token)
@@ -117,7 +123,7 @@ class _Tally:
 
     def add_part(self, part: Mapping[str, object]) -> None:
         kind = part.get("type")
-        if kind in _IMAGES and not _is_other_file(part.get(str(kind))):
+        if is_image(part):
             self.images += 1
         elif kind in _SOUNDS:
             self.media_tokens += _sound_tokens(part)

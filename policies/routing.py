@@ -1,57 +1,229 @@
-"""Which model serves a call, and with whose key: from facts to a ``Route``, or a ``Refusal``."""
+"""Which model serves a call, and with whose key: from facts to a ``Route``, or a ``Refusal``.
 
+The first of these decides: a model that the client pins and the workspace has its own key for, which nothing
+overrides; keyword rules; any other pinned slug; heuristics; the default model. docs/routing.md has it as a table.
+Source: contract, "Chat request body" (model) and "Errors" (bad_request, invalid_state, byok_required).
+"""
+
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import SecretStr
 
-from policies.facts import Attempt, Model, Route, Workspace
+from policies.facts import Attempt, Byok, Heuristic, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal
+from policies.request_facts import RequestFacts
 
 NO_SECRET: Final = SecretStr("")
 """What is sent to a provider that takes no key: no header at all."""
 
+# As long as a slug may be. An id may be a path of several segments, but never one that leads elsewhere in a URL.
+_CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]+(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]+)+")
+_FREE: Final = Prices(0, 0, 0)
+_LISTED: Final = "GET /v1/models lists them"
+_WELL_FORMED: Final = (
+    "The name of a model outside the catalog has at most 200 characters of printable ASCII, "
+    "without spaces, quotes, backslashes and empty, '.' or '..' segments."
+)
 
-def choose_route(requested_model: str | None, workspace: Workspace, catalog: Mapping[str, Model]) -> Route:
-    """Return the attempts for a call that names ``requested_model``, or no model at all.
 
-    A catalog slug is taken as named; any other name is a hint, which the workspace's default model answers.
-    Source: contract, "Errors" (bad_request, invalid_state, byok_required).
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A model, the name of what chose it, and the key of the workspace's file that names it, if one does."""
+
+    model: Model
+    decided_by: str
+    named_in: str | None = None
+
+
+def choose_route(
+    request: RequestFacts,
+    workspace: Workspace,
+    models: Mapping[str, Model],
+    providers: Mapping[str, Provider],
+) -> Route:
+    """Return the attempts for a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
+
+    Each refusal says what to change, and repeats no name that the client gave: now and then somebody puts a key there.
     """
-    slug, decided_by = _choose_slug(requested_model, workspace, catalog)
-    model = catalog[slug]
-    if not model.active:
-        raise Refusal("invalid_state", f"No active model is configured for '{slug}'.", "model")
+    choice = (
+        _with_own_key(request, workspace, models, providers)
+        or _by_rule(request, workspace, models)
+        or _pinned(request, models)
+        or _by_heuristic(request, workspace, models)
+        or _by_default(workspace, models)
+    )
+    if choice is None:
+        raise _no_route(request.model)
+    if not choice.model.active:
+        raise _inactive(choice)
+    return Route((_attempt(choice, workspace),), choice.decided_by)
+
+
+# --- what chooses ----------------------------------------------------------------------------------------------
+
+
+def _with_own_key(
+    request: RequestFacts,
+    workspace: Workspace,
+    models: Mapping[str, Model],
+    providers: Mapping[str, Provider],
+) -> _Choice | None:
+    """BYOK Tier 1, and what else a name means while BYOK is enabled."""
+    name = request.model
+    if name is None:
+        return None
+    if model := models.get(name):
+        return _Choice(model, "byok_tier1") if _routed_key(workspace, model.provider) else None
+    prefix, slash, _ = name.partition("/")
+    if slash and (provider := providers.get(prefix.upper())):
+        return _Choice(_custom_model(name, provider, workspace), "custom_model")
+    if any(byok.routing for byok in workspace.byok.values()):
+        raise _no_route(name)
+    return None
+
+
+def _by_rule(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
+    if not workspace.rules:
+        return None
+    folded = request.last_user_text.casefold()
+    for index, rule in enumerate(workspace.rules):
+        if keyword := rule.compiled.find_in(folded):
+            return _Choice(models[rule.model], f"rule {index + 1} ({keyword})", f"rules[{index}].model")
+    return None
+
+
+def _pinned(request: RequestFacts, models: Mapping[str, Model]) -> _Choice | None:
+    if request.model is None or request.model not in models:
+        return None
+    return _Choice(models[request.model], "pinned")
+
+
+def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
+    for index, heuristic in enumerate(workspace.heuristics):
+        if _applies(heuristic, request):
+            return _Choice(
+                models[heuristic.model], f"heuristic {heuristic.when}", f"heuristics[{index}].model"
+            )
+    return None
+
+
+def _applies(heuristic: Heuristic, request: RequestFacts) -> bool:
+    match heuristic.when:
+        case "images":
+            return request.has_images
+        case "tools":
+            return request.has_tools
+        case "json":
+            return request.wants_json
+        case "prompt_tokens_above":
+            threshold = heuristic.threshold_tokens
+            return threshold is not None and request.prompt_tokens() > threshold
+
+
+def _by_default(workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
+    slug = workspace.default_model
+    return None if slug is None else _Choice(models[slug], "default", "default_model")
+
+
+def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
+    """Return the model that ``name`` stands for at a provider that the workspace has its own key for."""
+    if provider.auth == "none" or provider.builtin:
+        raise _refused(
+            f"{provider.name} takes no customer's key, so it serves models of the catalog only: {_LISTED}."
+        )
+    if _routed_key(workspace, provider) is None:
+        raise _refused(
+            f"A {provider.name} model outside the catalog needs your own {provider.name} key: "
+            f"{_to_enable(workspace, provider)}, or name a model of the catalog ({_LISTED})."
+        )
+    if not _CUSTOM_NAME.fullmatch(name):
+        raise _refused(_WELL_FORMED)
+    return Model(
+        slug=name,
+        provider=provider,
+        upstream_model_id=name.partition("/")[2],
+        family=provider.custom_family,
+        wholesale=_FREE,
+        retail=_FREE,
+        max_completion_tokens=None,
+        byok_only=True,
+        active=True,
+    )
+
+
+# --- with whose key --------------------------------------------------------------------------------------------
+
+
+def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
+    """Return the attempt at a model: with the customer's own key where its routing is on, else the platform's."""
+    model, provider = choice.model, choice.model.provider
+    if byok := _routed_key(workspace, provider):
+        if byok.secret is None:
+            raise Refusal(
+                "invalid_state",
+                f"The BYOK route to {provider.name} has no stored key: set what 'secret' in [byok.{provider.name}] "
+                "of the workspace's file refers to.",
+            )
+        return Attempt(model, "byok", byok.secret)
     if model.byok_only:
         raise Refusal(
             "byok_required",
-            f"'{slug}' is served with your own {model.provider.name} key only, and no such key is enabled.",
-            "model",
+            f"'{model.slug}' is served with your own {provider.name} key only: "
+            f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
+            _param(choice),
         )
-    return Route((Attempt(model, "payg", _platform_secret(model)),), decided_by)
+    return Attempt(model, "payg", _platform_secret(choice))
 
 
-def _platform_secret(model: Model) -> SecretStr:
-    provider = model.provider
+def _platform_secret(choice: _Choice) -> SecretStr:
+    provider = choice.model.provider
     if provider.auth == "none":
         return NO_SECRET
     if provider.platform_key is None:
         raise Refusal(
-            "invalid_state", f"The provider of '{model.slug}' has no platform key configured.", "model"
+            "invalid_state",
+            f"The provider of '{choice.model.slug}' has no platform key configured.",
+            _param(choice),
         )
     return provider.platform_key
 
 
-def _choose_slug(
-    requested_model: str | None, workspace: Workspace, catalog: Mapping[str, Model]
-) -> tuple[str, str]:
-    if requested_model is not None and requested_model in catalog:
-        return requested_model, "pinned"
-    if workspace.default_model is not None:
-        return workspace.default_model, "default_model"
-    if requested_model is None:
-        raise Refusal("bad_request", "Name a model: this workspace has no default model.", "model")
-    # The name is not repeated: now and then somebody puts a key there.
-    raise Refusal(
-        "bad_request", "No model of that name is in the catalog: GET /v1/models lists them.", "model"
-    )
+def _routed_key(workspace: Workspace, provider: Provider) -> Byok | None:
+    byok = workspace.byok.get(provider.name)
+    return byok if byok and byok.routing else None
+
+
+# --- what is said ----------------------------------------------------------------------------------------------
+
+
+def _to_enable(workspace: Workspace, provider: Provider) -> str:
+    if provider.name in workspace.byok:
+        return f"set 'routing = true' in [byok.{provider.name}] of the workspace's file"
+    return f"add [byok.{provider.name}] with 'routing = true' to the workspace's file"
+
+
+def _or_elsewhere(choice: _Choice) -> str:
+    return f", or change its {choice.named_in}" if choice.named_in else ", or name another model"
+
+
+def _param(choice: _Choice) -> str | None:
+    return None if choice.named_in else "model"
+
+
+def _inactive(choice: _Choice) -> Refusal:
+    told = f"change {choice.named_in} of the workspace's file" if choice.named_in else "name another model"
+    message = f"No active model is configured for '{choice.model.slug}': {told} ({_LISTED})."
+    return Refusal("invalid_state", message, _param(choice))
+
+
+def _no_route(name: str | None) -> Refusal:
+    if name is None:
+        return _refused("Name a model: nothing in the workspace's file chooses one for this request.")
+    return _refused(f"No model of that name is in the catalog: {_LISTED}.")
+
+
+def _refused(message: str) -> Refusal:
+    return Refusal("bad_request", message, "model")

@@ -41,12 +41,12 @@ class Sanitized:
     changes: tuple[Change, ...]
 
 
-def sanitize(fields: Mapping[str, Any], model: Model, cap: int, stream: bool) -> Sanitized:
+def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool) -> Sanitized:
     """Return the upstream body for a client's validated, known, non-null fields (and the family's extra ones).
 
-    ``cap`` in tokens is sent in the one field that the family wants; a cap, model or stream in ``fields`` is
-    passed over. Neither ``fields`` nor what is in it is changed. Raises Refusal ``validation_failed``, naming the
-    field, for a form that the family refuses. Source: contract, "Chat request body".
+    ``cap`` in tokens, if there is one, is sent in the one field that the family wants; a cap, model or stream in
+    ``fields`` is passed over. Neither ``fields`` nor what is in it is changed. Raises Refusal ``validation_failed``,
+    naming the field, for a form that the family refuses. Source: contract, "Chat request body".
     """
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
@@ -115,8 +115,10 @@ def _is_on(value: Any) -> bool:
     return bool(value) and value not in _OFF_WORDS
 
 
-def _ours(family: Family, cap: int, stream: bool) -> dict[str, tuple[Any, str]]:
-    ours: dict[str, tuple[Any, str]] = {family.cap_field: (cap, "the effective completion cap")}
+def _ours(family: Family, cap: int | None, stream: bool) -> dict[str, tuple[Any, str]]:
+    ours: dict[str, tuple[Any, str]] = {}
+    if cap is not None:
+        ours[family.cap_field] = (cap, "the effective completion cap")
     if stream:
         ours["stream"] = (True, "the client asked for a stream")
         if family.asks_stream_usage:

@@ -16,10 +16,12 @@ from policies.caps import completion_cap
         (None, 4096, 7, 7),
         (5, 4096, 7, 5),
         (100, 50, 70, 50),
+        (100, None, None, 100),
+        (None, None, None, None),
     ],
 )
 def test_the_smallest_cap_that_is_set_wins(
-    requested: int | None, hard_maximum: int, budget: int | None, cap: int
+    requested: int | None, hard_maximum: int | None, budget: int | None, cap: int | None
 ) -> None:
     assert completion_cap(requested, hard_maximum, budget) == cap
 

@@ -218,6 +218,7 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "slug": "fast",
         "provider": "OPENAI",
         "mode": "payg",
+        "decided_by": "pinned",
         "status": 200,
         "error_code": None,
         "stream": True,
@@ -236,8 +237,8 @@ def test_a_refusal_is_one_line_whatever_is_known_of_the_call(lines: Lines) -> No
     log_refusal(stranger, 5.002)
     line = lines.one
     assert {name for name, value in line.items() if value is None} == {
-        "workspace", "key_id", "slug", "provider", "mode", "finish_reason", "prompt_tokens", "completion_tokens",
-        "first_byte_ms",
+        "workspace", "key_id", "slug", "provider", "mode", "decided_by", "finish_reason", "prompt_tokens",
+        "completion_tokens", "first_byte_ms",
     }  # fmt: skip
     assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
     assert line["duration_ms"] == 2

@@ -150,9 +150,6 @@ def test_what_is_read_but_not_enforced_is_listed(full: Settings) -> None:
     assert full.not_enforced == (
         "workspace acme: fallback_model",
         "workspace acme: safety_net",
-        "workspace acme: rules",
-        "workspace acme: heuristics",
-        "workspace acme: byok.OPENAI.routing",
     )
 
 

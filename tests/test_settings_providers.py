@@ -10,6 +10,7 @@ from settings_files_on_disk import edit, write_files
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from policies.refusal import Refusal
+from policies.request_facts import request_facts
 from policies.routing import choose_route
 
 PROVIDERS = "catalog_data/providers.toml"
@@ -17,6 +18,7 @@ ACME = "policies/workspaces/acme.toml"
 OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
 OPENAI = 'dialect = "openai"\nplatform_key = "env:OPENAI_KEY"'
 SECRET = "sk-obviously-fake-secret"
+HELLO = request_facts("gpt-4o-mini", {"messages": [{"role": "user", "content": "hello"}]})
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_a_provider_says_how_it_is_asked(conf_file: Path) -> None:
 
 def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path) -> None:
     settings = loaded(conf_file, 'auth = "none"')
-    route = choose_route("gpt-4o-mini", settings.workspaces["acme"], settings.models)
+    route = choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
     assert route.attempts[0].secrets == ()
     assert settings.sandbox_enabled, "a provider without a key is no reason to end the sandbox"
 
@@ -60,7 +62,7 @@ def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path
 def test_a_provider_with_auth_and_no_key_serves_no_payg_call(conf_file: Path) -> None:
     settings = load_settings(conf_file, {})
     with pytest.raises(Refusal, match="no platform key"):
-        choose_route("gpt-4o-mini", settings.workspaces["acme"], settings.models)
+        choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
 
 
 def test_a_service_accounts_file_is_a_key(conf_file: Path) -> None:

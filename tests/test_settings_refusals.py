@@ -295,6 +295,13 @@ EDITS = {
         "byok.GROK",
         'unknown provider "GROK"; did',
     ),
+    "byok of the built-in provider": (
+        ACME,
+        "",
+        '[byok.SANDBOX]\nsecret = "env:X"\n',
+        "byok.SANDBOX",
+        "the provider takes no key",
+    ),
     "rule without words": (
         ACME,
         "",
@@ -379,7 +386,7 @@ def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
         load_settings(conf_file, {})
 
 
-@pytest.mark.parametrize(("key", "file"), [("workspaces", "no"), ("catalog", "no/providers.toml")])
+@pytest.mark.parametrize(("key", "file"), [("workspaces", "no"), ("catalog", "no/families.toml")])
 def test_a_missing_folder_is_named(tmp_path: Path, key: str, file: str) -> None:
     conf_file = write_files(tmp_path)
     edit(conf_file, "", f'[paths]\n{key} = "no"\n')

@@ -24,6 +24,13 @@ MIN_BUDGET_TOKENS: Final = 1024
 MAX_USER_CHARS: Final = 256
 # An e-mail address, or nothing but a telephone number. Source: BerriAI/litellm#10106, vercel/ai#12419.
 _PERSONAL: Final = re.compile(r"@|\A\+?[\d ()/.-]{7,}\Z")
+
+DEFAULT_MAX_TOKENS: Final = 4_096
+"""The cap of a model outside the catalog whose client set none: the API requires one, and every Claude takes this.
+
+Source: Anthropic, "Models overview": the least maximum is that of claude-3-haiku.
+"""
+
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
 _SAME: Final = ("temperature", "top_p")
 _TRANSLATED: Final = frozenset(
@@ -89,7 +96,7 @@ def _user_id(user: str) -> str:
 
 
 def _cap(body: Mapping[str, Any]) -> int:
-    return next(int(body[name]) for name in _CAPS if name in body)
+    return next((int(body[name]) for name in _CAPS if name in body), DEFAULT_MAX_TOKENS)
 
 
 def _stops(stop: object) -> list[str]:

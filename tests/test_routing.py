@@ -1,0 +1,375 @@
+"""Which model serves a call, and with whose key: each situation a line of a table, and what must hold in all of them."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from policies.facts import (
+    Byok,
+    Family,
+    Heuristic,
+    HeuristicWhen,
+    KeywordRule,
+    Model,
+    Prices,
+    Provider,
+    Workspace,
+)
+from policies.refusal import Refusal
+from policies.request_facts import request_facts
+from policies.routing import choose_route
+
+PRICES = Prices(1, 1, 1)
+PLATFORM = SecretStr("platform")
+CUSTOM = Family("custom-of-openai")
+PROVIDERS = {
+    "OPENAI": Provider("OPENAI", "https://openai.test", "openai", PLATFORM, custom_family=CUSTOM),
+    "GROQ": Provider("GROQ", "https://groq.test", "openai", PLATFORM),
+    "BARE": Provider("BARE", "https://bare.test", "openai", None),
+    "OWN": Provider("OWN", "http://own.test", "openai", None, auth="none"),
+    "SANDBOX": Provider("SANDBOX", "", "openai", None, builtin=True),
+}
+
+
+def model(slug: str, provider: str, *, byok_only: bool = False, active: bool = True) -> Model:
+    family = Family("plain")
+    return Model(slug, PROVIDERS[provider], f"up-{slug}", family, PRICES, PRICES, 100, byok_only, active)
+
+
+MODELS = {
+    made.slug: made
+    for made in (
+        model("gpt", "OPENAI"),
+        model("gpt-big", "OPENAI"),
+        model("gpt-own", "OPENAI", byok_only=True),
+        model("gpt-old", "OPENAI", active=False),
+        model("gpt-own-old", "OPENAI", byok_only=True, active=False),
+        model("llama", "GROQ"),
+        model("openai/oss", "GROQ"),
+        model("bare", "BARE"),
+        model("mine", "OWN"),
+    )
+}
+
+ON = {"OPENAI": Byok(SecretStr("customer"), routing=True)}
+OFF = {"OPENAI": Byok(SecretStr("customer"), routing=False)}
+LOST = {"OPENAI": Byok(None, routing=True)}
+LOST_AND_OFF = {"OPENAI": Byok(None, routing=False)}
+GROQ_ON = {"GROQ": Byok(SecretStr("customer"), routing=True)}
+BARE_ON = {"BARE": Byok(SecretStr("customer"), routing=True)}
+
+
+@dataclass(frozen=True)
+class When:
+    """A call that names ``name``, and the workspace that it comes from. ``rules`` are (keyword, model)."""
+
+    name: str | None = None
+    text: str = "hello"
+    rules: tuple[tuple[str, str], ...] = ()
+    heuristics: tuple[Heuristic, ...] = ()
+    default: str | None = None
+    byok: dict[str, Byok] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Workspace:
+        rules = tuple(KeywordRule((keyword,), slug) for keyword, slug in self.rules)
+        return Workspace(
+            *("acme", "Acme", "pro", ()),
+            default_model=self.default,
+            byok=self.byok,
+            rules=rules,
+            heuristics=self.heuristics,
+        )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": self.text}]} | self.more
+
+
+def routed(when: When) -> str:
+    """What becomes of a call, in one line: ``slug mode decided_by``, or ``code: message``."""
+    try:
+        route = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+    except Refusal as refusal:
+        return f"{refusal.code}: {refusal.message}"
+    [attempt] = route.attempts
+    assert attempt.secret.get_secret_value() == SECRETS[attempt.mode, attempt.model.provider.auth]
+    return f"{attempt.model.slug} {attempt.mode} {route.decided_by}"
+
+
+SECRETS = {("byok", "bearer"): "customer", ("payg", "bearer"): "platform", ("payg", "none"): ""}
+
+SQL = (("sql", "llama"),)
+TWO = (("sql", "llama"), ("poem", "gpt-big"))
+ONE_OF_ALL = (("sql", "llama"), ("sql", "gpt-big"))
+IMAGE = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
+TOOLS = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+JSON = {"response_format": {"type": "json_object"}}
+SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {}}}
+
+
+def shape(when: HeuristicWhen, slug: str = "llama", tokens: int | None = None) -> tuple[Heuristic, ...]:
+    return (Heuristic(when, slug, tokens),)
+
+
+def said(*messages: tuple[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": content} for role, content in messages]}
+
+
+def text(*parts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": part} for part in parts]
+
+
+# the situation, what becomes of it (of a refusal, code and a part of the message, between them "…")
+TABLE: list[tuple[str, When, str]] = [
+    # --- without anything but names
+    ("a slug is served by the platform", When("gpt"), "gpt payg pinned"),
+    ("a slug with a slash is a slug", When("openai/oss"), "openai/oss payg pinned"),
+    ("a provider without keys needs none", When("mine"), "mine payg pinned"),
+    ("no name, no default", When(), "bad_request…Name a model"),
+    ("no name, a default", When(default="gpt"), "gpt payg default"),
+    ("a hint, a default", When("gtp", default="gpt"), "gpt payg default"),
+    ("a hint, no default", When("gtp"), "bad_request…GET /v1/models"),
+    ("slugs are case-sensitive", When("GPT", default="llama"), "llama payg default"),
+    ("a slash in a hint of no provider", When("acme/gpt", default="gpt"), "gpt payg default"),
+    ("an inactive slug", When("gpt-old", default="gpt"), "invalid_state…name another model"),
+    ("an inactive default", When(default="gpt-old"), "invalid_state…change default_model"),
+    ("a byok-only slug", When("gpt-own", default="gpt"), "byok_required…add [byok.OPENAI]"),
+    ("a byok-only default", When(default="gpt-own"), "byok_required…or change its default_model"),
+    ("an inactive byok-only slug", When("gpt-own-old"), "invalid_state…No active model"),
+    ("no platform key", When("bare"), "invalid_state…no platform key"),
+    ("no platform key for a default", When(default="bare"), "invalid_state…no platform key"),
+    # --- the customer's own key
+    ("a pin with an own key", When("gpt", byok=ON), "gpt byok byok_tier1"),
+    ("a byok-only pin with an own key", When("gpt-own", byok=ON), "gpt-own byok byok_tier1"),
+    ("no platform key, but an own one", When("bare", byok=BARE_ON), "bare byok byok_tier1"),
+    ("an own key for another provider", When("gpt", byok=GROQ_ON), "gpt payg pinned"),
+    ("an own key that is off", When("gpt", byok=OFF), "gpt payg pinned"),
+    ("byok-only with a key that is off", When("gpt-own", byok=OFF), "byok_required…set 'routing = true'"),
+    ("byok-only, another provider's key", When("gpt-own", byok=GROQ_ON), "byok_required…add [byok.OPENAI]"),
+    ("an own key that is missing", When("gpt", byok=LOST), "invalid_state…no stored key"),
+    ("a missing key is no reason for the platform's", When("gpt-own", byok=LOST), "invalid_state…[byok.OPENAI]"),
+    ("a missing key that is off", When("gpt", byok=LOST_AND_OFF), "gpt payg pinned"),
+    ("a missing key for another provider", When("llama", byok=LOST), "llama payg pinned"),
+    ("an inactive pin with an own key", When("gpt-old", byok=ON, default="llama"), "invalid_state…another"),
+    ("a default with an own key", When(default="gpt", byok=ON), "gpt byok default"),
+    ("a default with a missing key", When(default="gpt", byok=LOST), "invalid_state…no stored key"),
+    ("a byok-only default with an own key", When(default="gpt-own", byok=ON), "gpt-own byok default"),
+    ("an unknown name with byok enabled", When("gtp", byok=ON, default="gpt"), "bad_request…No model of"),
+    ("even if a rule matched", When("gtp", "sql", SQL, byok=ON), "bad_request…No model of"),
+    ("byok that is off is not enabled", When("gtp", byok=OFF, default="gpt"), "gpt payg default"),
+    ("a missing key is enabled all the same", When("gtp", byok=LOST, default="llama"), "bad_request…No model"),
+    ("no name with byok enabled", When(byok=ON), "bad_request…Name a model"),
+    # --- models outside the catalog
+    ("an own model", When("openai/ft:gpt:acme", byok=ON), "openai/ft:gpt:acme byok custom_model"),
+    ("a provider in any case", When("OpenAI/x", byok=ON), "OpenAI/x byok custom_model"),
+    ("an id of segments", When("openai/a/b/c@1", byok=ON), "openai/a/b/c@1 byok custom_model"),
+    ("over a rule", When("openai/x", "sql", SQL, byok=ON), "openai/x byok custom_model"),
+    ("a slug with a slash wins", When("openai/oss", byok=ON), "openai/oss payg pinned"),
+    ("also in tier 1", When("openai/oss", byok=GROQ_ON), "openai/oss byok byok_tier1"),
+    ("without a key", When("openai/x", default="gpt"), "bad_request…add [byok.OPENAI]"),
+    ("with a key for another", When("openai/x", byok=GROQ_ON), "bad_request…add [byok.OPENAI]"),
+    ("with a key that is off", When("openai/x", byok=OFF), "bad_request…set 'routing = true'"),
+    ("with a key that is missing", When("openai/x", byok=LOST), "invalid_state…no stored key"),
+    ("a provider without keys", When("own/x", byok=ON), "bad_request…OWN takes no customer's key"),
+    ("the built-in provider", When("sandbox/x"), "bad_request…SANDBOX takes no customer's key"),
+    ("an unknown provider, byok enabled", When("acme/x", byok=ON), "bad_request…No model of that name"),
+    ("no id at all", When("openai/", byok=ON), "bad_request…segments"),
+    ("a way out of the path", When("openai/../admin", byok=ON), "bad_request…segments"),
+    ("an empty segment", When("openai/a//b", byok=ON), "bad_request…segments"),
+    ("a space", When("openai/a b", byok=ON), "bad_request…without spaces"),
+    ("two lines", When("openai/a\n", byok=ON), "bad_request…printable ASCII"),
+    ("too long", When("openai/" + "x" * 194, byok=ON), "bad_request…at most 200 characters"),
+    ("dots inside", When("openai/.a..b/v1.2", byok=ON), "openai/.a..b/v1.2 byok custom_model"),
+    # --- keyword rules
+    ("a rule matches", When(None, "my SQL", SQL), "llama payg rule 1 (sql)"),
+    ("a rule does not match", When(None, "mysql", SQL, default="gpt"), "gpt payg default"),
+    ("a rule over a pin", When("gpt", "sql", SQL), "llama payg rule 1 (sql)"),
+    ("a rule over an inactive pin", When("gpt-old", "sql", SQL), "llama payg rule 1 (sql)"),
+    ("a rule over a byok-only pin without a key", When("gpt-own", "sql", SQL), "llama payg rule 1 (sql)"),
+    ("a rule over a hint", When("gtp", "sql", SQL), "llama payg rule 1 (sql)"),
+    ("no rule over tier 1", When("gpt", "sql", SQL, byok=ON), "gpt byok byok_tier1"),
+    ("nor where its key is missing", When("gpt", "sql", SQL, byok=LOST), "invalid_state…no stored key"),
+    ("a rule over a pin, another's key", When("llama", "sql", (("sql", "gpt"),), byok=ON), "gpt byok rule 1 (sql)"),
+    ("the second rule", When(None, "a poem", TWO), "gpt-big payg rule 2 (poem)"),
+    ("the first of two", When(None, "a poem on sql", TWO), "llama payg rule 1 (sql)"),
+    ("the first of two alike", When(None, "sql", ONE_OF_ALL), "llama payg rule 1 (sql)"),
+    ("an inactive rule", When("gpt", "sql", (("sql", "gpt-old"),)), "invalid_state…change rules[0].model"),
+    ("a byok-only rule", When("gpt", "sql", (("sql", "gpt-own"),)), "byok_required…change its rules[0].model"),
+    ("a byok-only rule with a key", When(None, "sql", (("sql", "gpt-own"),), byok=ON), "gpt-own byok rule 1 (sql)"),
+    ("a rule without a platform key", When(None, "sql", (("sql", "bare"),)), "invalid_state…no platform key"),
+    ("a part of a message", When(None, rules=SQL, more=said(("user", text("a", "sql")))), "llama payg rule 1 (sql)"),
+    ("no word across parts", When("gpt", rules=SQL, more=said(("user", text("s", "ql")))), "gpt payg pinned"),
+    ("beside a picture", When("gpt", rules=SQL, more=said(("user", [IMAGE, *text("sql")]))), "llama payg rule 1 (sql)"),
+    ("not a picture's name", When("gpt", rules=(("b", "llama"),), more=said(("user", [IMAGE]))), "gpt payg pinned"),
+    ("not a system message", When("gpt", rules=SQL, more=said(("system", "sql"), ("user", "a"))), "gpt payg pinned"),
+    ("not an answer", When("gpt", rules=SQL, more=said(("user", "a"), ("assistant", "sql"))), "gpt payg pinned"),
+    ("not an earlier turn", When("gpt", rules=SQL, more=said(("user", "sql"), ("user", "a"))), "gpt payg pinned"),
+    ("not a tool's result", When("gpt", rules=SQL, more=said(("user", "a"), ("tool", "sql"))), "gpt payg pinned"),
+    ("the last turn, with what follows", When("gpt", rules=SQL, more=said(("user", "sql"), ("tool", "a"))),
+     "llama payg rule 1 (sql)"),
+    ("no user at all", When("gpt", rules=SQL, more=said(("system", "sql"))), "gpt payg pinned"),
+    ("a user without text", When("gpt", rules=SQL, more=said(("user", None))), "gpt payg pinned"),
+    # --- heuristics
+    ("a picture", When(heuristics=shape("images"), more=said(("user", [IMAGE]))), "llama payg heuristic images"),
+    ("in an earlier turn", When(heuristics=shape("images"), more=said(("user", [IMAGE]), ("user", "a"))),
+     "llama payg heuristic images"),
+    ("no picture", When(heuristics=shape("images"), default="gpt"), "gpt payg default"),
+    ("tools", When(heuristics=shape("tools"), more=TOOLS), "llama payg heuristic tools"),
+    ("no tool in the list", When(heuristics=shape("tools"), default="gpt", more={"tools": []}), "gpt payg default"),
+    ("a json object", When(heuristics=shape("json"), more=JSON), "llama payg heuristic json"),
+    ("a json schema", When(heuristics=shape("json"), more=SCHEMA), "llama payg heuristic json"),
+    ("text", When(heuristics=shape("json"), default="gpt", more={"response_format": {"type": "text"}}),
+     "gpt payg default"),
+    ("a long prompt", When(None, "9" * 1_000, heuristics=shape("prompt_tokens_above", tokens=1_000)),
+     "llama payg heuristic prompt_tokens_above"),
+    ("a short prompt", When(default="gpt", heuristics=shape("prompt_tokens_above", tokens=1_000)), "gpt payg default"),
+    ("no heuristic over a pin", When("gpt", heuristics=shape("tools"), more=TOOLS), "gpt payg pinned"),
+    ("a heuristic for a hint", When("gtp", heuristics=shape("tools"), more=TOOLS), "llama payg heuristic tools"),
+    ("a rule over a heuristic", When(None, "sql", SQL, shape("tools", "gpt"), more=TOOLS), "llama payg rule 1 (sql)"),
+    ("a heuristic over the default", When(heuristics=shape("tools"), default="gpt", more=TOOLS),
+     "llama payg heuristic tools"),
+    ("the first of two", When(heuristics=shape("json") + shape("tools", "gpt"), more=TOOLS | JSON),
+     "llama payg heuristic json"),
+    ("the second of two", When(heuristics=shape("json") + shape("tools", "gpt"), more=TOOLS),
+     "gpt payg heuristic tools"),
+    ("a heuristic with an own key", When(heuristics=shape("tools", "gpt"), more=TOOLS, byok=ON),
+     "gpt byok heuristic tools"),
+    ("an inactive heuristic", When(heuristics=shape("json") + shape("tools", "gpt-old"), more=TOOLS),
+     "invalid_state…change heuristics[1].model"),
+    ("a byok-only heuristic", When(heuristics=shape("tools", "gpt-own"), more=TOOLS),
+     "byok_required…change its heuristics[0].model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("when", "becomes"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_each_situation_has_its_route(when: When, becomes: str) -> None:
+    code, told, part = becomes.partition("…")
+    if told:
+        assert routed(when).startswith(f"{code}: ")
+        assert part in routed(when)
+    else:
+        assert routed(when) == becomes
+
+
+def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> None:
+    asked: list[int] = []
+
+    def count() -> int:
+        asked.append(1)
+        return 50
+
+    request = request_facts(None, When(text="hello").fields)
+    assert request.prompt_tokens() == request.prompt_tokens() > 200
+    counted = replace(request, prompt_tokens=count)
+    for when in (When(default="gpt", heuristics=shape("tools")), When("gpt", heuristics=LONG)):
+        choose_route(replace(counted, model=when.name), when.workspace, MODELS, PROVIDERS)
+    assert asked == []
+    choose_route(counted, When(heuristics=LONG).workspace, MODELS, PROVIDERS)
+    assert asked == [1]
+
+
+LONG = shape("prompt_tokens_above", tokens=49)
+
+
+def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custom_family() -> None:
+    found = choose_route(
+        request_facts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+    )
+    made = found.attempts[0].model
+    assert (made.slug, made.upstream_model_id, made.provider.name) == ("OpenAI/a/b", "a/b", "OPENAI")
+    assert (made.family, made.max_completion_tokens) == (CUSTOM, None)
+    assert made.wholesale == made.retail == Prices(0, 0, 0)
+    found = choose_route(
+        request_facts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+    )
+    assert found.attempts[0].model.family == Family("custom")
+
+
+# --- what holds in every situation -----------------------------------------------------------------------------
+
+NAMES = st.none() | st.sampled_from([*MODELS, "gtp", "openai/x", "own/x", "acme/x", "openai/.."]) | st.text()
+BYOK = st.sampled_from([{}, ON, OFF, LOST, GROQ_ON, ON | GROQ_ON])
+RULES = st.lists(
+    st.tuples(st.sampled_from(["sql", "poem", "é"]), st.sampled_from(sorted(MODELS))), max_size=3
+)
+SHAPES = st.sampled_from(["images", "tools", "json"]).flatmap(
+    lambda when: st.sampled_from(sorted(MODELS)).map(lambda slug: Heuristic(when, slug))
+)
+TEXTS = st.lists(st.sampled_from(["sql", "poem", "SQL!", "hello", "é"]), max_size=4).map(" ".join)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> When:
+    return When(
+        draw(NAMES),
+        draw(TEXTS),
+        tuple(draw(RULES)),
+        tuple(draw(st.lists(SHAPES, max_size=2))),
+        draw(st.none() | st.sampled_from(sorted(MODELS))),
+        draw(BYOK),
+        draw(st.sampled_from([{}, TOOLS, JSON, TOOLS | JSON])),
+    )
+
+
+@settings(max_examples=300)
+@given(situations())
+def test_a_route_is_active_and_bears_the_one_key_that_its_mode_says(when: When) -> None:
+    with suppress(Refusal):
+        found = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+        [attempt] = found.attempts
+        byok = when.byok.get(attempt.model.provider.name)
+        has_own_key = byok is not None and byok.routing
+        assert attempt.model.active
+        assert attempt.mode == ("byok" if has_own_key else "payg")
+        assert has_own_key or not attempt.model.byok_only
+        assert attempt.secret.get_secret_value() == SECRETS[attempt.mode, attempt.model.provider.auth]
+        assert attempt.model.slug in MODELS or (attempt.mode == "byok" and attempt.model.slug == when.name)
+
+
+@settings(max_examples=200)
+@given(situations(), st.sampled_from(["gpt", "gpt-own", "gpt-big"]))
+def test_a_tier_1_pin_is_never_overridden(when: When, slug: str) -> None:
+    assert routed(replace(when, name=slug, byok=ON | when.byok | ON)) == f"{slug} byok byok_tier1"
+
+
+ROLES = st.sampled_from(["system", "developer", "assistant", "tool", "function", "User"])
+
+
+@st.composite
+def others(draw: st.DrawFn) -> dict[str, Any]:
+    content = draw(TEXTS | TEXTS.map(lambda said: text(said)))
+    return {"role": draw(ROLES), "content": content, "name": draw(TEXTS)}
+
+
+def _around(when: When, before: list[Any], earlier: list[str], after: list[Any]) -> Iterator[dict[str, Any]]:
+    yield from before
+    yield from ({"role": "user", "content": turn} for turn in earlier)
+    yield {"role": "user", "content": when.text}
+    yield from after
+
+
+@settings(max_examples=200)
+@given(
+    situations(), st.lists(others(), max_size=3), st.lists(TEXTS, max_size=2), st.lists(others(), max_size=3)
+)
+def test_a_rule_never_sees_text_outside_the_last_user_message(
+    when: When, before: list[Any], earlier: list[str], after: list[Any]
+) -> None:
+    among = replace(when, more=when.more | {"messages": list(_around(when, before, earlier, after))})
+    assert routed(among) == routed(when)
+
+
+@given(st.sampled_from(["", "openai/", "groq/", "own/", "acme/", "openai/../"]), st.text(max_size=9), BYOK)
+def test_no_refusal_repeats_a_name_that_is_not_of_the_catalog(prefix: str, rest: str, byok: Any) -> None:
+    become = routed(When(f"{prefix}a-secret{rest}", byok=byok))
+    is_served = become.endswith(" custom_model")
+    assert is_served == ("a-secret" in become)
+    assert is_served or become.split(":")[0] in ("bad_request", "invalid_state")
