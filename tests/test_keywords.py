@@ -73,7 +73,7 @@ def test_of_several_keywords_the_first_in_the_text_is_named_as_it_was_written() 
         assert keywords.find_in(text) == found
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.text(string.ascii_letters + "_ .é中", min_size=1, max_size=6).filter(str.strip), st.text(max_size=30)
 )
@@ -85,7 +85,7 @@ def test_a_keyword_between_spaces_is_always_found_and_never_where_it_is_not(keyw
         assert keywords.find_in(text.casefold()) is None
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.from_regex(r"[a-z]{1,4}", fullmatch=True), st.text("abz _1.\n", max_size=20))
 def test_for_words_of_ascii_letters_it_is_what_word_boundaries_say(keyword: str, text: str) -> None:
     expected = bool(re.search(rf"\b{keyword}\b", text))

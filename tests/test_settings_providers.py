@@ -9,6 +9,7 @@ from settings_files_on_disk import edit, write_files
 
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
+from policies.facts import Family
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route
@@ -65,6 +66,12 @@ def test_a_provider_with_auth_and_no_key_serves_no_payg_call(conf_file: Path) ->
         choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
 
 
+def test_a_provider_names_the_family_of_its_models_outside_the_catalog(conf_file: Path) -> None:
+    settings = loaded(conf_file, f'{OPENAI_KEY}\ncustom_family = "reasoning"')
+    assert settings.providers["OPENAI"].custom_family == settings.families["reasoning"]
+    assert settings.providers["GROQ"].custom_family == Family("custom")
+
+
 def test_a_service_accounts_file_is_a_key(conf_file: Path) -> None:
     (conf_file.parent / "sa.json").write_text(service_account())
     settings = loaded(conf_file, 'auth = "google_service_account"\nplatform_key = "file:../sa.json"')
@@ -108,6 +115,8 @@ REFUSED = {
     "a path of two lines": (f'{OPENAI_KEY}\nchat_path = "/a\\nb"', "OPENAI.chat_path", "printable ASCII"),
     "a fragment": (f'{OPENAI_KEY}\nchat_path = "/a#b"', "OPENAI.chat_path", "without a fragment"),
     "another placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{id}}"', "OPENAI.chat_path", "the placeholder {model} only"),
+    "no such family": (f'{OPENAI_KEY}\ncustom_family = "chatt"', "OPENAI.custom_family", 'unknown family "chatt"; did'),
+    "a family for nobody": ('auth = "none"\ncustom_family = "chat"', "OPENAI.custom_family", "customers' keys"),
     "half a placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{model"', "OPENAI.chat_path", "knows the placeholder"),
     "headers of numbers": (f"{OPENAI_KEY}\nheaders = {{ x-a = 1 }}", "OPENAI.headers.x-a", "valid string"),
     "two lines": (f'{OPENAI_KEY}\nheaders = {{ x-a = "{SECRET}\\r\\nx" }}', "OPENAI.headers.x-a", "a line"),
