@@ -58,7 +58,9 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
     # What is billed beside the completion is under the same cap.
     beside_tokens = counted.reasoning_tokens or 0 if family.reasoning_beside_completion else 0
     most_tokens = _most_tokens(call, call.request)
-    completion_tokens = estimate if most_tokens is None else min(estimate, max(most_tokens - beside_tokens, 0))
+    completion_tokens = (
+        estimate if most_tokens is None else min(estimate, max(most_tokens - beside_tokens, 0))
+    )
     total_tokens = prompt_tokens + completion_tokens + beside_tokens
     return replace(
         counted,
