@@ -43,7 +43,11 @@ def platform_key(settings: Settings) -> str:
     return key.get_secret_value()
 
 
-@pytest.mark.parametrize("keys", [OLD, f"{NEW},{OLD}", f"{NEW} {OLD}", f" {OLD}\n"])
+@pytest.mark.parametrize(
+    "keys",
+    [OLD, f"{NEW},{OLD}", f"{NEW} {OLD}", f" {OLD}\n"],
+    ids=["the one", "comma", "space", "white space around"],
+)
 def test_a_sealed_platform_key_is_opened_by_the_master_keys_of_the_environment(
     conf_file: Path, keys: str
 ) -> None:
