@@ -26,6 +26,9 @@ class MeasuredStore:
             self._metrics.set_holds_in_flight(len(self._held))
         return decided
 
+    async def move(self, request: HoldRequest) -> Hold | Denial:
+        return await self._ask("move", self._store.move(request))
+
     async def settle(self, booking: Booking) -> None:
         self._end(str(booking.row["id"]))
         await self._ask("settle", self._store.settle(booking))

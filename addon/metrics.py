@@ -31,7 +31,7 @@ from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.refusal import RefusalCode
 
-type StoreOperation = Literal["take", "hold", "settle", "void"]
+type StoreOperation = Literal["take", "hold", "move", "settle", "void"]
 type Rendered = tuple[str, bytes]
 """Content type and body."""
 

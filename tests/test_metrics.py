@@ -250,6 +250,7 @@ async def test_a_measured_store_answers_as_the_store_and_every_operation_is_time
     assert isinstance(await measured.hold(hold_request("call-2")), Hold)
     assert isinstance(await measured.hold(hold_request("call-2")), Hold)
     assert isinstance(await measured.hold(hold_request("call-3", most_calls=1)), Denial)
+    assert isinstance(await measured.move(hold_request("call-2")), Hold)
     assert value(read(metrics.render()), "tollgate_holds_in_flight") == 2
     await measured.settle(booking("call-1"))
     await measured.settle(booking("call-1"))
@@ -257,7 +258,7 @@ async def test_a_measured_store_answers_as_the_store_and_every_operation_is_time
     await measured.void("call-2")
     told = read(metrics.render())
     assert value(told, "tollgate_holds_in_flight") == 0
-    counts = {"take": 2, "hold": 4, "settle": 2, "void": 1}
+    counts = {"take": 2, "hold": 4, "move": 1, "settle": 2, "void": 1}
     for operation, count in counts.items():
         assert value(told, "tollgate_store_seconds_count", operation=operation) == count
         assert value(told, "tollgate_store_seconds_sum", operation=operation) > 0

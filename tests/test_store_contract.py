@@ -23,10 +23,10 @@ from rig.stores import (
     wallet,
 )
 
-from addon.store import Booking, IllegalRowError, Store
+from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.migrations import LARGEST
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
-from policies.spend import Denial, Hold, Used, Want
+from policies.spend import NOT_METERED, Denial, Hold, Used, Want
 
 type OpenStore = Callable[[], Awaitable[Store]]
 
@@ -207,6 +207,127 @@ async def test_keys_and_workspaces_do_not_count_for_each_other(store: Store, pla
     assert place.used(Counter("key:acme/other", "ever")).in_flight == 1
     assert place.used(MONTH).in_flight == 2
     assert place.used(wallet_counter("bare")).in_flight == 1
+
+
+# Another attempt of a call.
+
+
+async def test_a_hold_that_moves_becomes_that_of_the_next_attempt(store: Store, place: Place) -> None:
+    await store.hold(request("a"))
+    assert await store.move(request("a", want=replace(WANT, cap_tokens=7), attempt=2)) == Hold(5_368, 7)
+    assert place.holds() == ["a"]
+    assert place.used_now(all_counters()) == [Used(0, 0, 5_368, 1)] * 6
+    await store.settle(booking("a", 900))
+    assert place.used(EVER) == Used(900, 1)
+    assert await place.discrepancies() == []
+
+
+async def test_moving_again_finds_the_hold_that_was_moved(store: Store, place: Place) -> None:
+    limit = cap("spend_cap", 2_872)
+    await store.hold(request("a"))
+    for _ in range(3):
+        assert await store.move(request("a", limit, attempt=2)) == Hold(2_872, 3)
+    assert await store.hold(request("a")) == Hold(2_872, 3)
+    assert place.used(EVER) == Used(0, 0, 2_872, 1)
+
+
+async def test_a_call_does_not_stand_in_its_own_way(store: Store) -> None:
+    calls, spend = cap("request_cap", 1), cap("spend_cap", 63_400)
+    for want in (WANT, LOOSE):
+        call_id = f"protected {want.is_protected}"
+        await store.hold(request(call_id, calls, spend, want=want))
+        for attempt in (2, 3):
+            moved = await store.move(request(call_id, calls, spend, want=want, attempt=attempt))
+            assert moved == await store.hold(request(call_id))
+            assert isinstance(moved, Hold)
+            assert moved.cap_tokens == 100
+        await store.void(call_id)
+
+
+async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held_for_and_back_is_not(
+    store: Store, place: Place
+) -> None:
+    await store.credit(credit("c", 63_400))
+    calls = cap("request_cap", 1)
+    assert await store.hold(request("a", calls, want=NOT_METERED)) == Hold(0, 1)
+    assert await store.move(request("a", calls, wallet(), attempt=2)) == Hold(63_400, 100)
+    assert await store.hold(request("b", wallet())) == Denial("budget_of_prompt")
+    assert await store.move(request("a", calls, want=NOT_METERED, attempt=3)) == Hold(0, 1)
+    assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
+    assert place.used(EVER) == Used(0, 0, 63_400, 2)
+
+
+@pytest.mark.parametrize(
+    ("limit", "want", "reason"),
+    [
+        (cap("request_cap", 1), WANT, "request_cap"),
+        (cap("spend_cap", 1_000), LOOSE, "spend_cap"),
+        (wallet(), WANT, "wallet"),
+        (cap("monthly_spend_cap", 63_400 + 999, MONTH), WANT, "budget_of_prompt"),
+        (cap("spend_cap", 63_400 + 1_000 + 623), WANT, "budget"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once(
+    limit: Limit, want: Want, reason: str, store: Store, other: Store, place: Place
+) -> None:
+    """The other call is there first, so all that the moving one may have is what it leaves."""
+    await other.hold(request("first", want=want))
+    await store.hold(request("a", want=replace(WANT, cap_tokens=2)))
+    before = place.used_now(all_counters())
+    assert await store.move(request("a", limit, want=want, attempt=2)) == Denial(reason)  # type: ignore[arg-type]
+    assert place.holds() == ["a", "first"]
+    assert place.used_now(all_counters()) == before
+    await store.settle(booking("a", 0, status=503, error_code="upstream_error"))
+    await store.upkeep()
+    assert place.rows()["a"]["status"] == 503
+    assert place.used(EVER).requests == place.used(EVER).in_flight == 1
+    assert await place.discrepancies() == []
+
+
+async def test_what_holds_nothing_can_not_be_moved(store: Store, other: Store, place: Place) -> None:
+    await store.hold(request("voided"))
+    await store.void("voided")
+    await store.hold(request("settled"))
+    await store.settle(booking("settled"))
+    await other.hold(request("of another"))
+    for call_id in ("never held", "voided", "settled", "of another"):
+        with pytest.raises(StoreUnavailable, match="can't be moved: it holds nothing"):
+            await store.move(request(call_id, attempt=2))
+    assert place.holds() == ["of another"]
+    assert place.used(EVER) == Used(1_560, 1, 63_400, 1)
+
+
+async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
+    limit = cap("spend_cap", 50_000)
+    calls = [(one, f"{name}-{number}") for number in range(12) for name, one in (("a", store), ("b", other))]
+    for one, call_id in calls:
+        await one.hold(request(call_id, want=NOT_METERED))
+    small = replace(WANT, cap_tokens=10)
+    decided = await asyncio.gather(
+        *(one.move(request(call_id, limit, want=small, attempt=2)) for one, call_id in calls)
+    )
+    held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
+    assert place.used(EVER) == Used(0, 0, held, len(calls))
+    assert 50_000 - 1_624 < held <= 50_000
+
+
+@pytest.mark.parametrize("is_denied", [False, True])
+async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_attempt_that_is_held_for(
+    is_denied: bool, open_store: OpenStore, place: Place
+) -> None:
+    dying = await open_store()
+    await dying.hold(request("a"))
+    await dying.move(request("a", *[cap("request_cap", 0)] * is_denied, attempt=2))
+    await die(dying)
+    heir = await open_store()
+    await heir.upkeep()
+    assert place.holds() == []
+    assert [(row["attempts"], row["error_code"]) for row in place.rows().values()] == [
+        (1 if is_denied else 2, "interrupted")
+    ]
+    assert place.used(EVER) == Used(0, 1)
+    assert await place.discrepancies() == []
 
 
 # The end of a call.

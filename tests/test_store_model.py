@@ -22,9 +22,9 @@ from rig.redis_server import RedisServer
 from rig.stores import Place, all_counters, booking, credit, die, request
 
 from addon.store import Store
-from policies.facts import Key, Workspace
+from policies.facts import Key, Mode, Workspace
 from policies.limits import limits_of
-from policies.spend import Denial, Hold, Used, Want
+from policies.spend import NOT_METERED, Denial, Hold, Used, Want
 
 USD = 10**9
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
@@ -60,6 +60,8 @@ class Call:
     cost: int | None = None
     """What it was booked with, or None."""
     interrupted: bool = False
+    asked_attempts: int = 1
+    held_attempt: int = 1
 
     @property
     def pays_from_wallet(self) -> bool:
@@ -75,6 +77,11 @@ def same_period(reset: str, one: datetime, other: datetime) -> bool:
     if reset == "monthly":
         return (one.year, one.month) == (other.year, other.month)
     return one.date() - timedelta(one.weekday()) == other.date() - timedelta(other.weekday())
+
+
+def mode_of(want: Want) -> Mode:
+    """Calls on a customer's key are not metered."""
+    return "byok" if want == NOT_METERED else "payg"
 
 
 @dataclass
@@ -125,14 +132,14 @@ class Model:
     def hold(
         self, call_id: str, workspace: str, key: Key, at: datetime, want: Want, owner: int
     ) -> Hold | Denial:
-        decided = self.decide(workspace, key, at, want)
+        decided = self.decide(workspace, key, at, want, mode_of(want))
         if isinstance(decided, Hold):
             self.calls[call_id] = Call(
                 call_id, workspace, key, at, decided.amount_nanousd, decided.cap_tokens, owner
             )
         return decided
 
-    def decide(self, workspace: str, key: Key, at: datetime, want: Want) -> Hold | Denial:
+    def decide(self, workspace: str, key: Key, at: datetime, want: Want, mode: Mode) -> Hold | Denial:
         """Go through the checks as the page lists them."""
         if key.request_cap is not None:
             of = self.of_key(workspace, key, key.request_reset, at)
@@ -149,7 +156,7 @@ class Model:
             ),
         ]
         for reason, most, of in money:
-            if most is None:
+            if most is None or mode == "byok":
                 continue
             counted = of.spent_nanousd if want.is_protected else of.spent_nanousd + of.held_nanousd
             if counted >= most:
@@ -166,6 +173,17 @@ class Model:
             if cap < 1:
                 return Denial("budget")
         return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
+
+    def move(self, call: Call, want: Want, mode: Mode) -> Hold | Denial:
+        """As if the call had not been there."""
+        call.stands = False
+        decided = self.decide(call.workspace, call.key, call.created_at, want, mode)
+        call.stands = True
+        call.asked_attempts += 1
+        if isinstance(decided, Hold):
+            call.amount, call.cap = decided.amount_nanousd, decided.cap_tokens
+            call.held_attempt = call.asked_attempts
+        return decided
 
     def settle(self, call: Call, cost: int) -> None:
         if call.cost is None or call.interrupted:
@@ -219,6 +237,14 @@ class Comparison(RuleBasedStateMachine):
 
     processes = st.integers(0, 1)
     costs = st.integers(0, 60_000)
+    metered = st.builds(
+        Want,
+        prompt_nanousd=st.one_of(st.integers(0, 9_000), st.integers(20_000, 60_000)),
+        token_picousd=st.integers(0, 900_000),
+        cap_tokens=st.integers(1, 120),
+        is_protected=st.booleans(),
+    )
+    wants = st.one_of(metered, metered, metered, st.just(NOT_METERED))
 
     @rule(process=processes, workspace=st.sampled_from(sorted(WORKSPACES)), times=st.integers(1, 4))
     def take(self, process: int, workspace: str, times: int) -> None:
@@ -229,29 +255,17 @@ class Comparison(RuleBasedStateMachine):
     @rule(
         process=processes,
         place=st.sampled_from(PLACES),
-        prompt=st.one_of(st.integers(0, 9_000), st.integers(20_000, 60_000)),
-        token=st.integers(0, 900_000),
-        cap=st.integers(1, 120),
-        is_protected=st.booleans(),
+        want=wants,
         late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
-    def hold(
-        self,
-        process: int,
-        place: tuple[str, Key],
-        prompt: int,
-        token: int,
-        cap: int,
-        is_protected: bool,
-        late_h: int,
-    ) -> None:
+    def hold(self, process: int, place: tuple[str, Key], want: Want, late_h: int) -> None:
         """A call belongs to the period in which it came in, however late it is held."""
         workspace, key = place
         came_in = self.now - timedelta(hours=late_h)
-        want, self.numbers = Want(prompt, token, cap, is_protected), self.numbers + 1
+        self.numbers += 1
         asked = request(
             f"call-{self.numbers}",
-            *limits_of(WORKSPACES[workspace], key, "payg", came_in),
+            *limits_of(WORKSPACES[workspace], key, mode_of(want), came_in),
             want=want,
             workspace=workspace,
             key_id=key.id,
@@ -263,6 +277,27 @@ class Comparison(RuleBasedStateMachine):
     def some_call(self, data: st.DataObject, *, interrupted: bool = False) -> Call | None:
         calls = [call for call in self.model.calls.values() if call.interrupted >= interrupted]
         return data.draw(st.sampled_from(calls)) if calls else None
+
+    @rule(want=wants, times=st.integers(1, 2), data=st.data())
+    def move(self, want: Want, times: int, data: st.DataObject) -> None:
+        """The process that holds a call tries it elsewhere, on either kind of key."""
+        calls = [call for call in self.model.calls.values() if call.stands]
+        if not calls:
+            return
+        call = data.draw(st.sampled_from(calls))
+        expected = self.model.move(call, want, mode_of(want))
+        asked = request(
+            call.id,
+            *limits_of(WORKSPACES[call.workspace], call.key, mode_of(want), call.created_at),
+            want=want,
+            workspace=call.workspace,
+            key_id=call.key.id,
+            created_at=call.created_at,
+            attempt=call.asked_attempts,
+        )
+        process = self.generation.index(call.owner)
+        for _ in range(times):
+            assert self.both(process, lambda store: store.move(asked)) == expected
 
     @rule(process=processes, cost=costs, data=st.data())
     def settle(self, process: int, cost: int, data: st.DataObject) -> None:
@@ -340,7 +375,7 @@ class Comparison(RuleBasedStateMachine):
         for place in self.places:
             assert place.holds() == sorted(call.id for call in self.model.calls.values() if call.stands)
             assert self.rows(place) == {
-                call.id: (call.cost, call.interrupted)
+                call.id: (call.cost, call.held_attempt if call.interrupted else None)
                 for call in self.model.calls.values()
                 if call.cost is not None
             }
@@ -348,9 +383,10 @@ class Comparison(RuleBasedStateMachine):
             for workspace, key in PLACES:
                 assert self.counters(place, workspace, key) == self.counters_of_model(workspace, key)
 
-    def rows(self, place: Place) -> dict[str, tuple[int, bool]]:
+    def rows(self, place: Place) -> dict[str, tuple[int, int | None]]:
+        """Each call's cost, and the attempt at which it was interrupted."""
         return {
-            row_id: (row["retail_nanousd"], row["error_code"] == "interrupted")
+            row_id: (row["retail_nanousd"], row["attempts"] if row["error_code"] == "interrupted" else None)
             for row_id, row in place.rows().items()
         }
 

@@ -15,7 +15,7 @@ from addon.store import Store, StoreUnavailable
 from addon.store.redis import RedisStore
 from addon.store.redis_client import CONNECTIONS, RedisClient
 from policies.limits import Counter
-from policies.spend import Used
+from policies.spend import NOT_METERED, Used
 
 EVER = Counter("key:acme/ci", "ever")
 
@@ -185,6 +185,47 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
     await eventually(store.upkeep)
     assert rig.place.holds() == []
     assert rig.place.used_now(all_counters()) == [Used()] * 6
+    await assert_sound(rig, store)
+
+
+@pytest.mark.parametrize("settles_first", [True, False])
+async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
+    rig: Rig, settles_first: bool
+) -> None:
+    """Whether Redis moves it before the call is settled, or after that."""
+    store = await rig.open()
+    await store.hold(request("a"))
+    rig.server.freeze()
+    with pytest.raises(StoreUnavailable):
+        await store.move(request("a", want=NOT_METERED, attempt=2))
+    if settles_first:
+        with pytest.raises(StoreUnavailable):
+            await store.settle(booking("a", 0, status=503))
+    rig.server.thaw()
+    await eventually(store.upkeep)
+    assert rig.place.holds() == ([] if settles_first else ["a"])
+    await store.settle(booking("a", 0, status=503))
+    await store.upkeep()
+    assert [row["status"] for row in rig.place.rows().values()] == [503]
+    assert rig.place.used_now(all_counters()) == [Used(0, 1)] * 5 + [Used()]
+    assert await rig.place.discrepancies() == []
+
+
+async def test_a_move_whose_caller_leaves_is_not_the_end_of_the_hold(rig: Rig) -> None:
+    store = await rig.open()
+    for number in range(20):
+        await store.hold(request(f"call-{number}"))
+        move = asyncio.create_task(store.move(request(f"call-{number}", want=NOT_METERED, attempt=2)))
+        for _ in range(number % 8):
+            await asyncio.sleep(0)
+        move.cancel()
+        with suppress(asyncio.CancelledError):
+            await move
+    await store.upkeep()
+    assert len(rig.place.holds()) == 20
+    for number in range(20):
+        await store.settle(booking(f"call-{number}"))
+    assert rig.place.used(EVER) == Used(20 * 1_560, 20)
     await assert_sound(rig, store)
 
 

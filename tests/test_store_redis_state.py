@@ -17,7 +17,7 @@ from addon.store.rebuild import rebuild_state
 from addon.store.redis_client import RedisClient
 from addon.store.redis_state import RedisState
 from policies.limits import Counter, Limit, wallet_counter
-from policies.spend import Denial, Hold, Used
+from policies.spend import NOT_METERED, Denial, Hold, Used
 
 USD = 10**9
 EVER = Counter("key:acme/ci", "ever")
@@ -176,7 +176,8 @@ async def test_rebuilding_keeps_the_calls_in_flight_and_may_be_done_at_any_time(
 async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig: Rig) -> None:
     store = await rig.open()
     limit = Limit("spend_cap", EVER, 63_400)
-    assert await store.hold(request("a", limit)) == Hold(63_400, 100)
+    assert await store.hold(request("a", want=NOT_METERED)) == Hold(0, 1)
+    assert await store.move(request("a", limit, attempt=2)) == Hold(63_400, 100)
     rig.server.flush()
     with pytest.raises(StoreUnavailable):
         await store.upkeep()
@@ -187,7 +188,8 @@ async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig
     await die(store)
     heir = await rig.open()
     await heir.upkeep()
-    assert rig.place.rows()["a"]["error_code"] == "interrupted"
+    row = rig.place.rows()["a"]
+    assert (row["error_code"], row["attempts"]) == ("interrupted", 2)
     assert await rig.place.discrepancies() == []
 
 

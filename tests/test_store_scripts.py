@@ -61,7 +61,7 @@ def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used
         names.append(name)
         asked += (limit.kind, len(names), limit.most)
     want = exact(want, limits)
-    wanted = (want.prompt_nanousd, want.token_picousd, want.cap_tokens, int(want.is_protected))
+    wanted = (want.prompt_nanousd, want.token_picousd, want.cap_tokens, int(want.is_protected), 0)
     arguments = ("state", "a", "owner", 2**60, "{}", *wanted, 1, 0, *asked)
     try:
         found = client.eval(HOLD.text, len(names), *names, *arguments)
@@ -189,6 +189,7 @@ async def a_bit_of_everything(place: Place) -> None:
         await store.credit(credit(f"c-{workspace}", 10**9, workspace))
         await store.hold(held_call(f"a-{workspace}", workspace=workspace))
         await store.hold(held_call(f"b-{workspace}", workspace=workspace))
+        await store.move(held_call(f"a-{workspace}", workspace=workspace, attempt=2))
         await store.settle(booking(f"a-{workspace}", workspace=workspace))
         await store.void(f"b-{workspace}")
     await store.check()

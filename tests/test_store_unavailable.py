@@ -21,6 +21,7 @@ BOUND_S = 20
 OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "take": lambda store: store.take(WORKSPACE, 10),
     "hold": lambda store: store.hold(request("refused")),
+    "move": lambda store: store.move(request("refused", attempt=2)),
     "credit": lambda store: store.credit(credit("refused", 1)),
     "check": lambda store: store.check(),
 }
@@ -55,6 +56,8 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     await store.hold(request("in flight"))
     with locked_by_another(ledger_path):
         await assert_all_refused(store, r"tollgate\.db: database is locked")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.move(request("in flight", attempt=2))
         with pytest.raises(StoreUnavailable):
             await store.settle(booking("in flight"))
     await store.upkeep()

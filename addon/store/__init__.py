@@ -22,6 +22,10 @@ UPKEEP_S = 1.0
 """How often ``upkeep`` is called."""
 
 
+HOLDS_NOTHING = "a call can't be moved: it holds nothing"
+"""What ``StoreUnavailable`` says of it."""
+
+
 class StoreUnavailable(Exception):  # noqa: N818  (a state that callers answer to, not a fault of theirs)
     """The store can't be asked now. The message is one line for operators and holds no value of any row."""
 
@@ -34,7 +38,8 @@ class IllegalRowError(ValueError):
 class HoldRequest:
     """A call that is about to be sent: what it wants held, and under which limits.
 
-    ``interrupted_row`` is its ledger row should its process end before the call does.
+    ``interrupted_row`` is its ledger row should its process end before the call does. No two attempts of a call have
+    the same one.
     """
 
     id: str
@@ -69,7 +74,8 @@ class Store(Protocol):
     """What the gateway asks of a store. Its methods belong to one event loop; every process opens a store of its own.
 
     Each of them is one atomic step, however many processes work on the same store. A call's life is ``take``, ``hold``,
-    then ``settle`` or ``void``. All raise ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
+    ``move`` for each attempt after the first, then ``settle`` or ``void``. All raise ``StoreUnavailable``.
+    Source: docs/limits.md, docs/ledger.md.
     """
 
     async def take(self, workspace: str, limit_rpm: int) -> bool:
@@ -82,6 +88,15 @@ class Store(Protocol):
         """Check the limits and place the hold in one step. A hold outlives its process, as a call that was interrupted.
 
         An id is held once: asking again while the hold stands returns the hold that was placed.
+        """
+
+    async def move(self, request: HoldRequest) -> Hold | Denial:
+        """Let a call's hold be that of its next attempt, in one step: check the limits as if it had none, and place it.
+
+        ``request`` is of a call that this process holds, with the same id, time, workspace and key. Asking again finds
+        the hold that was placed. After a ``Denial``, or any error, the call still holds something, the old or, where
+        that can't be known, the new: what was sent owes the ledger a row, so its hold stands until ``settle``. Raises
+        ``StoreUnavailable`` also for a call that holds nothing here: it ended, or was taken for dead.
         """
 
     async def settle(self, booking: Booking) -> None:

@@ -77,6 +77,10 @@ class RedisStore:
                 self._beside(self._void_beside(request.id))
             raise
 
+    async def move(self, request: HoldRequest) -> Hold | Denial:
+        """See ``Store.move``."""
+        return await self._holds.move(request)
+
     async def settle(self, booking: Booking) -> None:
         """See ``Store.settle``."""
         try:

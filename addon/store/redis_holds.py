@@ -1,11 +1,11 @@
-"""The holds that this process has in Redis: placed, released, and placed again where Redis has lost them."""
+"""The holds that this process has in Redis: placed, moved, released, and placed again where Redis has lost them."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from addon.store import HoldRequest, StoreUnavailable
+from addon.store import HOLDS_NOTHING, HoldRequest, StoreUnavailable
 from addon.store.leases import Leases
 from addon.store.ledger_rows import storable
 from addon.store.redis_client import RedisClient, Script, was_answered
@@ -59,20 +59,22 @@ class Holds:
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
         try:
-            outcome, *found = await self._place(request, counters)
+            decided = await self._place(request, held)
         except StoreUnavailable as error:
             if was_answered(error):
                 self.forget(request.id)
             raise
-        if outcome == "held":
-            hold = Hold(*map(int, found))
-            want = replace(request.want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
-            held.request = replace(request, limits=(), want=want)
-            return hold
-        self.forget(request.id)
-        if outcome == "denied":
-            return Denial(cast(DenialReason, found[0]))
-        raise StoreUnavailable(f"a call can't be held: {outcome}")
+        if isinstance(decided, Denial):
+            self.forget(request.id)
+        return decided
+
+    async def move(self, request: HoldRequest) -> Hold | Denial:
+        """Move a hold to its call's next attempt. If it is not known whether that was done, one of them stands."""
+        held = self._held.get(request.id)
+        if held is None:
+            raise StoreUnavailable(HOLDS_NOTHING)
+        request = replace(request, want=exact(request.want, request.limits))
+        return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
         """Release a hold, if it was placed; if it is on its way yet, it will not be placed."""
@@ -89,9 +91,22 @@ class Holds:
         """Place what was placed before; those that stand still stay as they are."""
         for held in list(self._held.values()):
             if held.request:
-                await self._place(held.request, held.counters)
+                await self._ask(held.request, held.counters)
 
-    async def _place(self, request: HoldRequest, counters: CallCounters) -> Sequence[str]:
+    async def _place(self, request: HoldRequest, held: _Held, *, is_moved: bool = False) -> Hold | Denial:
+        outcome, *found = await self._ask(request, held.counters, is_moved=is_moved)
+        if outcome == "held":
+            hold = Hold(*map(int, found))
+            want = replace(request.want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+            held.request = replace(request, limits=(), want=want)
+            return hold
+        if outcome == "denied":
+            return Denial(cast(DenialReason, found[0]))
+        raise StoreUnavailable(f"a call can't be {'moved' if is_moved else 'held'}: {outcome}")
+
+    async def _ask(
+        self, request: HoldRequest, counters: CallCounters, *, is_moved: bool = False
+    ) -> Sequence[str]:
         keys = keys_of(request.workspace)
         names = [keys.state, keys.holds, keys.ended_call(request.id), *counters.keys]
         limits: list[str | int] = []
@@ -101,7 +116,13 @@ class Holds:
                 names.append(name)
             limits += (limit.kind, names.index(name) + 1, limit.most)
         want, row = request.want, json.dumps(storable(request.interrupted_row))
-        wanted = (want.prompt_nanousd, want.token_picousd, want.cap_tokens, int(want.is_protected))
+        wanted = (
+            want.prompt_nanousd,
+            want.token_picousd,
+            want.cap_tokens,
+            int(want.is_protected),
+            int(is_moved),
+        )
         counted = (len(counters.keys), *counters.lives_s)
         async with self._client.bounded():
             for anew in (self._state.was_lost, True):

@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from addon.store import BOUND_S, Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
+from addon.store import (
+    BOUND_S,
+    HOLDS_NOTHING,
+    Booking,
+    HoldRequest,
+    IllegalRowError,
+    StoreUnavailable,
+    WalletEntry,
+)
 from addon.store import sqlite_money as money
 from addon.store.counted import take_back
 from addon.store.kept import Kept
@@ -59,6 +67,13 @@ class SqliteStore:
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
         return await self._file.write(lambda c: money.hold(c, request, self._owner.id, datetime.now(UTC)))
+
+    async def move(self, request: HoldRequest) -> Hold | Denial:
+        """See ``Store.move``."""
+        moved = await self._file.write(lambda c: money.move(c, request, self._owner.id, datetime.now(UTC)))
+        if moved is None:
+            raise StoreUnavailable(HOLDS_NOTHING)
+        return moved
 
     async def settle(self, booking: Booking) -> None:
         """See ``Store.settle``."""

@@ -70,13 +70,30 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
     """Place the hold that ``policies.spend`` allows, or none."""
     if placed := connection.execute(_PLACED, (request.id,)).fetchone():
         return Hold(*placed)
+    return _place(connection, request, owner, now)
+
+
+def move(
+    connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime
+) -> Hold | Denial | None:
+    """Place the hold that is allowed in the place of the call's own, or leave that; None: ``owner`` has none of it."""
+    held = connection.execute(_HELD_ROW, (request.id, owner)).fetchone()
+    if held is None:
+        return None
+    if held == (json.dumps(request.interrupted_row),):
+        return Hold(*connection.execute(_PLACED, (request.id,)).fetchone())
+    return _place(connection, request, owner, now)
+
+
+def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
     by_counter = {
-        limit.counter: used(connection, limit, request.workspace, request.key_id) for limit in request.limits
+        limit.counter: used(connection, limit, request.workspace, request.key_id, besides=request.id)
+        for limit in request.limits
     }
     decided = place_hold(request.want, request.limits, by_counter)
     if isinstance(decided, Hold):
         connection.execute(
-            "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 request.id,
                 request.interrupted_row["created_at"],
@@ -95,18 +112,24 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
 
 
 _PLACED = "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?"
+_HELD_ROW = "SELECT interrupted_row FROM holds WHERE id = ? AND owner = ?"
 _COUNTED = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 _IN_FLIGHT = (
     "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds"
-    " WHERE workspace = ? AND created_at >= ? AND created_at < ?"
+    " WHERE workspace = ? AND created_at >= ? AND created_at < ? AND id <> ?"
 )
 
 
-def used(connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str) -> Used:
-    """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold."""
+def used(
+    connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, besides: str = ""
+) -> Used:
+    """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold.
+
+    The call ``besides`` is not counted among those.
+    """
     counter = limit.counter
     counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
-    within = (workspace, period_start(counter.period), period_end(counter.period))
+    within = (workspace, period_start(counter.period), period_end(counter.period), besides)
     if limit.kind in LIMITS_OF_KEYS:
         in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", (*within, key_id)).fetchone()
     else:

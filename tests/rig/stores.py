@@ -41,12 +41,14 @@ def request(
     workspace: str = WORKSPACE,
     key_id: str = KEY,
     created_at: datetime = NOW,
+    attempt: int = 1,
 ) -> HoldRequest:
-    """A call that is about to be sent."""
+    """A call that is about to be sent; with another ``attempt``, once more."""
     nothing = {"status": 499, "error_code": "interrupted", "wholesale_nanousd": 0, "retail_nanousd": 0}
     uncounted = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens", "finish_reason"))
     row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
     row |= {"usage_source": "none", "first_byte_ms": None, "duration_ms": 0}
+    row |= {"attempts": attempt, "fallback": int(attempt > 1)}
     return HoldRequest(call_id, created_at, workspace, key_id, want, limits, row)
 
 
