@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rig.redis_server import RedisServer
 from rig.stores import Place, all_counters, booking, credit, die, request
 
-from addon.store import Store
+from addon.store import HoldRequest, Store
 from policies.facts import Key, Mode, Workspace
 from policies.limits import limits_of
 from policies.spend import NOT_METERED, Denial, Hold, Used, Want
@@ -84,6 +84,22 @@ def mode_of(want: Want) -> Mode:
     return "byok" if want == NOT_METERED else "payg"
 
 
+def attempt_of(
+    call_id: str, workspace: str, key: Key, came_in: datetime, want: Want, attempt: int = 1
+) -> HoldRequest:
+    """What one attempt of a call asks for."""
+    limits = limits_of(WORKSPACES[workspace], key, mode_of(want), came_in)
+    return request(
+        call_id,
+        *limits,
+        want=want,
+        workspace=workspace,
+        key_id=key.id,
+        created_at=came_in,
+        attempt=attempt,
+    )
+
+
 @dataclass
 class Model:
     """All that ever happened."""
@@ -132,14 +148,14 @@ class Model:
     def hold(
         self, call_id: str, workspace: str, key: Key, at: datetime, want: Want, owner: int
     ) -> Hold | Denial:
-        decided = self.decide(workspace, key, at, want, mode_of(want))
+        decided = self.decide(workspace, key, at, want)
         if isinstance(decided, Hold):
             self.calls[call_id] = Call(
                 call_id, workspace, key, at, decided.amount_nanousd, decided.cap_tokens, owner
             )
         return decided
 
-    def decide(self, workspace: str, key: Key, at: datetime, want: Want, mode: Mode) -> Hold | Denial:
+    def decide(self, workspace: str, key: Key, at: datetime, want: Want) -> Hold | Denial:
         """Go through the checks as the page lists them."""
         if key.request_cap is not None:
             of = self.of_key(workspace, key, key.request_reset, at)
@@ -156,7 +172,7 @@ class Model:
             ),
         ]
         for reason, most, of in money:
-            if most is None or mode == "byok":
+            if most is None or mode_of(want) == "byok":
                 continue
             counted = of.spent_nanousd if want.is_protected else of.spent_nanousd + of.held_nanousd
             if counted >= most:
@@ -174,10 +190,10 @@ class Model:
                 return Denial("budget")
         return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
 
-    def move(self, call: Call, want: Want, mode: Mode) -> Hold | Denial:
+    def move(self, call: Call, want: Want) -> Hold | Denial:
         """As if the call had not been there."""
         call.stands = False
-        decided = self.decide(call.workspace, call.key, call.created_at, want, mode)
+        decided = self.decide(call.workspace, call.key, call.created_at, want)
         call.stands = True
         call.asked_attempts += 1
         if isinstance(decided, Hold):
@@ -228,6 +244,7 @@ class Comparison(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.stores = [[self.run(self.opened(place)) for _ in range(2)] for place in self.places]
+        self.top_up(0, "acme", 100_000)
 
     async def opened(self, place: Place) -> Store:
         store = place.open()
@@ -255,49 +272,38 @@ class Comparison(RuleBasedStateMachine):
     @rule(
         process=processes,
         place=st.sampled_from(PLACES),
-        want=wants,
+        asked=st.lists(wants, min_size=1, max_size=3),
         late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
-    def hold(self, process: int, place: tuple[str, Key], want: Want, late_h: int) -> None:
+    def hold(self, process: int, place: tuple[str, Key], asked: list[Want], late_h: int) -> None:
         """A call belongs to the period in which it came in, however late it is held."""
         workspace, key = place
         came_in = self.now - timedelta(hours=late_h)
-        self.numbers += 1
-        asked = request(
-            f"call-{self.numbers}",
-            *limits_of(WORKSPACES[workspace], key, mode_of(want), came_in),
-            want=want,
-            workspace=workspace,
-            key_id=key.id,
-            created_at=came_in,
-        )
-        expected = self.model.hold(asked.id, workspace, key, came_in, want, self.generation[process])
-        assert self.both(process, lambda store: store.hold(asked)) == expected
+        for want in asked:
+            self.numbers += 1
+            call = attempt_of(f"call-{self.numbers}", workspace, key, came_in, want)
+            expected = self.model.hold(call.id, workspace, key, came_in, want, self.generation[process])
+            assert self.both(process, lambda store, call=call: store.hold(call)) == expected  # type: ignore[misc]
 
     def some_call(self, data: st.DataObject, *, interrupted: bool = False) -> Call | None:
         calls = [call for call in self.model.calls.values() if call.interrupted >= interrupted]
         return data.draw(st.sampled_from(calls)) if calls else None
 
-    @rule(want=wants, times=st.integers(1, 2), data=st.data())
-    def move(self, want: Want, times: int, data: st.DataObject) -> None:
-        """The process that holds a call tries it elsewhere, on either kind of key."""
+    @rule(asked=st.lists(wants, min_size=1, max_size=3), data=st.data())
+    def move(self, asked: list[Want], data: st.DataObject) -> None:
+        """The process that holds a call tries it elsewhere, on either kind of key, and asks twice."""
         calls = [call for call in self.model.calls.values() if call.stands]
         if not calls:
             return
         call = data.draw(st.sampled_from(calls))
-        expected = self.model.move(call, want, mode_of(want))
-        asked = request(
-            call.id,
-            *limits_of(WORKSPACES[call.workspace], call.key, mode_of(want), call.created_at),
-            want=want,
-            workspace=call.workspace,
-            key_id=call.key.id,
-            created_at=call.created_at,
-            attempt=call.asked_attempts,
-        )
         process = self.generation.index(call.owner)
-        for _ in range(times):
-            assert self.both(process, lambda store: store.move(asked)) == expected
+        for want in asked:
+            expected = self.model.move(call, want)
+            attempt = attempt_of(
+                call.id, call.workspace, call.key, call.created_at, want, call.asked_attempts
+            )
+            for _ in range(2):
+                assert self.both(process, lambda store, to=attempt: store.move(to)) == expected  # type: ignore[misc]
 
     @rule(process=processes, cost=costs, data=st.data())
     def settle(self, process: int, cost: int, data: st.DataObject) -> None:
