@@ -40,6 +40,15 @@ class MeasuredStore:
     async def credit(self, entry: WalletEntry) -> bool:
         return await self._store.credit(entry)
 
+    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
+        await self._store.note_attempt(circuit, failed=failed)
+
+    async def may_try(self, circuit: str) -> bool:
+        return await self._store.may_try(circuit)
+
+    def open_circuits(self) -> frozenset[str]:
+        return self._store.open_circuits()
+
     async def upkeep(self) -> None:
         await self._store.upkeep()
 

@@ -25,6 +25,7 @@ from rig.stores import (
 
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.migrations import LARGEST
+from policies.breaker import FAILURES, PROBE_US, REST_US, WINDOW_US
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, Denial, Hold, Used, Want
 
@@ -460,6 +461,94 @@ async def test_an_entry_is_credited_once(store: Store, other: Store, place: Plac
         await one.upkeep()
     assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == -3 * USD
     assert place.entries() == {"c": 5 * USD, "d": -2 * USD}
+
+
+# Circuits.
+
+
+async def fail(store: Store, times: int, circuit: str = "OPENAI") -> None:
+    for _ in range(times):
+        await store.note_attempt(circuit, failed=True)
+
+
+async def test_a_circuit_opens_for_all_processes_after_failures_that_any_of_them_saw(
+    store: Store, other: Store
+) -> None:
+    for one in (store, other):
+        await one.upkeep()
+    await fail(store, FAILURES - 2)
+    await fail(other, 1)
+    for one in (store, other):
+        await one.upkeep()
+        assert await one.may_try("OPENAI")
+    await fail(other, 1)
+    assert not await other.may_try("OPENAI")
+    await store.upkeep()
+    for one in (store, other):
+        assert not await one.may_try("OPENAI")
+        assert await one.may_try("OPENAI/acme")
+        assert one.open_circuits() == {"OPENAI"}
+
+
+async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
+    store: Store, other: Store, place: Place
+) -> None:
+    await fail(store, FAILURES - 1)
+    await other.upkeep()
+    await other.note_attempt("OPENAI", failed=False)
+    assert place.circuits() == []
+    await fail(store, FAILURES - 1)
+    place.age_circuits(WINDOW_US / 1e6 + 1)
+    await fail(store, FAILURES - 1)
+    await store.upkeep()
+    assert await store.may_try("OPENAI")
+
+
+async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_in(
+    store: Store, other: Store, place: Place
+) -> None:
+    await fail(store, FAILURES)
+    place.age_circuits(REST_US / 1e6)
+    for one in (store, other):
+        await one.upkeep()
+    tries = await asyncio.gather(*(one.may_try("OPENAI") for one in (store, other) for _ in range(10)))
+    assert tries.count(True) == 1
+    assert store.open_circuits() == other.open_circuits() == {"OPENAI"}
+    await other.note_attempt("OPENAI", failed=False)
+    await store.upkeep()
+    assert await store.may_try("OPENAI")
+    assert await other.may_try("OPENAI")
+    assert store.open_circuits() == frozenset()
+
+
+async def test_a_probe_that_fails_or_never_ends_is_followed_by_another_later(
+    store: Store, other: Store, place: Place
+) -> None:
+    await fail(store, FAILURES)
+    for ends, waits_us in ((True, REST_US), (False, REST_US), (True, PROBE_US)):
+        place.age_circuits(waits_us / 1e6)
+        for one in (store, other):
+            await one.upkeep()
+        assert await store.may_try("OPENAI")
+        await fail(other, int(ends))
+        for one in (store, other):
+            await one.upkeep()
+            assert not await one.may_try("OPENAI")
+
+
+async def test_failures_at_once_are_all_counted(store: Store, other: Store) -> None:
+    ones = [(store, other)[number % 2] for number in range(FAILURES)]
+    await asyncio.gather(*(fail(one, 1) for one in ones))
+    await store.upkeep()
+    assert store.open_circuits() == {"OPENAI"}
+
+
+async def test_what_works_is_never_written(store: Store, place: Place) -> None:
+    await store.upkeep()
+    for name in ("OPENAI", "ANTHROPIC"):
+        assert await store.may_try(name)
+        await store.note_attempt(name, failed=False)
+    assert place.circuits() == []
 
 
 # Processes that end.

@@ -71,6 +71,8 @@ async def call(store, call_id):
     if isinstance(await store.hold(request(call_id, wallet())), Hold):
         print(call_id, flush=True)  # From here on it may be sent upstream.
         await asyncio.sleep(random.random() / 100)
+        if random.random() < 0.5:
+            await store.move(request(call_id, wallet(), attempt=2))
         await store.settle(booking(call_id, random.randrange(60_000)))
 
 async def work():

@@ -14,6 +14,7 @@ from rig.stores import WORKSPACE, all_counters, booking, request
 from addon.store import Store, StoreUnavailable
 from addon.store.redis import RedisStore
 from addon.store.redis_client import CONNECTIONS, RedisClient
+from policies.breaker import FAILURES, REST_US
 from policies.limits import Counter
 from policies.spend import NOT_METERED, Used
 
@@ -50,6 +51,19 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
     rig.server.thaw()
     await eventually(store.upkeep)
     assert rig.place.rows().keys() == {"in flight"}
+    await assert_sound(rig, store)
+
+
+async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
+    store = await rig.open()
+    for _ in range(FAILURES):
+        await store.note_attempt("OPENAI", failed=True)
+    rig.place.age_circuits(REST_US / 1e6)
+    await store.upkeep()
+    rig.server.freeze()
+    assert await store.may_try("OPENAI"), "a probe that can't be noted"
+    await store.note_attempt("OPENAI", failed=False)
+    rig.server.thaw()
     await assert_sound(rig, store)
 
 

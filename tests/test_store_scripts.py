@@ -192,6 +192,8 @@ async def a_bit_of_everything(place: Place) -> None:
         await store.move(held_call(f"a-{workspace}", workspace=workspace, attempt=2))
         await store.settle(booking(f"a-{workspace}", workspace=workspace))
         await store.void(f"b-{workspace}")
+    for failed in (True, False):
+        await store.note_attempt("OPENAI", failed=failed)
     await store.check()
     await store.upkeep()
     await store.close()

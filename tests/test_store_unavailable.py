@@ -11,9 +11,11 @@ from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_c
 from rig.stores import WORKSPACE, Place, booking, credit, request
 
 from addon.store import Booking, Store, StoreUnavailable
+from addon.store.circuits import BELIEVED_S
 from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
+from policies.breaker import FAILURES, REST_US
 
 BOUND_S = 20
 """Far more than any step may take on a busy machine, and far less than a hang."""
@@ -65,6 +67,28 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     assert booked_ids(ledger_path) == ["in flight"]
     assert Place(ledger_path).holds() == []
     assert_undamaged(ledger_path)
+
+
+async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
+    store: SqliteStore, ledger_path: Path
+) -> None:
+    place = Place(ledger_path)
+    for _ in range(FAILURES):
+        await store.note_attempt("OPENAI", failed=True)
+    await store.upkeep()
+    with locked_by_another(ledger_path):
+        assert not await store.may_try("OPENAI"), "what was read is believed for a while"
+    place.age_circuits(REST_US / 1e6)
+    await store.upkeep()
+    with locked_by_another(ledger_path):
+        assert await store.may_try("OPENAI"), "a probe that can't be noted"
+        await store.note_attempt("OPENAI", failed=True)
+        await store.note_attempt("OPENAI", failed=False)
+    await store.upkeep()
+    assert store.open_circuits() == {"OPENAI"}
+    store._circuits._read_s -= BELIEVED_S
+    assert store.open_circuits() == frozenset()
+    assert await store.may_try("OPENAI")
 
 
 async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(

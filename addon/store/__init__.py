@@ -74,7 +74,7 @@ class Store(Protocol):
     """What the gateway asks of a store. Its methods belong to one event loop; every process opens a store of its own.
 
     Each of them is one atomic step, however many processes work on the same store. A call's life is ``take``, ``hold``,
-    ``move`` for each attempt after the first, then ``settle`` or ``void``. All raise ``StoreUnavailable``.
+    ``move`` for each attempt after the first, then ``settle`` or ``void``. All of these raise ``StoreUnavailable``.
     Source: docs/limits.md, docs/ledger.md.
     """
 
@@ -113,8 +113,24 @@ class Store(Protocol):
     async def credit(self, entry: WalletEntry) -> bool:
         """Put money into a wallet; return whether the entry is new. Raises ``IllegalRowError`` for what never fits."""
 
+    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
+        """Take note of how an attempt ended, for its circuit (``policies.breaker.circuit_name``).
+
+        Never raises ``StoreUnavailable``: a note that can't be written is lost. Nothing is written of what works.
+        """
+
+    async def may_try(self, circuit: str) -> bool:
+        """Tell whether a call that can go elsewhere may go here: the circuit is closed, or the call is its probe.
+
+        Answered from what ``upkeep`` read, but for a probe. Never raises ``StoreUnavailable``: a circuit is no guard,
+        and one that can't be read is closed.
+        """
+
+    def open_circuits(self) -> frozenset[str]:
+        """Return the circuits that are not closed, as ``upkeep`` read them."""
+
     async def upkeep(self) -> None:
-        """End the holds of dead processes, and write what was kept."""
+        """End the holds of dead processes, write what was kept, and read the circuits that all processes share."""
 
     async def check(self) -> None:
         """Write what was kept, and prove that more can be written."""

@@ -127,7 +127,19 @@ def m0004_cache_writes(db: Database) -> None:
     db.conn.execute(f"ALTER TABLE usage ADD COLUMN cache_write_tokens INTEGER {check}")
 
 
-STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes)
+def m0005_circuits(db: Database) -> None:
+    """Providers that failed lately: ``policies.breaker``, by the clock of ``takes``."""
+    db.conn.execute("""
+        CREATE TABLE circuits (
+            name TEXT NOT NULL PRIMARY KEY,
+            failures INTEGER NOT NULL CHECK (failures > 0),
+            began_at_us INTEGER NOT NULL,
+            retry_at_us INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
+STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:

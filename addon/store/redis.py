@@ -17,11 +17,13 @@ from typing import Any
 from pydantic import SecretStr
 
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
+from addon.store.circuits import Circuits
 from addon.store.kept import Kept
 from addon.store.leases import Lease, Leases
 from addon.store.ledger_file import LedgerFile, translated
 from addon.store.outbox import Outbox, Proofs, pack_booking, pack_entry
 from addon.store.owner import Owner
+from addon.store.redis_circuits import RedisCircuits
 from addon.store.redis_client import RedisClient, Script
 from addon.store.redis_holds import Holds
 from addon.store.redis_keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
@@ -60,6 +62,7 @@ class RedisStore:
         self._state = RedisState(self._client, self._file)
         self._holds = Holds(self._client, self._state, self._leases)
         self._outbox = Outbox(self._client, self._file, self._state)
+        self._circuits = Circuits(RedisCircuits(self._client))
 
     async def take(self, workspace: str, limit_rpm: int) -> bool:
         """See ``Store.take``."""
@@ -115,6 +118,18 @@ class RedisStore:
         self._outbox.note(entry.workspace)
         return bool(answer == "new")
 
+    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
+        """See ``Store.note_attempt``."""
+        await self._circuits.note(circuit, failed=failed)
+
+    async def may_try(self, circuit: str) -> bool:
+        """See ``Store.may_try``."""
+        return await self._circuits.may_try(circuit)
+
+    def open_circuits(self) -> frozenset[str]:
+        """See ``Store.open_circuits``."""
+        return self._circuits.open_now()
+
     async def upkeep(self) -> None:
         """See ``Store.upkeep``."""
         async with self._client.bounded():
@@ -128,6 +143,7 @@ class RedisStore:
             await self._keep_leases()
             await self._empty_outboxes()
             self._leases.seen_to()
+        await self._circuits.refresh()
 
     async def check(self) -> None:
         """See ``Store.check``."""

@@ -21,6 +21,8 @@ LEASES = "{tollgate}:leases"
 """Who has calls in flight, and until when that is believed: "owner workspace" by µs."""
 OUTBOXES = "{tollgate}:outboxes"
 """Workspaces whose outbox may have something for a ledger on another machine."""
+CIRCUITS = "{tollgate}:circuits"
+"""A hash: the providers that failed lately, each with its circuit."""
 
 ENDED_S = 3600
 """How long the id of a call that ended is remembered. What was lost on its way may come as much later."""

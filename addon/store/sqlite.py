@@ -21,10 +21,12 @@ from addon.store import (
     WalletEntry,
 )
 from addon.store import sqlite_money as money
+from addon.store.circuits import Circuits
 from addon.store.counted import take_back
 from addon.store.kept import Kept
 from addon.store.ledger_file import NEVER_WRITABLE, LedgerFile, translated
 from addon.store.owner import Owner
+from addon.store.sqlite_circuits import SqliteCircuits
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
@@ -50,6 +52,7 @@ class SqliteStore:
             self._file.transact(self._interrupt_the_dead)
             half_open.pop_all()
         self._file.hurry()
+        self._circuits = Circuits(SqliteCircuits(self._file))
 
     async def take(self, workspace: str, limit_rpm: int) -> bool:
         """See ``Store.take``."""
@@ -99,12 +102,25 @@ class SqliteStore:
         """See ``Store.credit``."""
         return await self._file.write(partial(money.credit, entry=entry))
 
+    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
+        """See ``Store.note_attempt``."""
+        await self._circuits.note(circuit, failed=failed)
+
+    async def may_try(self, circuit: str) -> bool:
+        """See ``Store.may_try``."""
+        return await self._circuits.may_try(circuit)
+
+    def open_circuits(self) -> frozenset[str]:
+        """See ``Store.open_circuits``."""
+        return self._circuits.open_now()
+
     async def upkeep(self) -> None:
         """See ``Store.upkeep``."""
         await self._kept.write(self._settle, self._void)
         # A look needs no lock, and leaves the disk alone.
         if await self._file.attempt(lambda: self._dead(self._file.connection)):
             await self._file.write(self._interrupt_the_dead)
+        await self._circuits.refresh()
 
     async def check(self) -> None:
         """See ``Store.check``."""

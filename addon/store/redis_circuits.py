@@ -1,0 +1,58 @@
+"""The circuits in Redis, for gateways on any number of machines, by its clock: one hash, a circuit a field.
+
+A circuit is read, changed by the one rule, and written unless somebody else has changed it meanwhile. Failures are what
+costs these round trips; of a provider that works nothing is written.
+"""
+
+from collections.abc import Sequence
+
+from addon.store import StoreUnavailable
+from addon.store.circuits import Reading
+from addon.store.redis_client import RedisClient, Script
+from addon.store.redis_keys import CIRCUITS
+from policies.breaker import CLOSED, Change, Circuit
+
+SWAP = Script.load("swap_circuit")
+
+KEPT_S = 86_400
+"""How long the circuits are kept after their last change."""
+
+_TRIES = 8
+
+
+class RedisCircuits:
+    """A ``CircuitTable`` in Redis."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
+
+    async def read(self) -> Reading:
+        """See ``CircuitTable.read``."""
+        async with self._client.bounded():
+            time, fields = await self._client.transaction([("TIME",), ("HGETALL", CIRCUITS)])
+        return Reading({name: _parse(text) for name, text in fields.items()}, _us(time))
+
+    async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
+        """See ``CircuitTable.change``."""
+        async with self._client.bounded():
+            for _ in range(_TRIES):
+                time, text = await self._client.transaction([("TIME",), ("HGET", CIRCUITS, name)])
+                before = _parse(text)
+                after = change(before, _us(time))
+                swap = (name, text or "", _text(after), KEPT_S)
+                if before == after or await self._client.run(SWAP, [CIRCUITS], *swap) == "done":
+                    return before, after
+        raise StoreUnavailable("a circuit is changed by too many at once")
+
+
+def _us(time: Sequence[str]) -> int:
+    seconds, micros = map(int, time)
+    return seconds * 1_000_000 + micros
+
+
+def _parse(text: str | None) -> Circuit:
+    return Circuit(*map(int, text.split(":"))) if text else CLOSED
+
+
+def _text(circuit: Circuit) -> str:
+    return "" if circuit == CLOSED else f"{circuit.failures}:{circuit.began_us}:{circuit.retry_us}"

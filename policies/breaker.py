@@ -1,0 +1,93 @@
+"""When a provider that keeps failing is passed over: its circuit opens after failures in a row and closes at a success.
+
+Closed → open: ``FAILURES`` attempts in a row failed, all within ``WINDOW_US``. Open → half-open: it rested for
+``REST_US``. Half-open: one call, the probe, may try it while the others go elsewhere; if that fails it rests again.
+Whatever succeeds closes it. A call that can't go elsewhere is sent all the same, and what becomes of it counts, too.
+Times are readings of one clock, in µs. Source: docs/decisions/a-failing-provider-is-passed-over.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from policies.facts import Mode
+
+FAILURES = 5
+WINDOW_US = 60_000_000
+REST_US = 30_000_000
+PROBE_US = 150_000_000
+"""How long a probe is waited for that says nothing: longer than a provider has for its first byte by default."""
+
+CircuitState = Literal["closed", "open", "half_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """How many attempts in a row failed, when the first of them did, and, once it is open, when it may be tried."""
+
+    failures: int = 0
+    began_us: int = 0
+    retry_us: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls that can go elsewhere do, but for a probe."""
+        return self.failures >= FAILURES
+
+
+CLOSED = Circuit()
+
+type Change = Callable[[Circuit, int], Circuit]
+"""What becomes of a circuit at a time."""
+
+
+def is_failure(status: int | None, *, has_error: bool = False) -> bool:
+    """Tell whether an attempt failed as another need not: what a second attempt is made for, and what a circuit counts.
+
+    ``status`` is None where no answer came: no connection, or no first byte in time. ``has_error``: an error object in
+    a 200. Source: design of hops.
+    """
+    return status is None or has_error or status in _FAILED_STATUSES or status >= 500
+
+
+_FAILED_STATUSES = frozenset({401, 403, 408, 429})
+
+
+def circuit_name(provider: str, mode: Mode, workspace: str) -> str:
+    """Return which circuit an attempt belongs to: the provider's, or that of a customer's own key there.
+
+    A customer's key that is revoked, or out of its quota, keeps nobody else away from the provider.
+    """
+    return provider if mode == "payg" else f"{provider}/{workspace}"
+
+
+def state_of(circuit: Circuit, now_us: int) -> CircuitState:
+    """Return what a circuit is now. One of the future is of a clock that began anew: it tells nothing."""
+    if not circuit.is_open or circuit.began_us > now_us:
+        return "closed"
+    return "open" if now_us < circuit.retry_us else "half_open"
+
+
+def after_success(_circuit: Circuit, _now_us: int) -> Circuit:
+    """An attempt succeeded."""
+    return CLOSED
+
+
+def after_failure(circuit: Circuit, now_us: int) -> Circuit:
+    """An attempt failed. While a circuit rests that tells nothing new."""
+    if circuit.began_us > now_us:
+        circuit = CLOSED
+    if circuit.is_open:
+        rests = now_us < circuit.retry_us <= now_us + REST_US
+        return circuit if rests else replace(circuit, retry_us=now_us + REST_US)
+    if now_us - circuit.began_us > WINDOW_US:
+        circuit = Circuit(began_us=now_us)
+    failures = circuit.failures + 1
+    return Circuit(failures, circuit.began_us, now_us + REST_US if failures >= FAILURES else 0)
+
+
+def after_probe(circuit: Circuit, now_us: int) -> Circuit:
+    """A call would go there. Where that changes the circuit, the call is its probe."""
+    if state_of(circuit, now_us) != "half_open":
+        return circuit
+    return replace(circuit, retry_us=now_us + PROBE_US)

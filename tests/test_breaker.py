@@ -1,0 +1,134 @@
+"""The circuit breaker's rule, as a table and against a plain telling of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.breaker import (
+    CLOSED,
+    FAILURES,
+    PROBE_US,
+    REST_US,
+    WINDOW_US,
+    Circuit,
+    after_failure,
+    after_probe,
+    after_success,
+    circuit_name,
+    is_failure,
+    state_of,
+)
+
+NOW = 10**12
+
+
+def failed_at(*moments_us: int) -> Circuit:
+    circuit = CLOSED
+    for moment_us in moments_us:
+        circuit = after_failure(circuit, moment_us)
+    return circuit
+
+
+OPENED = failed_at(*[NOW] * FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("moments_us", "state"),
+    [
+        ([], "closed"),
+        ([NOW] * (FAILURES - 1), "closed"),
+        ([NOW] * FAILURES, "open"),
+        ([NOW - WINDOW_US] + [NOW] * (FAILURES - 1), "open"),
+        ([NOW - WINDOW_US - 1] + [NOW] * (FAILURES - 1), "closed"),
+        ([NOW - WINDOW_US - 1] + [NOW] * FAILURES, "open"),
+        ([NOW + 10] * FAILURES, "closed"),
+        ([NOW + 10] * FAILURES + [NOW], "closed"),
+    ],
+)
+def test_a_circuit_opens_after_failures_in_a_row_within_the_window(moments_us: list[int], state: str) -> None:
+    assert state_of(failed_at(*moments_us), NOW) == state
+
+
+@pytest.mark.parametrize(
+    ("after_us", "state"), [(0, "open"), (REST_US - 1, "open"), (REST_US, "half_open"), (10**15, "half_open")]
+)
+def test_an_open_circuit_rests_and_waits_then_for_a_probe(after_us: int, state: str) -> None:
+    assert state_of(OPENED, NOW + after_us) == state
+
+
+def test_only_one_call_is_the_probe_until_it_is_waited_for_no_longer() -> None:
+    then = NOW + REST_US
+    probing = after_probe(OPENED, then)
+    assert probing != OPENED
+    assert after_probe(probing, then + PROBE_US - 1) == probing
+    assert after_probe(probing, then + PROBE_US) != probing
+
+
+@pytest.mark.parametrize("now_us", [NOW, NOW + REST_US - 1])
+def test_there_is_no_probe_while_a_circuit_rests_and_failures_change_nothing_then(now_us: int) -> None:
+    assert after_probe(OPENED, now_us) == after_failure(OPENED, now_us) == OPENED
+
+
+@pytest.mark.parametrize("circuit", [OPENED, after_probe(OPENED, NOW + REST_US)])
+def test_a_failure_after_the_rest_begins_another(circuit: Circuit) -> None:
+    then = NOW + REST_US + 5
+    again = after_failure(circuit, then)
+    assert state_of(again, then + REST_US - 1) == "open"
+    assert state_of(again, then + REST_US) == "half_open"
+
+
+def test_a_closed_circuit_needs_no_probe() -> None:
+    assert after_probe(CLOSED, NOW) == CLOSED
+
+
+@pytest.mark.parametrize("circuit", [CLOSED, failed_at(NOW), OPENED, after_probe(OPENED, NOW + REST_US)])
+def test_whatever_succeeds_closes_the_circuit(circuit: Circuit) -> None:
+    assert after_success(circuit, NOW) == CLOSED
+
+
+@pytest.mark.parametrize("status", [None, 401, 403, 408, 429, 500, 502, 503, 529, 599])
+def test_what_another_attempt_is_made_for_is_a_failure(status: int | None) -> None:
+    assert is_failure(status)
+
+
+@pytest.mark.parametrize("status", [200, 201, 301, 400, 404, 409, 413, 415, 422])
+def test_what_is_the_clients_or_an_answer_is_none_unless_it_carries_an_error(status: int) -> None:
+    assert not is_failure(status)
+    assert is_failure(200, has_error=True)
+
+
+def test_a_customers_key_has_a_circuit_of_its_own() -> None:
+    assert circuit_name("OPENAI", "payg", "acme") == circuit_name("OPENAI", "payg", "bare") == "OPENAI"
+    assert len({circuit_name("OPENAI", mode, name) for mode in ("payg", "byok") for name in ("a", "b")}) == 3
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["failure", "success", "probe"]),
+        st.sampled_from([0, 1, WINDOW_US // FAILURES, REST_US - 1, REST_US, WINDOW_US + 1, PROBE_US]),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=steps)
+def test_whatever_happens_probes_are_a_rest_apart_and_come_only_after_enough_failures(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Told from the whole story: what failed since the last success, and when a call was let through."""
+    circuit, now_us, failures, barred_until_us = CLOSED, NOW, 0, 0
+    for what, pause_us in steps:
+        now_us += pause_us
+        if what == "failure":
+            circuit, failures = after_failure(circuit, now_us), failures + 1
+        elif what == "success":
+            circuit, failures, barred_until_us = after_success(circuit, now_us), 0, 0
+        else:
+            changed = after_probe(circuit, now_us)
+            if changed != circuit:
+                assert failures >= FAILURES
+                assert now_us >= barred_until_us
+                barred_until_us = now_us + REST_US
+            circuit = changed
+        if failures < FAILURES:
+            assert state_of(circuit, now_us) == "closed"
