@@ -11,11 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from addon.call import Call
+from addon.errors import INTERNAL, ErrorAnswer
 from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_call, log_refusal
 from addon.metrics import Metrics
 from addon.settlement import outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
+from policies.breaker import circuit_of
 from policies.limits import pays_from_wallet
 
 log = logging.getLogger("tollgate.books")
@@ -49,6 +51,16 @@ class Books:
         """The call's key is known, and it is being checked."""
         self.in_flight.add(call.exchange.id)
         self.idle.clear()
+
+    def attempt_ended(self, call: Call, failure: ErrorAnswer | None = None) -> None:
+        """Take note of how an attempt ended, for the metrics and for its provider's circuit."""
+        workspace, attempt = call.exchange.workspace, call.exchange.attempt
+        assert workspace is not None  # noqa: S101  (a call that was sent has one)
+        if failure:
+            self.metrics.attempt_failed(attempt.model.provider.name, failure.code)
+        if failure is None or failure.code != INTERNAL.code:
+            circuit = circuit_of(attempt, workspace)
+            self._do(self.store.note_attempt(circuit, failed=call.has_failed(failure)))
 
     def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """End a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it.

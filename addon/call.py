@@ -1,6 +1,6 @@
 """``Call``: what one flow carries between the hooks: the exchange, the settings it began with, and its reader.
 
-State alone, no I/O; it knows mitmproxy's flow, to be found on it again.
+No I/O; it knows mitmproxy's flow, to be found on it again.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from mitmproxy.http import HTTPFlow
 
 from addon.chat import ChatRequest
-from addon.errors import ErrorAnswer
-from addon.exchange import Exchange
+from addon.errors import INTERNAL, ErrorAnswer
+from addon.exchange import Exchange, Stage
 from addon.relay import Relay
 from addon.settings import Settings
+from policies.facts import Attempt
+from policies.fallback import is_failure
 from policies.refusal import Refusal
+from policies.sanitize import Sanitized
 
 _METADATA_KEY = "tollgate"
 
@@ -23,16 +26,45 @@ class Call:
     """One flow's state. The settings stay those it began with, whatever is reloaded meanwhile.
 
     ``first_byte_s`` is when the client got the first byte of an answer, by the clock of ``exchange.started_s``.
+    ``cap_tokens`` is what was asked to bound the attempt: by the client and by the operator's policies. ``sanitized``
+    is what became of the request for it, ``chosen`` the attempt with the platform's key that it is made with.
+    ``upstream_status`` and ``retry_after`` stood in the head of its answer. ``first_failure`` is that of the attempt
+    before it.
     """
 
     exchange: Exchange
     settings: Settings
     request: ChatRequest | None = None
+    cap_tokens: int | None = None
+    sanitized: Sanitized | None = None
+    chosen: Attempt | None = None
     relay: Relay | None = None
+    upstream_status: int | None = None
+    retry_after: str | None = None
     refusal: Refusal | None = None
     failure: ErrorAnswer | None = None
+    first_failure: ErrorAnswer | None = None
     first_byte_s: float | None = None
     client_is_behind: Callable[[], bool] = field(default=lambda: False)
+
+    def has_failed(self, failure: ErrorAnswer | None) -> bool:
+        """Tell whether an attempt that ended so failed at its provider, as one with another might not."""
+        if failure is None or failure.code == INTERNAL.code:
+            return False
+        in_success = self.upstream_status is not None and 200 <= self.upstream_status < 300
+        return is_failure(failure.status, in_success=in_success)
+
+    def may_go_on(self, failure: ErrorAnswer) -> bool:
+        """Tell whether another attempt may follow one that failed: only the first, and before the client has a byte."""
+        is_first = self.exchange.stage is Stage.DISPATCHED and self.first_failure is None
+        return is_first and self.first_byte_s is None and self.has_failed(failure)
+
+    def answer_with(self, failure: ErrorAnswer) -> ErrorAnswer:
+        """Return what the client is told of a call that failed: of two attempts, how the first did."""
+        if self.first_failure is None or self.first_byte_s is not None:
+            return failure
+        self.relay, self.exchange = None, self.exchange.note(answered_by=1)
+        return self.first_failure
 
     def attach(self, flow: HTTPFlow) -> None:
         """Bind this call to its flow."""

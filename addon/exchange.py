@@ -64,7 +64,10 @@ class IllegalMoveError(RuntimeError):
 
 @dataclass(frozen=True)
 class Exchange:
-    """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock."""
+    """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock.
+
+    ``answered_by`` counts from 1: the attempt whose failure is the client's answer, where it is not the last one.
+    """
 
     id: str
     created_at: datetime
@@ -78,6 +81,7 @@ class Exchange:
     route: Route | None = None
     hold: Hold | None = None
     attempts: int = 0
+    answered_by: int | None = None
     status: int | None = None
     error_code: str | None = None
     finish_reason: str | None = None
@@ -108,10 +112,10 @@ class Exchange:
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that is being made, or was made last. Raises where the call has no route yet."""
+        """The attempt that is being made, or that answered. Raises where the call has no route yet."""
         if self.route is None:
             raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
-        return self.route.attempts[max(self.attempts, 1) - 1]
+        return self.route.attempts[(self.answered_by or max(self.attempts, 1)) - 1]
 
     @property
     def next_attempt(self) -> Attempt:
@@ -119,6 +123,11 @@ class Exchange:
         if self.route is None:
             raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
         return self.route.attempts[self.attempts]
+
+    @property
+    def has_next_attempt(self) -> bool:
+        """Whether another attempt may follow those that were made."""
+        return self.route is not None and self.attempts < len(self.route.attempts)
 
     def with_next_attempt(self, attempt: Attempt) -> Self:
         """Return the same call with ``attempt`` in place of the next one: the same, but for its secret."""
@@ -134,8 +143,10 @@ class Exchange:
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
 
     def interrupted_row(self) -> dict[str, Any]:
-        """The row that this call leaves behind, should its process end before it does. Nothing of it is billed."""
-        interrupted = self.note(attempts=1, status=CLIENT_CLOSED_REQUEST, error_code=INTERRUPTED)
+        """The row that this call leaves behind, should its process end in the next attempt. Nothing of it is billed."""
+        interrupted = self.note(
+            attempts=self.attempts + 1, status=CLIENT_CLOSED_REQUEST, error_code=INTERRUPTED
+        )
         return interrupted.ledger_row(self.started_s)
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
@@ -152,7 +163,7 @@ class Exchange:
             "provider": attempt.model.provider.name,
             "upstream_model_id": attempt.model.upstream_model_id,
             "mode": attempt.mode,
-            "fallback": int(self.attempts > 1),
+            "fallback": int(attempt.is_fallback),
             "attempts": self.attempts,
             "stream": int(self.stream),
             "status": self.status,

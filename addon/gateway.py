@@ -25,10 +25,12 @@ from mitmproxy.tls import TlsData
 
 from addon import tls
 from addon.access_tokens import AccessTokenUnavailable
+from addon.attempts import Attempts
 from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
 from addon.catalog import catalog_json, etag
+from addon.chat import check_content_type
 from addon.clients import Clients, is_behind, max_clients
 from addon.connecting import ConnectTimers
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
@@ -36,8 +38,9 @@ from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.exchange import Exchange, Stage
 from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
+from addon.log import log_attempt_failed
 from addon.options import mitmproxy_options
-from addon.prepare import client_head, hold_request, prepare_attempt, reader_of, route_call
+from addon.prepare import client_head, read_request, reader_of, route_call
 from addon.request_id import new_request_id
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
@@ -45,7 +48,6 @@ from addon.store import StoreUnavailable
 from addon.wire import catalog_response, json_response
 from policies.limits import rpm_of
 from policies.refusal import Refusal
-from policies.spend import Denial, refusal_of
 
 log = logging.getLogger("tollgate.gateway")
 
@@ -63,6 +65,7 @@ class Gateway:
         self.clients = Clients(max_clients())
         self.connecting = ConnectTimers()
         self.books: Books | None = None
+        self.attempts: Attempts | None = None
 
     # The process.
 
@@ -85,6 +88,7 @@ class Gateway:
         self.adopt(settings)
         self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
         self.books = Books(self.lifecycle.store, self.lifecycle.metrics)
+        self.attempts = Attempts(self.lifecycle.store, self.lifecycle.access_tokens)
 
     async def running(self) -> None:
         """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
@@ -191,28 +195,39 @@ class Gateway:
             if call.refusal:
                 raise call.refusal
             if flow.response is None and call.exchange.stage is Stage.ADMITTED:
-                route_call(call, flow.request)
-                await self._hold(call)
-                await self._authorize(call)
-                flow.request = prepare_attempt(call)
+                headers = flow.request.headers
+                check_content_type(headers.get("content-type"), headers.get("content-encoding"))
+                read_request(call, flow.request.raw_content or b"")
+                route_call(call)
+                assert self.attempts is not None  # noqa: S101  (made with the books)
+                flow.request = await self.attempts.first(call)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             if flow.response is not None and call.exchange.stage is Stage.DISPATCHED:
                 call.relay = reader_of(call, flow.response)
-                flow.response = self._respond(call, client_head(stream=call.exchange.stream))
+                is_fallback = call.exchange.attempt.is_fallback
+                head = client_head(stream=call.exchange.stream, is_fallback=is_fallback)
+                flow.response = self._respond(call, head)
 
     def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
-            self._books().settle(_expect(flow), 200)
+            call = _expect(flow)
+            self._books().attempt_ended(call)
+            self._books().settle(call, 200)
 
-    def attempt_failed(self, flow: http.HTTPFlow) -> None:
+    async def attempt_failed(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             failure = call.failure or INTERNAL
-            flow.response = self._respond(call, json_response(failure))
-            self._books().settle(call, failure.status, failure.code)
+            self._books().attempt_ended(call, failure)
+            if request := await self._follow(call, failure):
+                flow.request = request
+                return
+            told = call.answer_with(failure)
+            flow.response = self._respond(call, json_response(told))
+            self._books().settle(call, told.status, told.code)
 
     def error(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
@@ -253,16 +268,16 @@ class Gateway:
             )
         call.exchange = call.exchange.advance(Stage.ADMITTED)
 
-    async def _hold(self, call: Call) -> None:
-        decided = await self._books().store.hold(hold_request(call))
-        if isinstance(decided, Denial):
-            raise refusal_of(decided)
-        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
-
-    async def _authorize(self, call: Call) -> None:
-        if self.lifecycle:
-            attempt = await self.lifecycle.access_tokens.authorize(call.exchange.next_attempt)
-            call.exchange = call.exchange.with_next_attempt(attempt)
+    async def _follow(self, call: Call, failure: ErrorAnswer) -> http.Request | None:
+        """Return the request of the attempt that follows the one which failed, None where none does."""
+        if self.attempts is None or not call.may_go_on(failure):
+            return None
+        failed = call.exchange
+        request = await self.attempts.follow(call)
+        if request:
+            call.first_failure = failure
+            log_attempt_failed(failed, failure)
+        return request
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
@@ -271,6 +286,7 @@ class Gateway:
         if answer.code == "method_not_allowed":
             flow.response.headers["allow"] = allowed_methods(flow.request)
         if call and self.books:
+            self.books.settle(call, answer.status, answer.code)
             self.books.refuse(call, answer.status, answer.code)
         elif self.lifecycle:
             self.lifecycle.metrics.call_refused(answer.code)

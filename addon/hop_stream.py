@@ -238,7 +238,9 @@ class HopStream(RequestStream):
             if self.context.client.alpn != b"h2":
                 yield commands.CloseConnection(self.context.client)
         elif call.exchange.stage is Stage.DISPATCHED and call.exchange.attempts > attempts:
-            yield from self.start_attempt()
+            if not self.client_is_leaving():
+                self.retried_stale = False
+                yield from self.start_attempt()
         else:
             yield from self.answer(self.flow.response)
 

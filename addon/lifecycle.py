@@ -19,6 +19,7 @@ from addon.sandbox import Sandbox
 from addon.settings import Settings
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
+from policies.fallback import idle_fallback
 
 log = logging.getLogger("tollgate.lifecycle")
 
@@ -106,8 +107,9 @@ class Lifecycle:
             self.sandbox_url = await self.sandbox.start()
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
-        if settings.not_enforced:
-            log.warning("read, but not enforced by this version: %s", "; ".join(settings.not_enforced))
+        for workspace in settings.workspaces.values():
+            if why := idle_fallback(workspace, settings.models):
+                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, why)
         self.adopt(settings)
 
     async def _metrics(self) -> tuple[int, str, bytes]:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import IO, Any
 
+from addon.errors import ErrorAnswer
 from addon.exchange import Exchange
 from addon.mask import mask_credentials
 
@@ -155,6 +156,21 @@ def log_refusal(exchange: Exchange, now_s: float) -> None:
     _log_line("refusal", exchange, now_s)
 
 
+def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer) -> None:
+    """Write the one line of an attempt that failed and that another follows."""
+    attempt = exchange.attempt
+    fields = {
+        "event": "attempt failed",
+        "id": exchange.id,
+        "slug": attempt.model.slug,
+        "provider": attempt.model.provider.name,
+        "mode": attempt.mode,
+        "status": failure.status,
+        "error_code": failure.code,
+    }
+    _calls.warning("an attempt failed, another follows", extra=fields)
+
+
 def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
     record = logging.LogRecord(_calls.name, logging.INFO, "", 0, event, None, None)
     record.__dict__.update(_fields(exchange, now_s), event=event)
@@ -172,6 +188,8 @@ def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
         "provider": attempt.model.provider.name if attempt else None,
         "mode": attempt.mode if attempt else None,
         "decided_by": exchange.route.decided_by if exchange.route else None,
+        "attempts": exchange.attempts,
+        "fallback": attempt.is_fallback if attempt else False,
         "status": exchange.status,
         "error_code": exchange.error_code,
         "stream": exchange.stream,

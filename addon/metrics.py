@@ -168,11 +168,9 @@ class Metrics:
         self._call_by[provider, "true" if exchange.stream else "false"].observe(now_s - exchange.started_s)
         if exchange.stream and exchange.first_byte_s is not None:
             self._first_byte_by[(provider,)].observe(exchange.first_byte_s - exchange.started_s)
-        if exchange.error_code:
-            self.attempt_failed(provider, exchange.error_code)
 
     def attempt_failed(self, provider: str, code: str) -> None:
-        """Count an attempt that failed at its provider and that another follows; ``call_ended`` counts the last one."""
+        """Count an attempt that failed at its provider, whatever follows it."""
         if code in UPSTREAM_CODES:
             self._errors_by[provider, code].inc()
 

@@ -11,7 +11,7 @@ from mitmproxy import http
 from mitmproxy.net.http.url import hostport, parse
 
 from addon.call import Call
-from addon.chat import ChatRequest, check_content_type, parse_chat_request
+from addon.chat import ChatRequest, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
@@ -31,16 +31,18 @@ from policies.sanitize import choices_sent, sanitize
 from policies.spend import NOT_METERED, Want, wanted
 
 
-def route_call(call: Call, request: http.Request) -> None:
-    """Read the body and choose the route. Raises Refusal ``unsupported_media_type``, ``validation_failed``,
-    ``bad_request``, ``invalid_state`` or ``byok_required``."""
-    check_content_type(request.headers.get("content-type"), request.headers.get("content-encoding"))
-    call.request = chat = parse_chat_request(request.raw_content or b"")
+def read_request(call: Call, content: bytes) -> None:
+    """Read the body of a chat request. Raises Refusal ``validation_failed`` or ``bad_request``."""
+    call.request = chat = parse_chat_request(content)
     call.exchange = call.exchange.note(
         requested_model=bookable(chat.model), end_user=bookable(chat.end_user), stream=chat.stream
     )
-    workspace = call.exchange.workspace
-    assert workspace is not None  # noqa: S101  (an admitted call has one)
+
+
+def route_call(call: Call) -> None:
+    """Choose the route. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
+    chat, workspace = call.request, call.exchange.workspace
+    assert chat is not None and workspace is not None  # noqa: S101  (an admitted call that was read has both)
     asked = request_facts(chat.model, chat.fields)
     route = choose_route(asked, workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.attempts[0].model.slug, call)
@@ -57,9 +59,15 @@ def _check_custom_name(slug: str, call: Call) -> None:
         )
 
 
+def review_attempt(call: Call) -> None:
+    """Let everybody who may bound the next attempt do so: ``call.cap_tokens``."""
+    assert call.request is not None  # noqa: S101  (a routed call has one)
+    call.cap_tokens = call.request.requested_cap
+
+
 def hold_request(call: Call) -> HoldRequest:
-    """Return what a routed call wants held, and under which limits it stands."""
-    exchange, attempt = call.exchange, call.exchange.attempt
+    """Return what the next attempt of a reviewed call wants held, and under which limits it stands."""
+    exchange, attempt = call.exchange, call.exchange.next_attempt
     assert exchange.workspace is not None and exchange.key is not None  # noqa: S101  (a routed call has both)
     created_at = exchange.created_at
     return HoldRequest(
@@ -83,7 +91,7 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
     return wanted(
         model.retail,
         prompt_tokens=estimate_prompt_tokens(sendable, model.family.estimator),
-        cap_tokens=completion_cap(chat.requested_cap, model.max_completion_tokens),
+        cap_tokens=completion_cap(call.cap_tokens, model.max_completion_tokens),
         choices=choices_sent(sendable, model.family),
         is_protected=is_protected,
         uncapped_tokens=model.family.uncapped_completion_tokens,
@@ -91,23 +99,29 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
 
 
 def prepare_attempt(call: Call) -> http.Request:
-    """Approve the next attempt of the route and return its request."""
+    """Approve the next attempt of the route and return its request. Raises Refusal ``validation_failed``."""
+    request = _http_request(upstream_request(call))
+    call.relay = call.upstream_status = call.retry_after = None
+    call.exchange = call.exchange.advance(Stage.DISPATCHED, attempts=call.exchange.attempts + 1)
+    return request
+
+
+def upstream_request(call: Call) -> UpstreamRequest:
+    """Return the request of the next attempt. Raises Refusal ``validation_failed`` for what its model can't be sent."""
     chat, exchange = call.request, call.exchange
     assert chat is not None  # noqa: S101  (a routed call has one)
     attempt = exchange.next_attempt
     budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
-    cap = completion_cap(chat.requested_cap, attempt.model.max_completion_tokens, budget)
-    sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
-    request = _http_request(DIALECTS[attempt.model.provider.dialect].request(attempt, sanitized.body))
-    call.relay = None
-    call.exchange = exchange.advance(Stage.DISPATCHED, attempts=exchange.attempts + 1)
-    return request
+    cap = completion_cap(call.cap_tokens, attempt.model.max_completion_tokens, budget)
+    call.sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
+    return DIALECTS[attempt.model.provider.dialect].request(attempt, call.sanitized.body)
 
 
 def reader_of(call: Call, head: http.Response) -> Relay:
     """Return the reader for the answer that begins with ``head``."""
     attempt = call.exchange.attempt
     dialect = DIALECTS[attempt.model.provider.dialect]
+    call.upstream_status, call.retry_after = head.status_code, head.headers.get("retry-after")
     created_s = int(call.exchange.created_at.timestamp())
     source = source_of(attempt, created_s, _choices_asked(call))
     relay: Relay
@@ -126,10 +140,12 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     return Guarded(relay)
 
 
-def client_head(*, stream: bool) -> http.Response:
+def client_head(*, stream: bool, is_fallback: bool = False) -> http.Response:
     """Return the head of a successful answer. A new one: the upstream's own tells mitmproxy how its message ends."""
     content_type = b"text/event-stream" if stream else b"application/json"
     headers = http.Headers([(b"content-type", content_type)])
+    if is_fallback and not stream:
+        headers["x-gateway-fallback"] = "true"
     return http.Response(b"HTTP/1.1", 200, b"OK", headers, None, None, time.time(), None)
 
 

@@ -6,7 +6,7 @@ Source: docs/configuration.md.
 
 import os
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -39,7 +39,6 @@ class Settings:
     workspaces: Mapping[str, Workspace]
     keys: Mapping[str, tuple[Workspace, Key]]
     sandbox_enabled: bool
-    not_enforced: tuple[str, ...]
     fingerprint: str
 
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
@@ -100,7 +99,6 @@ def load_settings(
         workspaces=MappingProxyType(facts.workspaces),
         keys=MappingProxyType(facts.keys),
         sandbox_enabled=facts.sandbox_enabled,
-        not_enforced=tuple(_not_enforced(facts.workspaces.values())),
         fingerprint=sources.fingerprint,
     )
 
@@ -117,13 +115,3 @@ def _check_certificate(conf_file: Path, certificate: Path, sources: Sources) -> 
     else:
         return
     raise SettingsError(conf_file, "listen.tls_certificate", reason)
-
-
-def _not_enforced(workspaces: Iterable[Workspace]) -> Iterator[str]:
-    """What this version reads and checks but does not act on yet, so that ``serve`` can say so."""
-    for workspace in workspaces:
-        named = {
-            "fallback_model": workspace.fallback_model is not None,
-            "safety_net": workspace.safety_net,
-        }
-        yield from (f"workspace {workspace.id}: {name}" for name, is_set in named.items() if is_set)

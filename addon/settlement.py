@@ -78,7 +78,7 @@ def _has_output(counted: Usage) -> bool:
 def _most_tokens(call: Call, request: ChatRequest) -> int | None:
     """All that the answer may have had, None where nothing bounds it: an estimate is no reason to bill more."""
     model = call.exchange.attempt.model
-    cap_tokens = completion_cap(request.requested_cap, model.max_completion_tokens)
+    cap_tokens = completion_cap(call.cap_tokens, model.max_completion_tokens)
     if call.exchange.hold and call.exchange.attempt.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
     if cap_tokens is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.facts import Mode
+from policies.facts import Attempt, Mode, Workspace
 
 FAILURES = 5
 WINDOW_US = 60_000_000
@@ -41,16 +41,9 @@ type Change = Callable[[Circuit, int], Circuit]
 """What becomes of a circuit at a time."""
 
 
-def is_failure(status: int | None, *, has_error: bool = False) -> bool:
-    """Tell whether an attempt failed as another need not: what a second attempt is made for, and what a circuit counts.
-
-    ``status`` is None where no answer came: no connection, or no first byte in time. ``has_error``: an error object in
-    a 200. Source: design of hops.
-    """
-    return status is None or has_error or status in _FAILED_STATUSES or status >= 500
-
-
-_FAILED_STATUSES = frozenset({401, 403, 408, 429})
+def circuit_of(attempt: Attempt, workspace: Workspace) -> str:
+    """Return the name of the circuit that an attempt for a workspace belongs to."""
+    return circuit_name(attempt.model.provider.name, attempt.mode, workspace.id)
 
 
 def circuit_name(provider: str, mode: Mode, workspace: str) -> str:

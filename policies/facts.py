@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 
 from policies.keywords import Keywords, compile_keywords
+from policies.refusal import Refusal
 
 Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
@@ -121,6 +122,9 @@ class Family:
     estimator: Estimator = Estimator()
 
 
+NO_SECRET: Final = SecretStr("")
+"""What is sent to a provider that takes no key: no header at all."""
+
 CUSTOM_FAMILY: Final = Family("custom")
 """What a model outside the catalog accepts where its provider does not say: the contract as it stands."""
 
@@ -145,6 +149,11 @@ class Provider:
     chat_path: str = "/chat/completions"
     headers: Mapping[str, str] = field(default_factory=_no_entries)
     custom_family: Family = CUSTOM_FAMILY
+
+    @property
+    def platform_secret(self) -> SecretStr | None:
+        """What a platform-managed call is made with: empty where the provider takes no key, None where it lacks one."""
+        return NO_SECRET if self.auth == "none" else self.platform_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +234,23 @@ class Workspace:
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
 
+    def routed_key(self, provider: Provider) -> Byok | None:
+        """Return the customer's own key for ``provider``, where calls are routed with it."""
+        byok = self.byok.get(provider.name)
+        return byok if byok and byok.routing else None
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One way to serve a call: this model, at its provider, with this key. ``secret`` never leaves for elsewhere.
 
-    It is empty where the provider takes no key.
+    It is empty where the provider takes no key. ``is_fallback``: it stands in for one that failed.
     """
 
     model: Model
     mode: Mode
     secret: SecretStr
+    is_fallback: bool = False
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -246,10 +261,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Ordered attempts, at least one, and the name of the rule that decided."""
+    """One attempt or two, in their order, and the name of the rule that decided.
+
+    ``barred`` is what the client is told once the only attempt failed and the Safety Net may not be used for it.
+    """
 
     attempts: tuple[Attempt, ...]
     decided_by: str
+    barred: Refusal | None = None
+
+    def without_first(self) -> "Route":
+        """Return the route that begins with the second attempt."""
+        return Route(self.attempts[1:], self.decided_by)
 
 
 @dataclass(frozen=True, slots=True)

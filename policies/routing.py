@@ -12,12 +12,10 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from policies.facts import Attempt, Byok, Heuristic, Model, Prices, Provider, Route, Workspace
+from policies.facts import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
+from policies.fallback import second_attempt
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
-
-NO_SECRET: Final = SecretStr("")
-"""What is sent to a provider that takes no key: no header at all."""
 
 # As long as a slug may be. An id may be a path of several segments, but never one that leads elsewhere in a URL.
 _CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]+(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]+)+")
@@ -46,6 +44,8 @@ def choose_route(
 ) -> Route:
     """Return the attempts for a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
 
+    ``policies.fallback`` says what follows the first of them.
+
     Each refusal says what to change, and repeats no name that the client gave: now and then somebody puts a key there.
     """
     choice = (
@@ -59,7 +59,11 @@ def choose_route(
         raise _no_route(request.model)
     if not choice.model.active:
         raise _inactive(choice)
-    return Route((_attempt(choice, workspace),), choice.decided_by)
+    first = _attempt(choice, workspace)
+    then = second_attempt(first, workspace, models)
+    if isinstance(then, Refusal):
+        return Route((first,), choice.decided_by, barred=then)
+    return Route((first, then) if then else (first,), choice.decided_by)
 
 
 # --- what chooses ----------------------------------------------------------------------------------------------
@@ -76,7 +80,7 @@ def _with_own_key(
     if name is None:
         return None
     if model := models.get(name):
-        return _Choice(model, "byok_tier1") if _routed_key(workspace, model.provider) else None
+        return _Choice(model, "byok_tier1") if workspace.routed_key(model.provider) else None
     prefix, slash, _ = name.partition("/")
     if slash and (provider := providers.get(prefix.upper())):
         return _Choice(_custom_model(name, provider, workspace), "custom_model")
@@ -134,7 +138,7 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
         raise _refused(
             f"{provider.name} takes no customer's key, so it serves models of the catalog only: {_LISTED}."
         )
-    if _routed_key(workspace, provider) is None:
+    if workspace.routed_key(provider) is None:
         raise _refused(
             f"A {provider.name} model outside the catalog needs your own {provider.name} key: "
             f"{_to_enable(workspace, provider)}, or name a model of the catalog ({_LISTED})."
@@ -160,7 +164,7 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
 def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
     """Return the attempt at a model: with the customer's own key where its routing is on, else the platform's."""
     model, provider = choice.model, choice.model.provider
-    if byok := _routed_key(workspace, provider):
+    if byok := workspace.routed_key(provider):
         if byok.secret is None:
             raise Refusal(
                 "invalid_state",
@@ -179,21 +183,14 @@ def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
 
 
 def _platform_secret(choice: _Choice) -> SecretStr:
-    provider = choice.model.provider
-    if provider.auth == "none":
-        return NO_SECRET
-    if provider.platform_key is None:
+    secret = choice.model.provider.platform_secret
+    if secret is None:
         raise Refusal(
             "invalid_state",
             f"The provider of '{choice.model.slug}' has no platform key configured.",
             _param(choice),
         )
-    return provider.platform_key
-
-
-def _routed_key(workspace: Workspace, provider: Provider) -> Byok | None:
-    byok = workspace.byok.get(provider.name)
-    return byok if byok and byok.routing else None
+    return secret
 
 
 # --- what is said ----------------------------------------------------------------------------------------------

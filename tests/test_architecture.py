@@ -10,7 +10,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server", "addon.worker")
-SEQUENCES = ("addon.gateway", "addon.lifecycle", "addon.books", "addon.supervisor", *ENTRY_POINTS)
+SEQUENCES = (
+    "addon.gateway",
+    "addon.attempts",
+    "addon.lifecycle",
+    "addon.books",
+    "addon.supervisor",
+    *ENTRY_POINTS,
+)
 """What brings the others together: each call's sequence and its end, the start and stop of the parts, the commands."""
 FOUNDATIONS = ("addon.listening", "addon.local_http")
 """What modules that do I/O may stand on: knows nothing of the gateway."""

@@ -219,6 +219,8 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "provider": "OPENAI",
         "mode": "payg",
         "decided_by": "pinned",
+        "attempts": 1,
+        "fallback": False,
         "status": 200,
         "error_code": None,
         "stream": True,

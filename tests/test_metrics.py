@@ -157,10 +157,12 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
         (200, None, False),
     ],
 )
-def test_a_call_that_its_provider_failed_is_an_upstream_error_and_no_other_is(
+def test_an_attempt_that_its_provider_failed_is_an_upstream_error_once_and_no_other_is(
     metrics: Metrics, status: int, code: str | None, counts: bool
 ):
     metrics.call_ended(exchange_by(status=status, error_code=code), CATALOG, now_s=2.0)
+    if code is not None:
+        metrics.attempt_failed("TESTER", code)
     told = read(metrics.render())
     expected = {frozenset({"provider": "TESTER", "code": code}.items()): 1.0} if counts else {}
     assert told.get("tollgate_upstream_errors_total", {}) == expected
@@ -232,7 +234,7 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
 
 def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
     limit = Limit("request_cap", Counter("key:acme/ci", "2026-01"), most_calls)
-    row = replace(EXCHANGE, id=call_id, stage=Stage.DISPATCHED).interrupted_row()
+    row = replace(EXCHANGE, id=call_id, stage=Stage.HELD, attempts=0).interrupted_row()
     return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
 
 
@@ -427,6 +429,7 @@ def test_a_file_that_a_worker_has_just_made_is_passed_over(tmp_path: Path):
 
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
+    metrics.attempt_failed("TESTER", "upstream_error")
     told = {}
     for family in text_string_to_metric_families(metrics.render()[1].decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -441,6 +444,7 @@ def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metric
 
 def test_the_alerts_ask_for_metrics_labels_and_codes_that_exist(metrics: Metrics):
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
+    metrics.attempt_failed("TESTER", "upstream_error")
     told = read(metrics.render())
     asked = re.findall(r"(tollgate_\w+)(?:\{([^}]*)\})?[\[)]", PAGE.split("## Alerts")[1])
     assert len(asked) > 8

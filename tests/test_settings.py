@@ -146,13 +146,6 @@ def test_every_setting_of_a_workspace_arrives(full: Settings) -> None:
     )
 
 
-def test_what_is_read_but_not_enforced_is_listed(full: Settings) -> None:
-    assert full.not_enforced == (
-        "workspace acme: fallback_model",
-        "workspace acme: safety_net",
-    )
-
-
 def test_an_environment_variable_that_is_unset_or_blank_means_no_key(conf_file: Path, tmp_path: Path) -> None:
     edit(tmp_path / "policies/workspaces/beta.toml", "", '[byok.GROQ]\nsecret = "env:BETA_KEY"\n')
     settings = load_settings(conf_file, {"OPENAI_KEY": "  "})

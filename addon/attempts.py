@@ -1,0 +1,121 @@
+"""From a routed call to an attempt that may be sent, and from a failed attempt to the next.
+
+Before each attempt everybody who may bound it is asked, its money is held in the step that checks the limits, and it
+gets the key that it is made with. What keeps a second attempt from being made leaves the first one's failure standing.
+"""
+
+import logging
+
+from mitmproxy import http
+
+from addon.access_tokens import AccessTokens, AccessTokenUnavailable
+from addon.call import Call
+from addon.errors import no_access_token
+from addon.exchange import Stage
+from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
+from addon.store import Store, StoreUnavailable
+from policies.breaker import circuit_of
+from policies.fallback import refusal_after_failure
+from policies.refusal import Refusal
+from policies.spend import Denial, refusal_of
+
+log = logging.getLogger("tollgate.attempts")
+
+
+class Attempts:
+    """Makes the attempts of one process ready."""
+
+    def __init__(self, store: Store, access_tokens: AccessTokens) -> None:
+        self._store = store
+        self._access_tokens = access_tokens
+
+    async def first(self, call: Call) -> http.Request:
+        """Return the request of a routed call's first attempt.
+
+        Raises Refusal, StoreUnavailable or AccessTokenUnavailable.
+        """
+        if not await self._pass_over(call):
+            await self._hold(call)
+        try:
+            await self._authorize(call)
+            return prepare_attempt(call)
+        except AccessTokenUnavailable:
+            if request := await self._after_no_token(call):
+                return request
+            raise
+
+    async def _after_no_token(self, call: Call) -> http.Request | None:
+        """As ``follow``: a provider that wants a token is as good as out of reach where none can be had."""
+        route = call.exchange.route
+        assert route is not None  # noqa: S101  (a call that holds money has one)
+        if len(route.attempts) == 1 and route.barred is None:
+            return None
+        call.exchange = call.exchange.advance(Stage.DISPATCHED, attempts=1)
+        call.first_failure = no_access_token()
+        return await self.follow(call)
+
+    async def follow(self, call: Call) -> http.Request | None:
+        """Return the request of the attempt that follows a failed one, None where none does.
+
+        Raises Refusal where the client is to be told that in place of the failure.
+        """
+        exchange, route = call.exchange, call.exchange.route
+        assert route is not None  # noqa: S101  (a call that was sent has one)
+        if route.barred:
+            raise route.barred
+        if not exchange.has_next_attempt:
+            return None
+        try:
+            review_attempt(call)
+            decided = await self._store.move(hold_request(call))
+            if not isinstance(decided, Denial):
+                call.exchange = exchange.note(hold=decided)
+                await self._authorize(call)
+                return prepare_attempt(call)
+        except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
+            log.warning(
+                "no fallback for a call: %s", _why(reason), extra={"event": "no fallback", "id": exchange.id}
+            )
+            return None
+        if refusal := refusal_after_failure(decided, exchange.attempt):
+            raise refusal
+        return None
+
+    async def _pass_over(self, call: Call) -> bool:
+        """Begin with the second attempt, and hold its money, where the first one's provider keeps failing.
+
+        Only where the second could really be sent: a circuit is no reason to refuse what might be served.
+        """
+        routed, route = call.exchange, call.exchange.route
+        assert route is not None and routed.workspace is not None  # noqa: S101  (a routed call has both)
+        if len(route.attempts) == 1 or not self._store.open_circuits():
+            return False
+        first, second = (circuit_of(attempt, routed.workspace) for attempt in route.attempts)
+        if second in self._store.open_circuits() or await self._store.may_try(first):
+            return False
+        call.exchange = routed.note(route=route.without_first())
+        try:
+            review_attempt(call)
+            upstream_request(call)
+            await self._hold(call)
+        except Refusal:
+            call.exchange = routed
+            return False
+        return True
+
+    async def _hold(self, call: Call) -> None:
+        review_attempt(call)
+        decided = await self._store.hold(hold_request(call))
+        if isinstance(decided, Denial):
+            raise refusal_of(decided)
+        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
+
+    async def _authorize(self, call: Call) -> None:
+        call.chosen = call.exchange.next_attempt
+        attempt = await self._access_tokens.authorize(call.chosen)
+        call.exchange = call.exchange.with_next_attempt(attempt)
+
+
+def _why(reason: Exception) -> str:
+    """A refusal's words may be the client's."""
+    return f"it is refused ({reason.code})" if isinstance(reason, Refusal) else str(reason)
