@@ -134,7 +134,7 @@ def told(reason: DenialReason, mode: Any) -> Refusal | None:
     return refusal_after_failure(Denial(reason), Attempt(MODELS["gpt"], mode, SecretStr("")))
 
 
-@pytest.mark.parametrize("reason", (*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"))
+@pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
 def test_a_limit_that_has_no_room_for_the_safety_net_is_told_as_such(reason: DenialReason) -> None:
     refusal = told(reason, "byok")
     assert refusal
