@@ -36,7 +36,7 @@ def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
     users = (message.get("content") for message in reversed(messages) if message["role"] == "user")
     return RequestFacts(
         model=model,
-        last_user_text=_text(next(users, None)),
+        last_user_text=text_of(next(users, None)),
         has_images=any(is_image(part) for part in _parts(messages)),
         has_tools=bool(fields.get("tools")),
         wants_json=fields.get("response_format", {}).get("type") in _JSON_FORMATS,
@@ -44,7 +44,8 @@ def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
     )
 
 
-def _text(content: str | list[Mapping[str, Any]] | None) -> str:
+def text_of(content: str | list[Mapping[str, Any]] | None) -> str:
+    """Return the text of a message's content, its parts on lines of their own."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = (part.get("text") for part in content if part["type"] in _TEXT_PARTS)

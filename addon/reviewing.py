@@ -1,0 +1,40 @@
+"""What operators' own policies are told of a call's next attempt. No I/O."""
+
+from functools import cache, partial
+
+from addon.call import Call
+from policies.estimate import estimate_prompt_tokens
+from policies.request_facts import request_facts
+from policies.review import ReviewedCall, reviewed_messages
+from policies.sanitize import choices_sent
+
+
+def reviewed_call(call: Call) -> ReviewedCall:
+    """Return the next attempt of a routed call as policies see it."""
+    chat, exchange = call.request, call.exchange
+    workspace, key, route = exchange.workspace, exchange.key, exchange.route
+    assert chat and workspace and key and route  # noqa: S101  (a routed call has them all)
+    attempt = exchange.next_attempt
+    model = attempt.model
+    facts = request_facts(chat.model, chat.fields)
+    return ReviewedCall(
+        workspace=workspace.id,
+        plan=workspace.plan,
+        key_id=key.id,
+        end_user=chat.end_user,
+        requested_model=chat.model,
+        model_slug=model.slug,
+        provider=model.provider.name,
+        mode=attempt.mode,
+        is_fallback=attempt.is_fallback,
+        decided_by=route.decided_by,
+        stream=chat.stream,
+        requested_cap_tokens=chat.requested_cap,
+        choices=choices_sent(chat.fields, model.family),
+        messages=reviewed_messages(chat.fields["messages"]),
+        last_user_text=facts.last_user_text,
+        has_images=facts.has_images,
+        has_tools=facts.has_tools,
+        wants_json=facts.wants_json,
+        prompt_tokens=cache(partial(estimate_prompt_tokens, chat.fields, model.family.estimator)),
+    )

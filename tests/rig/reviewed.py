@@ -1,0 +1,36 @@
+"""A call as operators' policies see it, for the tests that ask them."""
+
+from dataclasses import replace
+from typing import Any
+
+from policies.review import ReviewedCall, ReviewedMessage
+
+_ORDINARY = ReviewedCall(
+    workspace="acme",
+    plan="pro",
+    key_id="ci",
+    end_user=None,
+    requested_model="gpt-4o-mini",
+    model_slug="gpt-4o-mini",
+    provider="OPENAI",
+    mode="payg",
+    is_fallback=False,
+    decided_by="pinned",
+    stream=False,
+    requested_cap_tokens=None,
+    choices=1,
+    messages=(ReviewedMessage("user", "hello"),),
+    last_user_text="hello",
+    has_images=False,
+    has_tools=False,
+    wants_json=False,
+    prompt_tokens=lambda: 9,
+)
+
+
+def reviewed(*texts: str, **changes: Any) -> ReviewedCall:
+    """An ordinary call with ``changes``; ``texts`` are what the user said, one message each."""
+    if texts:
+        changes["messages"] = tuple(ReviewedMessage("user", text) for text in texts)
+        changes["last_user_text"] = texts[-1]
+    return replace(_ORDINARY, **changes)

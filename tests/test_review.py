@@ -1,0 +1,294 @@
+"""What operators' policies may do to a call: nothing, narrow it, or refuse it; whatever else they do refuses it too."""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from rig.reviewed import reviewed
+
+from addon.call import Call
+from addon.chat import parse_chat_request
+from addon.errors import INTERNAL, REFUSALS, from_refusal
+from addon.exchange import Exchange, Stage
+from addon.reviewing import reviewed_call
+from policies.facts import Attempt, Estimator, Family, Key, Model, Prices, Provider, Route, Workspace
+from policies.refusal import Refusal, RefusalCode
+from policies.review import (
+    REFUSAL_CODES,
+    Narrowing,
+    Policy,
+    PolicyFailed,
+    ReviewedCall,
+    ReviewedMessage,
+    review,
+)
+
+CANARY = "the client's own words"
+
+
+def policies(*functions: Callable[[ReviewedCall], object]) -> list[Policy]:
+    return [Policy(f"p{number}", function) for number, function in enumerate(functions, 1)]
+
+
+def narrowing(tokens: int) -> Callable[[ReviewedCall], Narrowing]:
+    return lambda _call: Narrowing(max_completion_tokens=tokens)
+
+
+def raising(error: BaseException) -> Callable[[ReviewedCall], None]:
+    def function(_call: ReviewedCall) -> None:
+        raise error
+
+    return function
+
+
+def refusing(*given: Any) -> Callable[[ReviewedCall], None]:
+    return raising(Refusal(*given))
+
+
+def silent(_call: ReviewedCall) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("functions", "cap"),
+    [
+        ((), None),
+        ((silent,), None),
+        ((narrowing(1),), 1),
+        ((narrowing(500), silent), 500),
+        ((narrowing(500), narrowing(20), narrowing(30)), 20),
+    ],
+)
+def test_the_smallest_narrowing_counts(
+    functions: tuple[Callable[[ReviewedCall], object], ...], cap: int | None
+) -> None:
+    assert review(reviewed(), policies(*functions)) == cap
+
+
+def test_each_policy_is_asked_about_the_same_call_in_order() -> None:
+    asked: list[tuple[int, ReviewedCall]] = []
+    call = reviewed()
+    review(call, policies(*(lambda given, n=n: asked.append((n, given)) for n in range(3))))
+    assert [number for number, _ in asked] == [0, 1, 2]
+    assert all(given is call for _, given in asked)
+
+
+def test_the_first_refusal_answers_and_nobody_is_asked_after_it() -> None:
+    refusal = Refusal("payment_required", "Too dear.", "max_tokens")
+    with pytest.raises(Refusal) as found:
+        review(
+            reviewed(),
+            policies(
+                narrowing(5), raising(refusal), refusing("bad_request", "Never said."), raising(SystemExit())
+            ),
+        )
+    assert found.value is refusal
+
+
+@pytest.mark.parametrize("code", get_args(RefusalCode))
+def test_only_some_codes_are_for_policies(code: RefusalCode) -> None:
+    expected = Refusal if code in REFUSAL_CODES else PolicyFailed
+    with pytest.raises(expected):
+        review(reviewed(), policies(refusing(code, "Not today.")))
+
+
+def test_each_code_that_policies_may_use_says_their_words() -> None:
+    for code in REFUSAL_CODES:
+        answer = from_refusal(Refusal(code, "Not today.", "model"))
+        assert answer != INTERNAL
+        assert (answer.status, answer.message, answer.param) == (REFUSALS[code][0], "Not today.", "model")
+
+
+class Interrupting(BaseException):
+    pass
+
+
+class Careless(Refusal):
+    def __init__(self) -> None:  # It sets nothing of what a refusal has.
+        Exception.__init__(self, CANARY)
+
+
+async def coroutine(_call: ReviewedCall) -> None: ...
+
+
+FAULTS: dict[str, Callable[[ReviewedCall], object]] = {
+    "a fault": raising(ValueError(CANARY)),
+    "a missing key": raising(KeyError(CANARY)),
+    "an assertion": raising(AssertionError(CANARY)),
+    "a group": raising(ExceptionGroup(CANARY, [ValueError(CANARY)])),
+    "exit()": raising(SystemExit(CANARY)),
+    "an interrupt": raising(KeyboardInterrupt(CANARY)),
+    "a cancellation": raising(asyncio.CancelledError(CANARY)),
+    "an end": raising(GeneratorExit(CANARY)),
+    "a base exception of its own": raising(Interrupting(CANARY)),
+    "a recursion": lambda call: FAULTS["a recursion"](call),
+    "a refusal of the limiter": refusing("rate_limit_unavailable", CANARY),
+    "an unknown code": refusing(CANARY, CANARY),
+    "a code that is no text": refusing([CANARY], CANARY),
+    "no message": refusing("bad_request", " "),
+    "a message that is no text": refusing("bad_request", [CANARY]),
+    "a param that is no text": refusing("bad_request", "No.", 3),
+    "a refusal without anything": raising(Careless()),
+    "true": lambda _call: True,
+    "false": lambda _call: False,
+    "a number": lambda _call: 100,
+    "words": lambda _call: CANARY,
+    "the class": lambda _call: Narrowing,
+    "a refusal that was not raised": lambda _call: Refusal("bad_request", CANARY),
+    "a narrowing to nothing": lambda _call: Narrowing(max_completion_tokens=0),
+    "a narrowing below nothing": lambda _call: Narrowing(max_completion_tokens=-5),
+    "a narrowing to a fraction": lambda _call: Narrowing(max_completion_tokens=1.5),  # type: ignore[arg-type]
+    "a narrowing to true": lambda _call: Narrowing(max_completion_tokens=True),
+    "a narrowing to words": lambda _call: Narrowing(max_completion_tokens=CANARY),  # type: ignore[arg-type]
+    "an attempt to change the call": lambda call: setattr(call, "model_slug", CANARY),
+}
+
+
+@pytest.mark.parametrize("function", FAULTS.values(), ids=FAULTS)
+def test_whatever_else_a_policy_does_fails_it_by_name_and_never_in_its_own_words(
+    function: Callable[[ReviewedCall], object],
+) -> None:
+    with pytest.raises(PolicyFailed, match=r'^policy "p2" (raised|refused|returned) ') as found:
+        review(reviewed(CANARY), policies(narrowing(5), function))
+    written = "".join(traceback.format_exception(found.value))
+    assert CANARY not in written
+    assert written.count("Traceback") == 1
+
+
+def test_the_traceback_of_a_fault_leads_to_the_line_of_the_policy() -> None:
+    def stumbling(call: ReviewedCall) -> None:
+        int(call.last_user_text)  # here
+
+    with pytest.raises(PolicyFailed) as found:
+        review(reviewed(CANARY), policies(stumbling))
+    written = "".join(traceback.format_exception(found.value))
+    assert "int(call.last_user_text)  # here" in written
+    assert written.endswith('PolicyFailed: policy "p1" raised ValueError\n')
+
+
+def test_a_failed_policy_does_not_fail_the_next_call() -> None:
+    unlucky = policies(lambda call: [][1] if call.stream else None)
+    with pytest.raises(PolicyFailed):
+        review(reviewed(stream=True), unlucky)
+    assert review(reviewed(), unlucky) is None
+
+
+def test_a_call_bears_no_words_of_the_client_when_it_is_printed() -> None:
+    call = reviewed(CANARY, end_user=CANARY, requested_model=CANARY, model_slug=CANARY)
+    assert CANARY not in repr(call)
+
+
+# --- how a call becomes what they see ---------------------------------------------------------------------------
+
+PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
+FAMILY = Family("narrow", n_limit=2, estimator=Estimator(base_tokens=0, tokens_per_message=50))
+MODEL = Model("slug", PROVIDER, "vendor-model", FAMILY, Prices(1, 1, 1), Prices(1, 1, 1), 100, False, True)
+KEY = Key("ci", "0" * 64)
+WORKSPACE = Workspace("acme", "Acme", "standard", (KEY,))
+BODY = b"""{
+    "model": "hint", "user": "somebody", "stream": true, "n": 5, "max_tokens": 70, "max_completion_tokens": 60,
+    "tools": [{"type": "function", "function": {"name": "look"}}], "response_format": {"type": "json_object"},
+    "messages": [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": [
+            {"type": "text", "text": "one"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+            {"type": "text", "text": "two"}]},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "seen"}]}"""
+
+
+def routed(body: bytes, *attempts: Attempt, made: int = 0) -> Call:
+    """A call that has its route, and of which so many attempts were made."""
+    exchange = Exchange(
+        id="call",
+        created_at=datetime.now(UTC),
+        started_s=0,
+        stage=Stage.ROUTED,
+        workspace=WORKSPACE,
+        key=KEY,
+        route=Route(attempts, "default"),
+        attempts=made,
+    )
+    settings: Any = None  # Nothing of them is looked at.
+    return Call(exchange, settings, request=parse_chat_request(body))
+
+
+FIRST = Attempt(MODEL, "byok", SecretStr("fake-customer-key"))
+SECOND = Attempt(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True)
+
+
+def test_a_policy_sees_what_is_asked_by_whom_and_who_is_to_answer() -> None:
+    call = reviewed_call(routed(BODY, FIRST))
+    assert call.prompt_tokens() > 4 * 50
+    assert {field.name: getattr(call, field.name) for field in fields(call)} == {
+        "workspace": "acme",
+        "plan": "standard",
+        "key_id": "ci",
+        "end_user": "somebody",
+        "requested_model": "hint",
+        "model_slug": "slug",
+        "provider": "TESTER",
+        "mode": "byok",
+        "is_fallback": False,
+        "decided_by": "default",
+        "stream": True,
+        "requested_cap_tokens": 60,
+        "choices": 2,
+        "messages": (
+            ReviewedMessage("system", "be brief"),
+            ReviewedMessage("user", "one\ntwo"),
+            ReviewedMessage("assistant", ""),
+            ReviewedMessage("tool", "seen"),
+        ),
+        "last_user_text": "one\ntwo",
+        "has_images": True,
+        "has_tools": True,
+        "wants_json": True,
+        "prompt_tokens": call.prompt_tokens,
+    }
+
+
+def test_a_bare_call_has_nothing_that_was_not_asked() -> None:
+    call = reviewed_call(routed(b'{"messages": [{"role": "user"}]}', FIRST))
+    assert (call.end_user, call.requested_model, call.requested_cap_tokens) == (None, None, None)
+    assert (call.stream, call.has_images, call.has_tools, call.wants_json) == (False,) * 4
+    assert (call.choices, call.last_user_text) == (1, "")
+    assert call.messages == (ReviewedMessage("user", ""),)
+
+
+def test_a_second_attempt_is_seen_as_what_it_is() -> None:
+    call = reviewed_call(routed(BODY, FIRST, SECOND, made=1))
+    assert (call.mode, call.is_fallback) == ("payg", True)
+
+
+def test_nothing_that_a_policy_sees_can_be_changed() -> None:
+    call = reviewed_call(routed(BODY, FIRST))
+    for field in fields(call):
+        with pytest.raises(FrozenInstanceError):
+            setattr(call, field.name, None)
+    seen: list[Any] = [getattr(call, field.name) for field in fields(call) if field.name != "prompt_tokens"]
+    while seen:
+        one = seen.pop()
+        if isinstance(one, tuple):
+            seen += one
+        elif is_dataclass(one) and not isinstance(one, type):
+            with pytest.raises(FrozenInstanceError):
+                setattr(one, fields(one)[0].name, None)
+            seen += [getattr(one, field.name) for field in fields(one)]
+        else:
+            assert one is None or type(one) in (str, int, bool)
+
+
+@given(st.lists(st.integers(min_value=1) | st.none(), max_size=6))
+def test_a_policy_can_only_narrow(caps: list[int | None]) -> None:
+    functions = [silent if cap is None else narrowing(cap) for cap in caps]
+    given = [cap for cap in caps if cap is not None]
+    assert review(reviewed(), policies(*functions)) == (min(given) if given else None)
