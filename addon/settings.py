@@ -14,10 +14,12 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
+from addon.policy_modules import load_policies
 from addon.settings_facts import Facts
 from addon.settings_files import Listen, ProxyConf
 from addon.settings_io import SettingsError, Sources, validate
 from policies.facts import Family, Key, Model, Provider, Workspace
+from policies.review import Policy
 
 NEEDS_RESTART = ("listen", "admin", "paths", "state")
 """Sections of proxy.conf whose changes a running gateway can't follow."""
@@ -27,6 +29,7 @@ NEEDS_RESTART = ("listen", "admin", "paths", "state")
 class Settings:
     """Everything that operators decide, at one moment. ``keys`` is indexed by the hex SHA-256 of the key.
 
+    ``policies`` are operators' own, in the order in which they are asked.
     ``written`` is proxy.conf as it stands in the file; ``conf`` is what holds. They differ where the command
     line overrides the file, and where a change waits for a restart.
     """
@@ -38,6 +41,7 @@ class Settings:
     models: Mapping[str, Model]
     workspaces: Mapping[str, Workspace]
     keys: Mapping[str, tuple[Workspace, Key]]
+    policies: tuple[Policy, ...]
     sandbox_enabled: bool
     fingerprint: str
 
@@ -98,6 +102,7 @@ def load_settings(
         models=MappingProxyType(facts.models),
         workspaces=MappingProxyType(facts.workspaces),
         keys=MappingProxyType(facts.keys),
+        policies=load_policies(conf.policies.extra, conf_file, sources),
         sandbox_enabled=facts.sandbox_enabled,
         fingerprint=sources.fingerprint,
     )

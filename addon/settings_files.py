@@ -14,19 +14,20 @@ from addon.settings_table import Table, fault
 from addon.settings_types import (
     AbsolutePath,
     Count,
+    Distinct,
     Enabled,
     KeyHash,
     Listed,
     Name,
     OptionalPath,
     Percent,
+    PolicyName,
     Port,
     RedisUrl,
     Seconds,
     Secret,
     Text,
     Usd,
-    only,
 )
 from policies.facts import (
     HeuristicWhen,
@@ -101,7 +102,7 @@ class Sandbox(Table):
 class Policies(Table):
     """``[policies]``: operators' own policy modules."""
 
-    extra: Annotated[Listed[Text], only(())] = ()
+    extra: Distinct[PolicyName] = ()
 
 
 class ProxyConf(Table):

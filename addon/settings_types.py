@@ -19,6 +19,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from addon.policy_modules import check_name
 from addon.sealed import check_token
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
@@ -54,21 +55,6 @@ def _matching(pattern: str | re.Pattern[str], what: str) -> AfterValidator:
         return text
 
     return AfterValidator(check)
-
-
-def only(available: object) -> AfterValidator:
-    """Refuse what the format has room for and this version can't do: ignoring it would be worse."""
-
-    def check(value: object) -> object:
-        if value != available:
-            raise ValueError(f"{_shown(value)} is not available in this version")
-        return value
-
-    return AfterValidator(check)
-
-
-def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(list(value) if isinstance(value, tuple) else value)
 
 
 def _from_text(parse: Callable[[str], Any], example: str) -> BeforeValidator:
@@ -176,6 +162,13 @@ def _word_set(value: object) -> object:
     return frozenset(value) if isinstance(value, list) and all(isinstance(v, str) for v in value) else value
 
 
+def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f'"{name}" stands there twice')
+    return names
+
+
 def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
     if bounds[0] > bounds[1]:
         raise ValueError("must be [lowest, highest]")
@@ -185,6 +178,7 @@ def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
 type Text = Annotated[str, _matching(r"(?=.*\S)[^\x00-\x1f\x7f]+", "a text of one line, not empty")]
 type DottedPath = Annotated[str, _matching(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*", "names joined by dots")]
 type Name = Annotated[str, _matching(NAME, NAME_IS)]
+type PolicyName = Annotated[str, AfterValidator(check_name)]
 type ProviderName = Annotated[str, _matching(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
 type Slug = Annotated[
     str, _matching(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
@@ -209,4 +203,5 @@ type OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path)]
 type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]
 type Words = Annotated[frozenset[Text], BeforeValidator(_word_set)]
 type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+type Distinct[T] = Annotated[tuple[T, ...], AfterValidator(_check_distinct), BeforeValidator(_listed)]
 type Range = Annotated[tuple[float, float], AfterValidator(_check_range), BeforeValidator(_listed)]

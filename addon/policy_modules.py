@@ -1,0 +1,121 @@
+"""Operators' own policy modules: ``policies/NAME.py`` beside proxy.conf becomes a ``Policy``, or a ``SettingsError``.
+
+Each is compiled from its file into a namespace of its own and never imported: nothing of the gateway is shadowed, and
+an edit counts. To another process it goes as its source, and is compiled there. Source: docs/policies.md.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any, Final
+
+from addon.settings_io import SettingsError, Sources, dotted
+from policies.review import Policy
+
+OWN_MODULES: Final = frozenset(
+    {
+        *("breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families", "keywords"),
+        *("limits", "messages", "money", "refusal", "request_facts", "review", "routing", "sanitize"),
+        "spend",
+    }
+)
+"""The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_NOT_PLAIN: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_OPEN_ENDED: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyModule(Policy):
+    """A policy and what it was made of: with the same ``source`` from the same ``file`` it is the same policy."""
+
+    source: bytes = field(repr=False)
+    file: Path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return compile_policy, (self.name, self.source, self.file)
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if a policy module may have it. Raises ValueError."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            'must be the name of a file in policies/, without ".py": letters, digits and "_", at most 64, '
+            "not beginning with a digit"
+        )
+    if name in OWN_MODULES:
+        raise ValueError(f'"{name}" is one of the gateway\'s own modules')
+    return name
+
+
+def load_policies(names: Iterable[str], conf_file: Path, sources: Sources) -> tuple[PolicyModule, ...]:
+    """Return the policies that ``[policies] extra`` names, in its order. Raises ``SettingsError``."""
+    folder = conf_file.absolute().parent / "policies"
+    policies = []
+    for index, name in enumerate(names):
+        file = folder / f"{name}.py"
+        try:
+            source = sources.read(file)
+        except SettingsError as error:
+            raise SettingsError(conf_file, dotted("policies", "extra", index), str(error)) from None
+        policies.append(compile_policy(name, source, file))
+    return tuple(policies)
+
+
+def compile_policy(name: str, source: bytes, file: Path) -> PolicyModule:
+    """Return the policy that ``source`` defines; ``file`` is where it stands. Raises ``SettingsError``."""
+    module = ModuleType(f"operators_policies.{name}")
+    module.__file__ = str(file)
+    _run(module, source, file)
+    return PolicyModule(name, _review_of(module, file), source, file)
+
+
+def _run(module: ModuleType, source: bytes, file: Path) -> None:
+    try:
+        code = compile(source, str(file), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise _fault(file, error.lineno, f"is not Python: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise _fault(file, None, "is not Python that can be compiled") from None
+    # Data classes look their own module up while they are made; afterwards nobody has to find it.
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)  # noqa: S102  (to run the operator's code is what was asked for)
+    # A module that calls exit() is a fault of its file, and must not end a gateway that reloads. What the error says
+    # may be a secret, so it is not repeated.
+    except BaseException as error:  # noqa: BLE001
+        line = _line_in(file, error.__traceback__)
+        raise _fault(file, line, f"raises {type(error).__name__} when it is loaded") from None
+    finally:
+        sys.modules.pop(module.__name__, None)
+
+
+def _review_of(module: ModuleType, file: Path) -> FunctionType:
+    review = module.__dict__.get("review")
+    if not isinstance(review, FunctionType):
+        raise _fault(file, None, "has no function review(call)")
+    code = review.__code__
+    if code.co_flags & _NOT_PLAIN:
+        raise _fault(file, code.co_firstlineno, "review must be a plain function, not async and no generator")
+    if (code.co_argcount, code.co_kwonlyargcount, code.co_flags & _OPEN_ENDED) != (1, 0, 0):
+        raise _fault(file, code.co_firstlineno, "review must take exactly one argument, the call")
+    return review
+
+
+def _fault(file: Path, line: int | None, reason: str) -> SettingsError:
+    return SettingsError(file, "", reason if line is None else f"line {line}: {reason}")
+
+
+def _line_in(file: Path, traceback: TracebackType | None) -> int | None:
+    """Return the innermost line of ``file`` that was being run."""
+    line = None
+    while traceback:
+        if traceback.tb_frame.f_code.co_filename == str(file):
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
