@@ -26,8 +26,8 @@ class Call:
     """One flow's state. The settings stay those it began with, whatever is reloaded meanwhile.
 
     ``first_byte_s`` is when the client got the first byte of an answer, by the clock of ``exchange.started_s``.
-    ``cap_tokens`` is what was asked to bound the attempt: by the client and by the operator's policies. ``sanitized``
-    is what became of the request for it, ``chosen`` the attempt with the platform's key that it is made with.
+    ``cap_tokens`` is what the client and operators' policies let the next attempt's completion have, None for no limit;
+    ``sanitized`` what became of the request for it; ``chosen`` is the attempt with the platform's key it is made with.
     ``upstream_status`` and ``retry_after`` stood in the head of its answer. ``first_failure`` is that of the attempt
     before it.
     """

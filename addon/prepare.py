@@ -17,6 +17,7 @@ from addon.errors import upstream_garbage
 from addon.exchange import Stage
 from addon.mask import bookable
 from addon.relay import Broken, ErrorRelay, Guarded, Inflated, Relay
+from addon.reviewing import reviewed_call
 from addon.source import source_of
 from addon.store import HoldRequest
 from addon.upstream import UpstreamRequest
@@ -26,6 +27,7 @@ from policies.facts import Attempt, Family
 from policies.limits import limits_of
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
+from policies.review import review
 from policies.routing import choose_route
 from policies.sanitize import choices_sent, sanitize
 from policies.spend import NOT_METERED, Want, wanted
@@ -60,9 +62,11 @@ def _check_custom_name(slug: str, call: Call) -> None:
 
 
 def review_attempt(call: Call) -> None:
-    """Let everybody who may bound the next attempt do so: ``call.cap_tokens``."""
+    """Ask the operators' policies about the next attempt. Raises Refusal, or PolicyFailed where one fails."""
     assert call.request is not None  # noqa: S101  (a routed call has one)
-    call.cap_tokens = call.request.requested_cap
+    policies = call.settings.policies
+    narrowed = review(reviewed_call(call), policies) if policies else None
+    call.cap_tokens = completion_cap(call.request.requested_cap, narrowed)
 
 
 def hold_request(call: Call) -> HoldRequest:
