@@ -1,5 +1,7 @@
 """The only hook class: one method a mitmproxy event, each a few lines, in the order in which a call meets them.
 
+Those of connections, which no call is part of, it has from ``connections.Connections``.
+
 Hooks fail open in mitmproxy: an exception in one is logged and the flow goes on. Here every flow hook runs inside
 ``_guard``, the one place that catches everything, and ``hop.HopStream`` sends nothing upstream for a call that is not
 ``DISPATCHED``.
@@ -16,14 +18,8 @@ from pathlib import Path
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
-from mitmproxy.connection import Client
 from mitmproxy.exceptions import OptionsError
-from mitmproxy.proxy.layer import NextLayer
-from mitmproxy.proxy.layers import ClientTLSLayer
-from mitmproxy.proxy.server_hooks import ServerConnectionHookData
-from mitmproxy.tls import TlsData
 
-from addon import tls
 from addon.access_tokens import AccessTokenUnavailable
 from addon.attempts import Attempts
 from addon.auth import identify, parse_bearer
@@ -31,12 +27,11 @@ from addon.books import Books
 from addon.call import Call, call_of
 from addon.catalog import catalog_json, etag
 from addon.chat import check_content_type
-from addon.clients import Clients, is_behind, max_clients
-from addon.connecting import ConnectTimers
+from addon.clients import is_behind
+from addon.connections import Connections
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
-from addon.hop import HopLayer
 from addon.lifecycle import Lifecycle
 from addon.log import log_attempt_failed
 from addon.options import mitmproxy_options
@@ -55,15 +50,13 @@ CLOSING_STATUSES = frozenset({408, 413})
 """Refusals after which the rest of the body is not worth waiting for."""
 
 
-class Gateway:
+class Gateway(Connections):
     """mitmproxy's addon. ``settings`` are the latest good ones; each call keeps those it began with."""
 
     def __init__(self) -> None:
-        self.settings: Settings | None = None
+        super().__init__()
         self.catalog: tuple[bytes, str] = (b"[]", "")
         self.lifecycle: Lifecycle | None = None
-        self.clients = Clients(max_clients())
-        self.connecting = ConnectTimers()
         self.books: Books | None = None
         self.attempts: Attempts | None = None
 
@@ -131,49 +124,6 @@ class Gateway:
             self._books().cutting_off = True
             log.warning("cut off %d calls that did not end within %g s", in_flight, timeout_s)
         await self.clients.close_all()
-
-    # Connections.
-
-    def client_connected(self, client: Client) -> None:
-        self.clients.connected(client)
-        if self.settings and not self.settings.conf.listen.tls_certificate:
-            self.clients.spoke(client)
-
-    def client_disconnected(self, client: Client) -> None:
-        self.clients.disconnected(client)
-
-    def next_layer(self, data: NextLayer) -> None:
-        if self.settings and self.settings.conf.listen.tls_certificate and not data.context.client.tls:
-            data.layer = ClientTLSLayer(data.context)
-        else:
-            data.layer = HopLayer(data.context)
-
-    def tls_start_client(self, data: TlsData) -> None:
-        if self.settings and self.settings.conf.listen.tls_certificate:
-            tls.start_client(data, self.settings.conf.listen.tls_certificate)
-
-    def tls_start_server(self, data: TlsData) -> None:
-        data.conn.alpn_offers = tls.UPSTREAM_PROTOCOLS
-
-    def tls_established_client(self, data: TlsData) -> None:
-        self.clients.spoke(data.context.client)
-
-    def tls_established_server(self, data: TlsData) -> None:
-        self.connecting.end(data.conn)
-
-    def server_connect(self, data: ServerConnectionHookData) -> None:
-        if self.settings:
-            self.connecting.begin(data.server, self.settings.conf.upstream.connect_timeout_s)
-
-    def server_connected(self, data: ServerConnectionHookData) -> None:
-        if not data.server.tls:
-            self.connecting.end(data.server)
-
-    def server_connect_error(self, data: ServerConnectionHookData) -> None:
-        self.connecting.end(data.server)
-
-    def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        self.connecting.end(data.server)
 
     # Calls.
 
