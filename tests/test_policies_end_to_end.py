@@ -11,6 +11,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.configuration import ROOT, model, new_key, workspace
 from rig.gateway import Gateway
+from rig.scripts import Received, Script, ordinary, whole
 from rig.upstream import Upstream
 from settings_files_on_disk import edit, replace
 from test_contract_errors import assert_error
@@ -26,6 +27,8 @@ def review(call):
         raise SystemExit(call.last_user_text)
     if call.last_user_text.startswith("stumble"):
         int(call.last_user_text)
+    if call.last_user_text.startswith("second") and call.is_fallback:
+        int(call.last_user_text)
     if call.last_user_text.startswith("quote"):
         raise Refusal("rate_limit_unavailable", call.last_user_text)
 """
@@ -40,7 +43,8 @@ def gateway(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactor
     shutil.copytree(EXAMPLES, folder / "policies", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "policies" / "stumbling.py").write_text(STUMBLING)
     keys = {name: new_key() for name in ("ci", "trial", "free")}
-    acme = workspace(*((name, key, True) for name, key in keys.items()), default_model="gpt-4o-mini")
+    listed = ((name, key, True) for name, key in keys.items())
+    acme = workspace(*listed, default_model="gpt-4o-mini", fallback_model="gpt-4.1")
     made = start_gateway(
         folder=folder,
         models={"gpt-4o-mini": model(), "gpt-4.1": model(upstream_model_id="vendor/other")},
@@ -99,7 +103,7 @@ def test_a_banned_word_is_refused_in_every_message_and_the_call_is_no_row(
     answered = ask("projects, and a falcon")
     row = gateway.wait_for_row(answered.headers["x-request-id"])
     assert row["status"] == 200
-    assert all(row["status"] == 200 for row in gateway.ledger_rows())
+    assert "validation_failed" not in {row["error_code"] for row in gateway.ledger_rows()}
 
 
 def test_the_smallest_cap_goes_upstream(ask: Ask, upstream: Upstream) -> None:
@@ -133,6 +137,35 @@ def test_a_policy_that_fails_refuses_its_call_alone_and_is_named_in_the_log(
     assert line in told["exception"]
     assert ask().status_code == 200
     assert len(upstream.requests) == 1
+
+
+def failing_first(request: Received) -> Script:
+    """The model that is called first is out of order, its fallback is not."""
+    if request.json()["model"] == "vendor/other":
+        return ordinary(request)
+    return whole({"error": {"message": "out of order"}}, 503)
+
+
+# whose call, what it says → what is answered, and how many attempts reach the provider
+SECOND_ATTEMPTS = {
+    "let through": ("free", "hello", 200, 2),
+    "narrowed": ("trial", "hello", 200, 2),
+    "refused: the first failure is the answer": ("ci", "hello", 503, 1),
+    "a policy fails": ("free", "second", 500, 1),
+}
+
+
+@pytest.mark.parametrize(("key", "text", "status", "attempts"), SECOND_ATTEMPTS.values(), ids=SECOND_ATTEMPTS)
+def test_a_second_attempt_is_reviewed_anew(
+    ask: Ask, gateway: Gateway, upstream: Upstream, key: str, text: str, status: int, attempts: int
+) -> None:
+    upstream.behave(failing_first)
+    answer = ask(text, key=key)
+    assert (answer.status_code, len(upstream.requests)) == (status, attempts)
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert (row["status"], row["attempts"], row["fallback"]) == (status, attempts, attempts - 1)
+    if key == "trial":
+        assert capped(upstream) == 256
 
 
 @pytest.fixture
