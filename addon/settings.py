@@ -48,7 +48,7 @@ class Settings:
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
         """Return a copy whose builtin providers, and the models that hold them, are at ``url`` with ``key``."""
         providers = {
-            name: replace(provider, base_url=url.rstrip("/"), platform_key=key)
+            name: replace(provider, base_url=url.rstrip("/"), platform_keys=(key,))
             if provider.builtin
             else provider
             for name, provider in self.providers.items()

@@ -23,6 +23,7 @@ from addon.settings_types import (
     Range,
     Ratio,
     Secret,
+    SecretReference,
     Slug,
     Text,
     Tokens,
@@ -47,15 +48,23 @@ class ProviderTable(Table):
     base_url: BaseUrl | None = None
     dialect: Literal["openai", "anthropic", "gemini"]
     platform_key: Secret | None = None
+    platform_keys: Annotated[Listed[Secret], Field(min_length=1)] | None = None
     auth: Auth | None = None
     chat_path: ChatPath = "/chat/completions"
     headers: dict[HeaderName, HeaderValue] = {}
     custom_family: str | None = None
     builtin: bool = False
 
+    @property
+    def keys_by_path(self) -> dict[tuple[str | int, ...], SecretReference]:
+        """Where each platform key is kept, in the order in which they are written, by its path in this table."""
+        if self.platform_key is not None:
+            return {("platform_key",): self.platform_key}
+        return {("platform_keys", at): key for at, key in enumerate(self.platform_keys or ())}
+
     @model_validator(mode="after")
     def _says_where_it_is(self) -> Self:
-        for key in ("base_url", "platform_key"):
+        for key in ("base_url", "platform_key", "platform_keys"):
             if self.builtin and getattr(self, key) is not None:
                 raise fault("is filled in by the gateway for a builtin provider", key)
         if not self.builtin and self.base_url is None:
@@ -64,14 +73,25 @@ class ProviderTable(Table):
 
     @model_validator(mode="after")
     def _says_how_it_is_asked(self) -> Self:
-        if self.auth == "none" and self.platform_key is not None:
-            raise fault('must be absent where auth = "none"', "platform_key")
-        if self.auth != "none" and not self.builtin and self.platform_key is None:
+        for key in ("platform_key", "platform_keys"):
+            if self.auth == "none" and getattr(self, key) is not None:
+                raise fault('must be absent where auth = "none"', key)
+        if self.auth != "none" and not self.builtin and not self.keys_by_path:
             raise fault("is required", "platform_key")
         if self.dialect != "openai" and "chat_path" in self.model_fields_set:
             raise fault("belongs to the dialect openai only", "chat_path")
         if self.custom_family is not None and (self.auth == "none" or self.builtin):
             raise fault("belongs to providers that take customers' keys", "custom_family")
+        return self
+
+    @model_validator(mode="after")
+    def _names_each_key_once(self) -> Self:
+        if self.platform_key is not None and self.platform_keys is not None:
+            raise fault("must be absent where platform_keys is there", "platform_key")
+        references = self.platform_keys or ()
+        for at, reference in enumerate(references):
+            if reference in references[:at]:
+                raise fault("names the same secret as one before it", "platform_keys", at)
         return self
 
 

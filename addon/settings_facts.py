@@ -71,19 +71,33 @@ class Facts:
     def _load_providers(self, file: Path) -> None:
         for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
             auth = table.auth or _DEFAULT_AUTH[table.dialect]
-            reference = table.platform_key
-            key = None if reference is None else self._secret(reference, auth, file, name, "platform_key")
+            keys, skipped = self._platform_keys(table, auth, file, name)
             self.providers[name] = Provider(
                 name=name,
                 base_url=table.base_url or "",
                 dialect=table.dialect,
-                platform_key=key,
+                platform_keys=keys,
                 builtin=table.builtin,
                 auth=auth,
                 chat_path=table.chat_path,
                 headers=MappingProxyType(table.headers),
                 custom_family=self._custom_family(table, file, name),
+                skipped_keys=skipped,
             )
+
+    def _platform_keys(
+        self, table: ProviderTable, auth: Auth, file: Path, name: str
+    ) -> tuple[tuple[SecretStr, ...], frozenset[int]]:
+        """The keys that are set, each once, and the places, from 1, of the others."""
+        keys: list[SecretStr] = []
+        skipped: set[int] = set()
+        for place, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
+            key = self._secret(reference, auth, file, name, *path)
+            if key is None or key in keys:
+                skipped.add(place)
+            else:
+                keys.append(key)
+        return tuple(keys), frozenset(skipped)
 
     def _custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
         family = table.custom_family
@@ -100,7 +114,7 @@ class Facts:
         has_builtin = any(provider.builtin for provider in self.providers.values())
         if enabled is True and not has_builtin:
             raise SettingsError(conf_file, "sandbox.enabled", "providers.toml names no builtin provider")
-        no_key = all(provider.platform_key is None for provider in self.providers.values())
+        no_key = not any(provider.platform_keys for provider in self.providers.values())
         return enabled is True or (enabled == "auto" and has_builtin and no_key)
 
     def _load_models(self, file: Path) -> None:
@@ -182,7 +196,9 @@ class Facts:
                 raise SettingsError(file, dotted("keys", index, "hash"), reason)
             self.keys[key.hash] = (workspace, key)
 
-    def _secret(self, reference: SecretReference, auth: Auth, file: Path, *path: str) -> SecretStr | None:
+    def _secret(
+        self, reference: SecretReference, auth: Auth, file: Path, *path: str | int
+    ) -> SecretStr | None:
         """The secret, or None while its environment variable is unset or empty."""
         try:
             text = self._secrets.read(reference, file.parent)

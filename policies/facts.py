@@ -131,29 +131,43 @@ CUSTOM_FAMILY: Final = Family("custom")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_key`` is None while none is set.
+    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_keys`` are those that are set, each once.
 
     A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
     ``auth`` is how a key is sent; with ``"none"`` there is none, neither the platform's nor a customer's. With
     ``"google_service_account"`` a key is the account's JSON. ``chat_path`` follows ``base_url`` in the openai dialect,
     with ``{model}`` for the upstream model id. ``headers`` (names in lower case) are no secrets, and go with each call.
-    ``custom_family`` is what its models outside the catalog accept.
+    ``custom_family`` is what its models outside the catalog accept. ``skipped_keys`` are the places of the keys in the
+    operator's list that are not among ``platform_keys``, because nothing is set there, or the same as before.
     """
 
     name: str
     base_url: str
     dialect: str
-    platform_key: SecretStr | None
+    platform_keys: tuple[SecretStr, ...]
     builtin: bool = False
     auth: Auth = "bearer"
     chat_path: str = "/chat/completions"
     headers: Mapping[str, str] = field(default_factory=_no_entries)
     custom_family: Family = CUSTOM_FAMILY
+    skipped_keys: frozenset[int] = frozenset()
+
+    @property
+    def key_places(self) -> Mapping[SecretStr, int]:
+        """The place of each platform key in the operator's list, from 1."""
+        written = range(1, self.keys_written + 1)
+        places = (place for place in written if place not in self.skipped_keys)
+        return dict(zip(self.platform_keys, places, strict=True))
+
+    @property
+    def keys_written(self) -> int:
+        """How many platform keys the operator's list has."""
+        return len(self.platform_keys) + len(self.skipped_keys)
 
     @property
     def platform_secret(self) -> SecretStr | None:
         """What a platform-managed call is made with: empty where the provider takes no key, None where it lacks one."""
-        return NO_SECRET if self.auth == "none" else self.platform_key
+        return NO_SECRET if self.auth == "none" else next(iter(self.platform_keys), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ PRICES = Prices(1, 1, 1)
 
 
 def attempt(secret: str, auth: Any = "google_service_account") -> Attempt:
-    provider = Provider("VERTEX", "https://vertex.example/v1", "openai", SecretStr(secret), auth=auth)
+    provider = Provider("VERTEX", "https://vertex.example/v1", "openai", (SecretStr(secret),), auth=auth)
     model = Model("slug", provider, "google/gemini", Family("plain"), PRICES, PRICES, 100, False, True)
     return Attempt(model, "payg", SecretStr(secret))
 

@@ -15,7 +15,7 @@ from policies.facts import Family, Model, Prices, Provider
 WHOLESALE = Prices(150_000, 75_000, 600_000)
 MODEL = Model(
     slug="vendor-large",
-    provider=Provider("VENDOR", "https://vendor.example", "openai", None),
+    provider=Provider("VENDOR", "https://vendor.example", "openai", ()),
     upstream_model_id="vendor/large-2026",
     family=Family("plain"),
     wholesale=WHOLESALE,

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def _model(base_url: str, upstream_model_id: str, prices: Prices) -> Model:
-    provider = Provider("VENDOR", base_url, "openai", None)
+    provider = Provider("VENDOR", base_url, "openai", ())
     return Model("slug", provider, upstream_model_id, Family("plain"), prices, prices, 100, False, True)
 
 

@@ -21,7 +21,7 @@ BODY: Mapping[str, Any] = {
 def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Attempt:
     made = Provider(
         **{"name": "P", "base_url": "https://p.example/v1", "dialect": "openai", **provider},
-        platform_key=None,
+        platform_keys=(),
     )
     model = Model("slug", made, model_id, Family("plain"), PRICES, PRICES, 100, False, True)
     return Attempt(model, "payg", SecretStr(secret) if secret else NO_SECRET)

@@ -181,7 +181,7 @@ def lines() -> Iterator[Lines]:
 
 
 def _call(**changes: Any) -> Exchange:
-    provider = Provider("OPENAI", "https://api.example.com/v1", "openai", SecretStr("sk-fake0000"))
+    provider = Provider("OPENAI", "https://api.example.com/v1", "openai", (SecretStr("sk-fake0000"),))
     prices = Prices(1, 1, 1)
     model = Model("fast", provider, "gpt-fast", Family("openai-chat"), prices, prices, 4096, False, True)
     key = Key("ci", "0" * 64)

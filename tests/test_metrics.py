@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 PRICES = Prices(1, 1, 1)
-TESTER = Provider("TESTER", "https://example.invalid", "openai", None)
+TESTER = Provider("TESTER", "https://example.invalid", "openai", ())
 MODEL = Model("tester-large", TESTER, "large-2026", Family("chat"), PRICES, PRICES, 100, False, True)
 CATALOG = {"tester-large"}
 SECRET = "not-a-real-secret"

@@ -122,12 +122,10 @@ async def test_a_renewed_secret_file_takes_effect(running: Running) -> None:
     secret = running.folder / "groq.secret"
     secret.write_text("gsk-fake-old")
     running.edit("catalog_data/providers.toml", "env:GROQ_KEY", "file:../groq.secret")
-    before = (await running.next()).providers["GROQ"].platform_key
-    assert before is not None
+    [before] = (await running.next()).providers["GROQ"].platform_keys
     assert before.get_secret_value() == "gsk-fake-old"
     replace(secret, "gsk-fake-renewed")
-    after = (await running.next()).providers["GROQ"].platform_key
-    assert after is not None
+    [after] = (await running.next()).providers["GROQ"].platform_keys
     assert after.get_secret_value() == "gsk-fake-renewed"
 
 
@@ -204,7 +202,7 @@ async def test_a_file_that_was_missing_and_comes_mends_the_set(running: Running,
     running.edit("catalog_data/providers.toml", "env:GROQ_KEY", "file:../groq.secret")
     await lines.wait_for("GROQ.platform_key: the file that it names can't be read")
     replace(secret, "gsk-obviously-fake")
-    assert (await running.next()).providers["GROQ"].platform_key is not None
+    assert len((await running.next()).providers["GROQ"].platform_keys) == 1
     await lines.wait_for("load again")
     assert not lines.having("gsk-obviously-fake")
 

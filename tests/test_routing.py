@@ -29,11 +29,11 @@ PRICES = Prices(1, 1, 1)
 PLATFORM = SecretStr("platform")
 CUSTOM = Family("custom-of-openai")
 PROVIDERS = {
-    "OPENAI": Provider("OPENAI", "https://openai.test", "openai", PLATFORM, custom_family=CUSTOM),
-    "GROQ": Provider("GROQ", "https://groq.test", "openai", PLATFORM),
-    "BARE": Provider("BARE", "https://bare.test", "openai", None),
-    "OWN": Provider("OWN", "http://own.test", "openai", None, auth="none"),
-    "SANDBOX": Provider("SANDBOX", "", "openai", None, builtin=True),
+    "OPENAI": Provider("OPENAI", "https://openai.test", "openai", (PLATFORM,), custom_family=CUSTOM),
+    "GROQ": Provider("GROQ", "https://groq.test", "openai", (PLATFORM,)),
+    "BARE": Provider("BARE", "https://bare.test", "openai", ()),
+    "OWN": Provider("OWN", "http://own.test", "openai", (), auth="none"),
+    "SANDBOX": Provider("SANDBOX", "", "openai", (), builtin=True),
 }
 
 

@@ -18,7 +18,7 @@ FREE = Prices(0, 0, 0)
 
 
 def _model(**accepts: Any) -> Model:
-    provider = Provider("VENDOR", "https://vendor.example", "openai", None)
+    provider = Provider("VENDOR", "https://vendor.example", "openai", ())
     return Model("slug", provider, "vendor-id", Family("tested", **accepts), FREE, FREE, 100, False, True)
 
 

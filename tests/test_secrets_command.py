@@ -229,6 +229,7 @@ def test_a_file_that_is_named_twice_or_by_a_link_is_one(folder: Path) -> None:
 FORMS = {
     "a table": "[byok.P{n}]\nsecret = {q}{v}{q}\nrouting = true",
     "a provider": '[P{n}]\nplatform_key={q}{v}{q}#{v}\nbase_url = "x"',
+    "a provider of several keys": '[P{n}]\nplatform_keys = ["env:A", {q}{v}{q}, "file:b"] # {v}',
     "an inline table": "P{n} = {{ platform_key = {q}{v}{q} }}",
     "dotted keys": '"P{n}"."platform_key" = {q}{v}{q}',
 }
@@ -255,7 +256,9 @@ def test_a_rotation_changes_values_only_and_none_in_meaning(
     assert (result.changed, result.found) == (sum(key == OLD for key, _ in secrets_in_file), len(tokens))
     table = tomllib.loads(result.text)
     holders = table.get("byok", table).values()
-    fresh = [str(one.get("secret", one.get("platform_key"))).removeprefix("sealed:") for one in holders]
+    several = [one.get("platform_keys", [None, None])[1] for one in holders]
+    alone = [one.get("secret", one.get("platform_key")) for one in holders]
+    fresh = [str(one or other).removeprefix("sealed:") for one, other in zip(alone, several, strict=True)]
     assert [MasterKeys(NEW).unseal(token) for token in fresh] == [secret for _, secret in secrets_in_file]
     around = [re.split(f"{quote}sealed:[^'\"]+{quote}", one) for one in (text, result.text)]
     assert around[0] == around[1]

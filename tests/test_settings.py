@@ -87,7 +87,7 @@ def test_sections_and_keys_that_are_absent_have_their_defaults(conf_file: Path) 
 def test_a_model_holds_its_provider_family_and_both_prices(conf_file: Path) -> None:
     model = load_settings(conf_file, KEYS).models["gpt-4o-mini"]
     assert model.provider.base_url == "https://api.openai.com/v1"
-    assert model.provider.platform_key == SecretStr("sk-obviously-fake")
+    assert model.provider.platform_keys == (SecretStr("sk-obviously-fake"),)
     assert model.upstream_model_id == "gpt-4o-mini-2024"
     assert model.family == Family("chat")
     assert model.wholesale == Prices(150_000, 75_000, 600_000)
@@ -149,7 +149,7 @@ def test_every_setting_of_a_workspace_arrives(full: Settings) -> None:
 def test_an_environment_variable_that_is_unset_or_blank_means_no_key(conf_file: Path, tmp_path: Path) -> None:
     edit(tmp_path / "policies/workspaces/beta.toml", "", '[byok.GROQ]\nsecret = "env:BETA_KEY"\n')
     settings = load_settings(conf_file, {"OPENAI_KEY": "  "})
-    assert settings.providers["OPENAI"].platform_key is None
+    assert settings.providers["OPENAI"].platform_keys == ()
     assert settings.workspaces["beta"].byok["GROQ"] == Byok(None, False)
 
 
@@ -188,7 +188,8 @@ def test_the_builtin_url_reaches_the_builtin_provider_and_its_models_only(conf_f
     before = load_settings(conf_file, KEYS)
     after = before.with_builtin_url("http://127.0.0.1:5/v1/", SecretStr("made-up"))
     for provider in (after.providers["SANDBOX"], after.models["sandbox-chat"].provider):
-        assert (provider.base_url, provider.platform_key) == ("http://127.0.0.1:5/v1", SecretStr("made-up"))
+        assert provider.base_url == "http://127.0.0.1:5/v1"
+        assert provider.platform_keys == (SecretStr("made-up"),)
     assert after.models["gpt-4o-mini"] == before.models["gpt-4o-mini"]
     assert before.providers["SANDBOX"].base_url == ""
 

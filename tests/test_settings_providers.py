@@ -75,8 +75,7 @@ def test_a_provider_names_the_family_of_its_models_outside_the_catalog(conf_file
 def test_a_service_accounts_file_is_a_key(conf_file: Path) -> None:
     (conf_file.parent / "sa.json").write_text(service_account())
     settings = loaded(conf_file, 'auth = "google_service_account"\nplatform_key = "file:../sa.json"')
-    key = settings.providers["OPENAI"].platform_key
-    assert key is not None
+    [key] = settings.providers["OPENAI"].platform_keys
     assert json.loads(key.get_secret_value()) == json.loads(service_account())
     assert "PRIVATE KEY" not in repr(settings)
     assert not settings.sandbox_enabled
@@ -85,8 +84,50 @@ def test_a_service_accounts_file_is_a_key(conf_file: Path) -> None:
 def test_a_service_account_may_stand_in_the_environment_and_be_a_customers(conf_file: Path) -> None:
     edit(conf_file.parent / ACME, "", '[byok.OPENAI]\nsecret = "env:ACME"\n')
     settings = loaded(conf_file, f'auth = "google_service_account"\n{OPENAI_KEY}', ACME=service_account())
-    assert settings.providers["OPENAI"].platform_key is None
+    assert settings.providers["OPENAI"].platform_keys == ()
     assert settings.workspaces["acme"].byok["OPENAI"].secret is not None
+
+
+THREE = 'platform_keys = ["env:ONE", "env:TWO", "env:THREE"]'
+
+
+def shown(settings: Settings) -> list[str]:
+    return [key.get_secret_value() for key in settings.providers["OPENAI"].platform_keys]
+
+
+@pytest.mark.parametrize(
+    ("env", "keys", "places"),
+    [
+        ({"ONE": "sk-1", "TWO": "sk-2", "THREE": "sk-3"}, ["sk-1", "sk-2", "sk-3"], [1, 2, 3]),
+        ({"TWO": "sk-2", "THREE": "sk-3"}, ["sk-2", "sk-3"], [2, 3]),
+        ({"ONE": "sk-1", "TWO": " sk-1 ", "THREE": "sk-3"}, ["sk-1", "sk-3"], [1, 3]),
+        ({"ONE": "", "TWO": "sk-2"}, ["sk-2"], [2]),
+        ({}, [], []),
+    ],
+    ids=["all", "one is not set", "two are the same", "one is set", "none"],
+)
+def test_a_provider_has_those_of_its_platform_keys_that_are_set_each_once_and_knows_their_places(
+    conf_file: Path, env: dict[str, str], keys: list[str], places: list[int]
+) -> None:
+    settings = loaded(conf_file, THREE, **env)
+    assert shown(settings) == keys
+    provider = settings.providers["OPENAI"]
+    assert (list(provider.key_places.values()), provider.keys_written) == (places, 3)
+    assert settings.sandbox_enabled is not bool(keys)
+    assert not [key for key in keys if key in repr(settings)]
+
+
+def test_one_platform_key_is_the_first_and_only_place(conf_file: Path) -> None:
+    settings = loaded(conf_file, OPENAI_KEY, OPENAI_KEY="sk-1")
+    assert shown(settings) == ["sk-1"]
+    assert list(settings.providers["OPENAI"].key_places.values()) == [1]
+
+
+def test_service_accounts_may_be_several(conf_file: Path) -> None:
+    accounts = [service_account(), key_file("https://oauth2.googleapis.com/token", private_key_id="key-2")]
+    listed = 'auth = "google_service_account"\nplatform_keys = ["env:A", "file:../sa.json"]'
+    (conf_file.parent / "sa.json").write_text(accounts[1])
+    assert shown(loaded(conf_file, listed, A=accounts[0])) == accounts
 
 
 @pytest.mark.parametrize(
@@ -110,6 +151,13 @@ def test_a_service_account_that_can_not_serve_is_refused_unseen(
 REFUSED = {
     "unknown auth": (f'{OPENAI_KEY}\nauth = "basic"', "OPENAI.auth", "'bearer', 'api-key'"),
     "a key where none is taken": (f'{OPENAI_KEY}\nauth = "none"', "OPENAI.platform_key", "must be absent"),
+    "keys where none is taken": (f'{THREE}\nauth = "none"', "OPENAI.platform_keys", "must be absent"),
+    "a key and keys": (f"{OPENAI_KEY}\n{THREE}", "OPENAI.platform_key", "must be absent where platform_keys is"),
+    "no keys": ("platform_keys = []", "OPENAI.platform_keys", "at least 1"),
+    "a key that is no list": ('platform_keys = "env:ONE"', "OPENAI.platform_keys", "must be an array"),
+    "a bare key": (f'platform_keys = ["env:ONE", "{SECRET}"]', "OPENAI.platform_keys[1]", "a bare secret"),
+    "a key twice": ('platform_keys = ["env:A", "env:B", "env:A"]', "OPENAI.platform_keys[2]", "names the same"),
+    "no such key file": (f'platform_keys = ["env:A", "file:{SECRET}"]', "OPENAI.platform_keys[1]", "can't be read"),
     "no key where one is": ('auth = "bearer"', "OPENAI.platform_key", "is required"),
     "a path that is none": (f'{OPENAI_KEY}\nchat_path = "chat"', "OPENAI.chat_path", 'begins with "/"'),
     "a path of two lines": (f'{OPENAI_KEY}\nchat_path = "/a\\nb"', "OPENAI.chat_path", "printable ASCII"),

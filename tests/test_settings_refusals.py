@@ -167,6 +167,13 @@ EDITS = {
         "SANDBOX.base_url",
         "by the",
     ),
+    "builtin with keys": (
+        PROVIDERS,
+        "builtin = true",
+        'builtin = true\nplatform_keys = ["env:A"]',
+        "SANDBOX.platform_keys",
+        "by the",
+    ),
     # families.toml
     "unknown family key": (FAMILIES, "stop_limit", "stop_limits", "reasoning.stop_limits", '"stop_limit"?'),
     "unknown cap field": (FAMILIES, '"max_completion_tokens"', '"max"', "reasoning.cap_field", "max_tokens"),

@@ -38,8 +38,7 @@ def key_path(tmp_path: Path) -> Path:
 
 
 def platform_key(settings: Settings) -> str:
-    key = settings.providers["OPENAI"].platform_key
-    assert key is not None
+    [key] = settings.providers["OPENAI"].platform_keys
     return key.get_secret_value()
 
 

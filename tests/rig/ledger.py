@@ -16,7 +16,7 @@ from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route,
 _PRICES = Prices(1, 1, 1)
 _MODEL = Model(
     slug="tester-large",
-    provider=Provider("TESTER", "https://example.invalid", "openai", None),
+    provider=Provider("TESTER", "https://example.invalid", "openai", ()),
     upstream_model_id="large-2026",
     family=Family("chat"),
     wholesale=_PRICES,

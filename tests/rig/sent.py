@@ -38,7 +38,7 @@ def sent(
 ) -> tuple[dict[str, Any], tuple[Change, ...]]:
     """Return the provider's body for a client's, and what became of its fields. Raises Refusal."""
     chat = parse_chat_request(json.dumps(request).encode())
-    provider = Provider("VENDOR", "https://vendor.example", dialect, None)
+    provider = Provider("VENDOR", "https://vendor.example", dialect, ())
     model = Model(
         "slug", provider, "vendor-id", family, _FREE, _FREE, MODEL_CAP, byok_only=False, active=True
     )
