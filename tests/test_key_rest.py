@@ -1,0 +1,180 @@
+"""How long a key rests and whose turn it is, as tables and against plain tellings; and what ``Retry-After`` says."""
+
+import math
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.retry_after import MAX_CHARS, parse_retry_after
+from policies.key_rest import FRESH, LEAST_TOLD_S, MOST_TOLD_S, REST_S, KeyRest, after_answer, next_key
+
+# One rest after the other: each answer is of a call that was sent when the rest before it was over.
+# Each is a status, or a 429 with the seconds of its Retry-After.
+IN_A_ROW: dict[str, tuple[list[int | tuple[int, float]], list[float]]] = {
+    "401 doubles up to ten minutes": ([401] * 6, [60, 120, 240, 480, 600, 600]),
+    "429 that says nothing doubles up to a minute": ([429] * 6, [5, 10, 20, 40, 60, 60]),
+    "429 says how long": ([(429, 7), (429, 7), (429, 2.5)], [7, 7, 2.5]),
+    "429 asks for too little or too much": ([(429, 0), (429, -9), (429, 601), (429, math.inf)], [1, 1, 600, 600]),
+    "429 that says how long counts for one that does not": ([429, (429, 2), 429], [5, 2, 20]),
+    "a 401 is not told how long": ([(401, 7)], [60]),
+    "another status begins anew": ([401, 401, 429, 429, 401], [60, 120, 5, 10, 60]),
+    "a success makes it fresh": ([401, 401, 200, 401, 429, 304, 429], [60, 120, 0, 60, 5, 0, 5]),
+    "what says nothing about the key": ([401, 500, 403, 400, 404, 402, 503, 401], [60, 0, 0, 0, 0, 0, 0, 120]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IN_A_ROW)
+def test_how_long_a_key_rests(case: str) -> None:
+    answers, lengths_s = IN_A_ROW[case]
+    rest, now_s, found = FRESH, 100.0, []
+    for answer in answers:
+        status, told_s = answer if isinstance(answer, tuple) else (answer, None)
+        rest = after_answer(rest, now_s, status, told_s)
+        found.append(max(rest.until_s - now_s, 0))
+        now_s = max(rest.until_s, now_s)
+        assert not rest.lasts(now_s)
+    assert found == lengths_s
+
+
+# What a key that rests for a 401, or for a 429, is answered some seconds after its rest began, and when the rest ends.
+RESTING = [
+    (401, 0, 401, None, 60),
+    (401, 59, 401, None, 60),
+    (401, 59, 429, None, 64),
+    (401, 30, 429, None, 60),
+    (401, 30, 429, 40, 70),
+    (429, 4, 429, None, 5),
+    (429, 4, 429, 1, 5),
+    (429, 4, 429, 9, 13),
+    (429, 4, 401, None, 64),
+    (429, 4, 500, None, 5),
+]
+
+
+@pytest.mark.parametrize(("first", "after_s", "then", "told_s", "ends_s"), RESTING)
+def test_what_fails_while_a_key_rests_is_of_that_rest_unless_it_asks_for_a_longer_one(
+    first: int, after_s: float, then: int, told_s: float | None, ends_s: float
+) -> None:
+    rest = after_answer(FRESH, 0, first)
+    again = after_answer(rest, after_s, then, told_s)
+    assert (again.until_s, again.times) == (ends_s, 1)
+
+
+def test_a_call_that_was_sent_before_the_rest_does_not_double_it_however_late_it_fails() -> None:
+    rest = after_answer(after_answer(FRESH, 0, 401), 60, 401)
+    late = after_answer(rest, 200, 401, was_sent_before=True)
+    assert late == KeyRest(320, 401, times=2)
+    assert after_answer(late, 320, 401) == KeyRest(560, 401, times=3)
+
+
+def test_a_success_ends_a_rest_at_once() -> None:
+    assert after_answer(after_answer(FRESH, 0, 429, 600), 1, 200) == FRESH
+
+
+ANSWERS = st.tuples(
+    st.floats(0, 1000),
+    st.sampled_from([200, 400, 401, 429, 500]),
+    st.none() | st.floats(allow_nan=False),
+    st.booleans(),
+)
+
+
+@given(answers=st.lists(ANSWERS, max_size=60))
+def test_no_rest_is_shorter_or_longer_than_its_bounds_and_none_ends_early_but_by_a_success(
+    answers: list[tuple[float, int, float | None, bool]],
+) -> None:
+    rest, now_s = FRESH, 0.0
+    for waited_s, status, told_s, was_sent_before in answers:
+        now_s += waited_s
+        before, rest = rest, after_answer(rest, now_s, status, told_s, was_sent_before=was_sent_before)
+        if status < 400:
+            assert rest == FRESH
+            continue
+        assert rest.until_s >= before.until_s
+        if rest != before:
+            assert status in REST_S
+            assert rest.until_s - now_s >= LEAST_TOLD_S - 1e-6
+            assert rest.until_s - now_s <= MOST_TOLD_S + 1e-6
+
+
+@given(times=st.integers(1, 10_000), status=st.sampled_from(sorted(REST_S)))
+def test_a_key_that_is_turned_down_for_ever_is_tried_again_for_ever(times: int, status: int) -> None:
+    longest_s = REST_S[status][1]
+    assert after_answer(KeyRest(0, status, times), 1, status).until_s <= 1 + longest_s
+
+
+# Whose turn it is.
+
+RESTS = st.lists(st.floats(-100, 100), min_size=1, max_size=8)
+
+
+@given(until_s=RESTS, turn=st.integers(0, 100))
+def test_a_key_that_is_ready_is_always_preferred(until_s: list[float], turn: int) -> None:
+    rests = [KeyRest(moment_s, 429, 1) for moment_s in until_s]
+    taken = rests[next_key(rests, turn, now_s=0)]
+    if any(not rest.lasts(0) for rest in rests):
+        assert not taken.lasts(0)
+    else:
+        assert taken.until_s == min(until_s)
+
+
+@given(ready=st.lists(st.booleans(), min_size=1, max_size=8).filter(any), turn=st.integers(0, 100))
+def test_keys_that_are_ready_are_taken_equally_often_and_always_in_the_same_order(
+    ready: list[bool], turn: int
+) -> None:
+    rests = [FRESH if is_ready else KeyRest(1, 401, 1) for is_ready in ready]
+    taken = []
+    for _ in range(3 * sum(ready)):
+        taken.append(next_key(rests, turn, now_s=0))
+        turn = taken[-1] + 1
+    assert taken == taken[: sum(ready)] * 3
+    assert sorted(taken[: sum(ready)]) == [at for at, is_ready in enumerate(ready) if is_ready]
+    assert all(later > earlier or later == min(taken) for earlier, later in pairwise(taken))
+
+
+# Retry-After.
+
+NOW = datetime(1994, 11, 6, 8, 49, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        (" 0 ", 0),
+        ("1.5", 1.5),
+        ("007", 7),
+        ("9" * 99, 1e99),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 30),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 30),
+        ("Sun Nov  6 08:49:37 1994", 30),
+        ("Sun, 06 Nov 1994 08:48:37 GMT", -30),
+        ("Sun, 06 Nov 1994 08:49:37 -0000", 30),
+    ],
+)
+def test_retry_after_is_a_number_of_seconds_or_a_date(text: str, seconds: float) -> None:
+    assert parse_retry_after(text, NOW) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(None, "", " ", "soon", "-5", "+5", "1e9", "inf", "nan", "5s", "5, 5", "٣", "0x10", ".5", "5."),
+        *("Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 0 99:99:99 GMT", "Sun, 06 Nov 99999 08:49:37 GMT"),
+        "9" * (MAX_CHARS + 1),
+    ],
+)
+def test_what_is_neither_says_nothing(text: str | None) -> None:
+    assert parse_retry_after(text, NOW) is None
+
+
+@given(
+    text=st.text(max_size=40)
+    | st.from_regex(r"\w{3}, \d{1,3} \w{3} \d{1,6} \d\d:\d\d:\d\d [+-]?\w{1,5}", fullmatch=True)
+)
+def test_no_header_is_too_odd_to_be_read(text: str) -> None:
+    found = parse_retry_after(text, NOW)
+    assert found is None or not math.isnan(found)
