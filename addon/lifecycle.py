@@ -1,4 +1,4 @@
-"""What runs beside the proxy: the store, the sandbox, access tokens, the admin port and the watcher of the files.
+"""What runs beside the proxy: the store, the sandbox, keys and tokens, the admin port and the watcher of the files.
 
 Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike. A worker leaves the last two to its
 supervisor.
@@ -6,19 +6,23 @@ supervisor.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import get_args
 
 from addon import VERSION
 from addon.access_tokens import AccessTokens
 from addon.admin import Admin, Readiness
 from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
+from addon.platform_keys import PlatformKeys
 from addon.reload import Watcher
 from addon.sandbox import Sandbox
 from addon.settings import Settings
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
+from policies.breaker import count_circuits
+from policies.facts import Mode
 from policies.fallback import idle_fallback
 
 log = logging.getLogger("tollgate.lifecycle")
@@ -38,6 +42,8 @@ class Lifecycle:
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
         self.access_tokens = AccessTokens()
+        self.platform_keys = PlatformKeys(self.metrics)
+        self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
         self.admin = Admin(self.readiness) if conf_file else None
@@ -87,6 +93,15 @@ class Lifecycle:
                 if not available:
                     log.info("the store is available again", extra=_STORE_BACK)
                 available = True
+            self._measure()
+
+    def _measure(self) -> None:
+        """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
+        self.platform_keys.measure()
+        counts = count_circuits(self.store.open_circuits())
+        modes: tuple[Mode, ...] = get_args(Mode)
+        known = {(name, mode): counts[name, mode] for name in self.providers for mode in modes}
+        self.metrics.set_circuits_open(known)
 
     def apply(self, settings: Settings) -> None:
         """Take settings that were loaded while running."""
@@ -110,9 +125,12 @@ class Lifecycle:
         for workspace in settings.workspaces.values():
             if why := idle_fallback(workspace, settings.models):
                 log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, why)
+        self.platform_keys.adopt(settings)
+        self.providers = settings.providers
         self.adopt(settings)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
+        self._measure()
         return 200, *self.metrics.render()
 
     async def readiness(self) -> Readiness:
@@ -126,6 +144,18 @@ class Lifecycle:
             checks["store"] = str(error)
         if self.draining:
             checks["drain"] = "draining"
+        checks["platform_keys"] = self.platform_keys.check()
+        checks["circuits"] = _told(self.store.open_circuits())
+        # Keys that rest and circuits that are open are told, but calls are made all the same.
         # Settings that do not load are reported, but the last good ones serve on.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
+
+
+def _told(open_circuits: Iterable[str]) -> str:
+    """What operators read of the circuits that are not closed: providers by name, customers by their number."""
+    counts = count_circuits(open_circuits)
+    told = sorted(provider for provider, mode in counts if mode == "payg")
+    if customers := sum(count for (_, mode), count in counts.items() if mode == "byok"):
+        told.append(f"{customers} of customers' keys")
+    return f"open: {', '.join(told)}" if told else "ok"

@@ -7,11 +7,11 @@ in ``PROMETHEUS_MULTIPROC_DIR`` when they start (prometheus_client decides by it
 supervisor sums them up with ``render_workers``.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
 from time import time
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -29,9 +29,11 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
+from policies.facts import Mode
 from policies.refusal import RefusalCode
 
 type StoreOperation = Literal["take", "hold", "move", "settle", "void"]
+type KeyState = Literal["ready", "resting"]
 type Rendered = tuple[str, bytes]
 """Content type and body."""
 
@@ -81,6 +83,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._define_calls()
         self._define_upstream()
+        self._define_ways()
         self._define_store()
         self._define_process(version)
 
@@ -112,6 +115,24 @@ class Metrics:
         self._call_by = _Children[Histogram](call.labels)
         self._first_byte_by = _Children[Histogram](first_byte.labels)
         self._errors_by = _Children[Counter](errors.labels)
+
+    def _define_ways(self) -> None:
+        gauge = partial(Gauge, registry=self.registry)
+        # Each worker knows the keys for itself, and has read the same circuits as the others.
+        keys = gauge(
+            "tollgate_platform_keys",
+            "The platform's keys, by whether they rest.",
+            ("provider", "state"),
+            multiprocess_mode="livesum",
+        )
+        circuits = gauge(
+            "tollgate_circuits_open",
+            "Circuits that are not closed.",
+            ("provider", "mode"),
+            multiprocess_mode="livemax",
+        )
+        self._keys_by = _Children[Gauge](keys.labels)
+        self._circuits_by = _Children[Gauge](circuits.labels)
 
     def _define_store(self) -> None:
         operations = get_args(StoreOperation.__value__)
@@ -182,6 +203,14 @@ class Metrics:
         """Say how many holds this process has placed whose calls have not ended."""
         self._holds.set(count)
 
+    def set_platform_keys(self, counts: Mapping[tuple[str, KeyState], int]) -> None:
+        """Say how many platform keys each provider has in each state. What is not named any more is 0."""
+        _set(self._keys_by, counts)
+
+    def set_circuits_open(self, counts: Mapping[tuple[str, Mode], int]) -> None:
+        """Say how many circuits of each provider and mode are not closed. What is not named any more is 0."""
+        _set(self._circuits_by, counts)
+
     def store_asked(self, operation: StoreOperation, duration_s: float, *, available: bool) -> None:
         """Count one operation of the store, and how long it took, whether or not it could be done."""
         self._store_seconds[operation].observe(duration_s)
@@ -248,6 +277,11 @@ def _add_file(file: Path, sums_file: Path) -> None:
 
 def _rendered(registry: CollectorRegistry) -> Rendered:
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+
+
+def _set(gauges: _Children[Gauge], values: Mapping[Any, int]) -> None:
+    for labels in gauges.keys() | values.keys():
+        gauges[labels].set(values.get(labels, 0))
 
 
 def _add(counter: Counter, amount: int | None, scale: float = 1.0) -> None:

@@ -34,6 +34,9 @@ SLACK_S = 10.0
 STEADY_S = 10.0
 """A worker that lived as long did not die of its start."""
 
+CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
+"""What each worker looks at."""
+
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
 
 
@@ -45,7 +48,7 @@ def restart_delay_s(early_deaths: int) -> float:
 def merged_checks(reports: Sequence[Readiness]) -> dict[str, str]:
     """Return each check as all workers found it: "ok", or each different complaint once."""
     if not reports:
-        return dict.fromkeys(("settings", "store", "drain"), "no worker is there to ask")
+        return dict.fromkeys(CHECKS, "no worker is there to ask")
     found = {name: {report.checks[name] for report in reports} - {"ok"} for name in reports[0].checks}
     return {name: "; ".join(sorted(said)) or "ok" for name, said in found.items()}
 

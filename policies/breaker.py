@@ -6,7 +6,8 @@ Whatever succeeds closes it. A call that can't go elsewhere is sent all the same
 Times are readings of one clock, in µs. Source: docs/decisions/a-failing-provider-is-passed-over.md.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -52,6 +53,12 @@ def circuit_name(provider: str, mode: Mode, workspace: str) -> str:
     A customer's key that is revoked, or out of its quota, keeps nobody else away from the provider.
     """
     return provider if mode == "payg" else f"{provider}/{workspace}"
+
+
+def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode]]:
+    """Return how many of these circuits each provider has in each mode: ``circuit_name`` without the workspaces."""
+    parts = (name.partition("/") for name in names)
+    return Counter((provider, "byok" if slash else "payg") for provider, slash, _ in parts)
 
 
 def state_of(circuit: Circuit, now_us: int) -> CircuitState:

@@ -15,6 +15,7 @@ from policies.breaker import (
     after_probe,
     after_success,
     circuit_name,
+    count_circuits,
     state_of,
 )
 
@@ -120,3 +121,14 @@ def test_whatever_happens_probes_are_a_rest_apart_and_come_only_after_enough_fai
             circuit = changed
         if failures < FAILURES:
             assert state_of(circuit, now_us) == "closed"
+
+
+def test_circuits_are_counted_by_provider_and_mode_without_a_word_of_the_workspaces() -> None:
+    names = [
+        circuit_name("A", "payg", "acme"),
+        circuit_name("A", "byok", "acme"),
+        circuit_name("A", "byok", "beta"),
+    ]
+    counts = count_circuits([*names, circuit_name("B_2", "byok", "acme")])
+    assert counts == {("A", "payg"): 1, ("A", "byok"): 2, ("B_2", "byok"): 1}
+    assert count_circuits([]) == {}

@@ -209,6 +209,15 @@ def test_an_absurd_count_neither_breaks_a_call_nor_makes_the_sum_deaf_to_later_o
     assert value(told, "tollgate_tokens_total", kind="prompt", model="tester-large") == MOST + 10
 
 
+def test_a_gauge_of_what_is_there_no_more_is_zero(metrics: Metrics):
+    metrics.set_circuits_open({("TESTER", "payg"): 1, ("TESTER", "byok"): 3})
+    metrics.set_circuits_open({("OTHER", "payg"): 1})
+    told = read(metrics.render())
+    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="payg") == 0
+    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 0
+    assert value(told, "tollgate_circuits_open", provider="OTHER", mode="payg") == 1
+
+
 def test_the_process_tells_its_version_and_when_it_began(metrics: Metrics):
     told = read(metrics.render())
     assert value(told, "tollgate_build_info", version="1.2.3") == 1
@@ -299,6 +308,8 @@ for line in sys.stdin:
         metrics.call_ended(EXCHANGE, CATALOG, 3.5)
         metrics.call_refused("bad_request")
     metrics.set_holds_in_flight(int(line))
+    metrics.set_platform_keys({("TESTER", "ready"): 2, ("TESTER", "resting"): int(line)})
+    metrics.set_circuits_open({("TESTER", "byok"): int(line)})
     print("done", flush=True)
 """
 
@@ -366,6 +377,9 @@ def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Pat
         told = read(render_workers(directory))
         assert value(told, "tollgate_calls_total", **CALLS) == 7
         assert value(told, "tollgate_holds_in_flight") == 7
+        assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 4
+        assert value(told, "tollgate_platform_keys", provider="TESTER", state="resting") == 7
+        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 4
         assert value(told, "tollgate_workers") == 2
         assert value(told, "tollgate_build_info", version="1.2.3") == 1
         worker_ended(directory, one.end())
@@ -382,6 +396,8 @@ def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Pat
         assert value(told, "tollgate_call_seconds_bucket", le="2.5", **whole) == 8
         assert value(told, "tollgate_call_seconds_bucket", le="1.0", **whole) == 0
         assert value(told, "tollgate_holds_in_flight") == 1
+        assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 2
+        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 1
         assert value(told, "tollgate_workers") == 1
         assert value(told, "tollgate_worker_starts_total") == 2
 
@@ -427,9 +443,16 @@ def test_a_file_that_a_worker_has_just_made_is_passed_over(tmp_path: Path):
 # The page.
 
 
-def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
+def tell_everything(metrics: Metrics) -> None:
+    """Let each metric have a sample."""
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.attempt_failed("TESTER", "upstream_error")
+    metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
+    metrics.set_circuits_open({("TESTER", "payg"): 0})
+
+
+def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
+    tell_everything(metrics)
     told = {}
     for family in text_string_to_metric_families(metrics.render()[1].decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -443,8 +466,7 @@ def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metric
 
 
 def test_the_alerts_ask_for_metrics_labels_and_codes_that_exist(metrics: Metrics):
-    metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
-    metrics.attempt_failed("TESTER", "upstream_error")
+    tell_everything(metrics)
     told = read(metrics.render())
     asked = re.findall(r"(tollgate_\w+)(?:\{([^}]*)\})?[\[)]", PAGE.split("## Alerts")[1])
     assert len(asked) > 8

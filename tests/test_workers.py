@@ -29,7 +29,7 @@ from rig.upstream import Upstream
 from addon.admin import Readiness
 from addon.listening import bind, join, reserve
 from addon.settings import load_settings
-from addon.supervisor import LONGEST_DELAY_S, merged_checks, restart_delay_s
+from addon.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
 from addon.workers.link import ASK, pack, pack_answer, parse_answer, receive
 
 CHAT = "/v1/chat/completions"
@@ -177,8 +177,12 @@ def test_each_worker_has_a_sandbox_of_its_own(start_gateway: StartGateway) -> No
 
 def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
     assert len([line for line in pair.logs if line.get("event") == "admin listening"]) == 1
-    checks = {"settings": "ok", "store": "ok", "drain": "ok", "workers": "ok"}
-    assert pair.readiness().json() == {"ready": True, "checks": checks}
+    found = pair.readiness().json()
+    assert found["checks"].keys() == {*CHECKS, "workers"}
+    # What keys and circuits say is of the calls before.
+    others = found["checks"].keys() - {"platform_keys", "circuits"}
+    assert {found["checks"][name] for name in others} == {"ok"}
+    assert found["ready"]
     assert httpx.get(f"{pair.admin_url}/healthz", trust_env=False).status_code == 200
     page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False)
     assert (page.status_code, page.headers["content-type"].split(";")[0]) == (200, "text/plain")
@@ -539,6 +543,12 @@ def _report(**checks: str) -> Readiness:
 )
 def test_what_workers_complain_of_is_said_once(reports: list[Readiness], store: str) -> None:
     assert merged_checks(reports)["store"] == store
+
+
+def test_each_worker_tells_of_its_own_keys() -> None:
+    reports = [_report(platform_keys="A: key 1 of 2 rests 3 s after 429"), _report(platform_keys="ok")]
+    assert merged_checks(reports)["platform_keys"] == "A: key 1 of 2 rests 3 s after 429"
+    assert merged_checks([]).keys() == set(CHECKS)
 
 
 @given(ready=st.booleans(), checks=st.dictionaries(st.text(), st.text()), rest=st.binary(max_size=40))

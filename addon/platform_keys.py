@@ -1,0 +1,109 @@
+"""The platform's keys take turns: a PAYG call goes out with its provider's next key that does not rest.
+
+What is known of a key is of this process alone, and no output shows more of it than its provider and its place in the
+list as it is written. How long a key rests is ``policies.key_rest``'s to say; a rest keeps no call from being made.
+"""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pydantic import SecretStr
+
+from addon.metrics import KeyState, Metrics
+from addon.retry_after import parse_retry_after
+from addon.settings import Settings
+from policies.facts import Attempt
+from policies.key_rest import FRESH, KeyRest, after_answer, next_key
+
+log = logging.getLogger("tollgate.platform_keys")
+
+
+@dataclass(slots=True)
+class _Key:
+    """One key, at ``place`` of ``written`` ones.
+
+    ``secret`` is what calls are given: another object from each rest on, by which an answer tells whether its call was
+    sent before the rest began.
+    """
+
+    provider: str
+    secret: SecretStr
+    place: int = 0
+    written: int = 0
+    rest: KeyRest = FRESH
+
+    def told(self, now_s: float) -> str:
+        """What operators read of its rest."""
+        left_s, status = math.ceil(self.rest.until_s - now_s), self.rest.status
+        return f"{self.provider}: key {self.place} of {self.written} rests {left_s} s after {status}"
+
+
+class PlatformKeys:
+    """The platform's keys of one process. ``now_s`` is a monotonic clock."""
+
+    def __init__(self, metrics: Metrics, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        self._now_s = now_s
+        self._keys: dict[tuple[str, SecretStr], _Key] = {}
+        self._turns: dict[str, int] = {}
+
+    def adopt(self, settings: Settings) -> None:
+        """Know the keys of ``settings``: those that stay with their rests, the others not any more."""
+        before, self._keys = self._keys, {}
+        for name, provider in settings.providers.items():
+            for secret, place in provider.key_places.items():
+                key = before.get((name, secret)) or _Key(name, secret)
+                key.place, key.written = place, provider.keys_written
+                self._keys[name, secret] = key
+        self._turns = {name: turn for name, turn in self._turns.items() if name in settings.providers}
+        self.measure()
+
+    def choose(self, attempt: Attempt) -> Attempt:
+        """Return a PAYG attempt with the key whose turn it is at its provider; any other as it is."""
+        provider = attempt.model.provider
+        if attempt.mode != "payg" or not provider.platform_keys:
+            return attempt
+        # A call may hold keys of earlier settings.
+        known = [
+            self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
+            for secret in provider.platform_keys
+        ]
+        turn = self._turns.get(provider.name, 0)
+        at = next_key([key.rest for key in known], turn, self._now_s())
+        self._turns[provider.name] = at + 1
+        return replace(attempt, secret=known[at].secret)
+
+    def note(self, attempt: Attempt, status: int, retry_after: str | None) -> None:
+        """Take note of what ``attempt``, as ``choose`` returned it, was answered: a status, and its ``Retry-After``."""
+        key = self._keys.get((attempt.model.provider.name, attempt.secret))
+        if key is None or attempt.mode != "payg":
+            return
+        now_s, before = self._now_s(), key.rest
+        told_s = parse_retry_after(retry_after, datetime.now(UTC))
+        was_sent_before = attempt.secret is not key.secret
+        key.rest = after_answer(before, now_s, status, told_s, was_sent_before=was_sent_before)
+        if key.rest == before or not key.rest.lasts(now_s):
+            return
+        key.secret = SecretStr(key.secret.get_secret_value())
+        if not before.lasts(now_s):
+            log.warning("%s", key.told(now_s), extra={"event": "platform key rests"})
+
+    def measure(self) -> None:
+        """Set the gauge: what rests gets ready by itself."""
+        now_s = self._now_s()
+        counts: Counter[tuple[str, KeyState]] = Counter()
+        for key in self._keys.values():
+            rests = key.rest.lasts(now_s)
+            counts[key.provider, "resting"] += rests
+            counts[key.provider, "ready"] += not rests
+        self._metrics.set_platform_keys(counts)
+
+    def check(self) -> str:
+        """Return which keys rest, how long and why, or "ok"."""
+        now_s = self._now_s()
+        return "; ".join(key.told(now_s) for key in self._keys.values() if key.rest.lasts(now_s)) or "ok"
