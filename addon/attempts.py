@@ -12,6 +12,7 @@ from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.call import Call
 from addon.errors import no_access_token
 from addon.exchange import Stage
+from addon.platform_keys import PlatformKeys
 from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
 from addon.store import Store, StoreUnavailable
 from policies.breaker import circuit_of
@@ -25,8 +26,9 @@ log = logging.getLogger("tollgate.attempts")
 class Attempts:
     """Makes the attempts of one process ready."""
 
-    def __init__(self, store: Store, access_tokens: AccessTokens) -> None:
+    def __init__(self, store: Store, platform_keys: PlatformKeys, access_tokens: AccessTokens) -> None:
         self._store = store
+        self._platform_keys = platform_keys
         self._access_tokens = access_tokens
 
     async def first(self, call: Call) -> http.Request:
@@ -35,6 +37,7 @@ class Attempts:
         Raises Refusal, StoreUnavailable or AccessTokenUnavailable.
         """
         if not await self._pass_over(call):
+            review_attempt(call)
             await self._hold(call)
         try:
             await self._authorize(call)
@@ -104,14 +107,13 @@ class Attempts:
         return True
 
     async def _hold(self, call: Call) -> None:
-        review_attempt(call)
         decided = await self._store.hold(hold_request(call))
         if isinstance(decided, Denial):
             raise refusal_of(decided)
         call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
 
     async def _authorize(self, call: Call) -> None:
-        call.chosen = call.exchange.next_attempt
+        call.chosen = self._platform_keys.choose(call.exchange.next_attempt)
         attempt = await self._access_tokens.authorize(call.chosen)
         call.exchange = call.exchange.with_next_attempt(attempt)
 

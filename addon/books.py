@@ -15,7 +15,8 @@ from addon.errors import INTERNAL, ErrorAnswer
 from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_call, log_refusal
 from addon.metrics import Metrics
-from addon.settlement import outcome
+from addon.platform_keys import PlatformKeys
+from addon.settlement import OK, outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from policies.breaker import circuit_of
 from policies.limits import pays_from_wallet
@@ -29,8 +30,9 @@ CLOSING_TIMEOUT_S = 2.0
 class Books:
     """The calls in flight, and the way out of each."""
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
+    def __init__(self, store: Store, platform_keys: PlatformKeys, metrics: Metrics) -> None:
         self.store = store
+        self.platform_keys = platform_keys
         self.metrics = metrics
         self.in_flight: set[str] = set()
         self.idle = asyncio.Event()
@@ -53,11 +55,13 @@ class Books:
         self.idle.clear()
 
     def attempt_ended(self, call: Call, failure: ErrorAnswer | None = None) -> None:
-        """Take note of how an attempt ended, for the metrics and for its provider's circuit."""
+        """Take note of how an attempt ended, for the metrics, the key that it was made with and its circuit."""
         workspace, attempt = call.exchange.workspace, call.exchange.attempt
         assert workspace is not None  # noqa: S101  (a call that was sent has one)
         if failure:
             self.metrics.attempt_failed(attempt.model.provider.name, failure.code)
+        if call.chosen:
+            self.platform_keys.note(call.chosen, failure.status if failure else OK, call.retry_after)
         if failure is None or failure.code != INTERNAL.code:
             circuit = circuit_of(attempt, workspace)
             self._do(self.store.note_attempt(circuit, failed=call.has_failed(failure)))

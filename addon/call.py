@@ -27,7 +27,8 @@ class Call:
 
     ``first_byte_s`` is when the client got the first byte of an answer, by the clock of ``exchange.started_s``.
     ``cap_tokens`` is what the client and operators' policies let the next attempt's completion have, None for no limit;
-    ``sanitized`` what became of the request for it; ``chosen`` is the attempt with the platform's key it is made with.
+    ``sanitized`` is what became of the request for it. ``chosen`` is the attempt under way with the platform key whose
+    turn it was, which an access token may stand in for.
     ``upstream_status`` and ``retry_after`` stood in the head of its answer. ``first_failure`` is that of the attempt
     before it.
     """

@@ -80,8 +80,9 @@ class Gateway(Connections):
         """Begin with ``settings``; ``conf_file`` as for ``Lifecycle``. Raises StoreUnavailable."""
         self.adopt(settings)
         self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
-        self.books = Books(self.lifecycle.store, self.lifecycle.metrics)
-        self.attempts = Attempts(self.lifecycle.store, self.lifecycle.access_tokens)
+        store, platform_keys = self.lifecycle.store, self.lifecycle.platform_keys
+        self.books = Books(store, platform_keys, self.lifecycle.metrics)
+        self.attempts = Attempts(store, platform_keys, self.lifecycle.access_tokens)
 
     async def running(self) -> None:
         """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
