@@ -188,6 +188,18 @@ def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
     assert (page.status_code, page.headers["content-type"].split(";")[0]) == (200, "text/plain")
 
 
+def test_the_page_counts_the_keys_of_every_worker_and_the_circuits_that_they_share(pair: Gateway) -> None:
+    def counted(name: str) -> list[float]:
+        page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False).text
+        found = re.findall(rf'^{name}{{.*provider="TESTER".*}} (\S+)$', page, re.MULTILINE)
+        return [float(count) for count in found]
+
+    # Whether they rest, and are open, is of the calls before.
+    pair.wait_until(lambda: sum(counted("tollgate_platform_keys")) == 2)
+    pair.wait_until(lambda: len(counted("tollgate_circuits_open")) == 2)
+    assert max(counted("tollgate_circuits_open")) <= 1
+
+
 def test_a_ledger_that_is_lost_is_told_by_the_workers(start_gateway: StartGateway) -> None:
     gateway = start_gateway(arguments=TWO)
     (gateway.folder / "var" / "tollgate.db").rename(gateway.folder / "var" / "elsewhere.db")
