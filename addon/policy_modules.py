@@ -18,8 +18,18 @@ from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(
     {
-        *("breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families", "keywords"),
-        *("limits", "messages", "money", "refusal", "request_facts", "review", "routing", "sanitize"),
+        *("breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families", "key_rest"),
+        *(
+            "keywords",
+            "limits",
+            "messages",
+            "money",
+            "refusal",
+            "request_facts",
+            "review",
+            "routing",
+            "sanitize",
+        ),
         "spend",
     }
 )

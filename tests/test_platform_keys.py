@@ -139,12 +139,14 @@ def test_calls_that_were_under_way_together_fail_as_one_whenever_their_answers_c
     assert "key 1 of 3 rests 120 s after 401" in rig.keys.check()
 
 
-def test_a_success_makes_a_key_fresh(rig: Rig) -> None:
-    under_way = rig.choose()
-    rig.keys.note(under_way, 429, "500")
-    rig.keys.note(under_way, 200, None)
-    assert rig.keys.check() == "ok"
-    assert rig.turns(3) == "bca"
+def test_a_success_makes_a_key_fresh_unless_it_was_asked_for_before_the_rest(rig: Rig) -> None:
+    early = rig.choose()
+    assert rig.turns(2) == "bc"
+    assert [rig.answer(429, wait) for wait in ("10", "500", "500")] == ["a", "b", "c"]
+    rig.keys.note(early, 200, None)
+    assert "key 1 of 3 rests 10 s after 429" in rig.keys.check()
+    assert rig.answer(200) == "a"
+    assert "key 1 of 3" not in rig.keys.check()
 
 
 @pytest.mark.parametrize("status", [400, 402, 403, 404, 408, 422, 500, 503])

@@ -139,7 +139,24 @@ def m0005_circuits(db: Database) -> None:
     """)
 
 
-STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits)
+def m0006_passed_over(db: Database) -> None:
+    """A fallback may be the only attempt, where a failing provider was passed over.
+
+    SQLite changes no CHECK in place, so the table is made anew.
+    """
+    [(sql,)] = db.conn.execute("SELECT sql FROM sqlite_schema WHERE name = 'usage'")
+    indexes = db.conn.execute("SELECT sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index'")
+    remade = [sql.replace("CHECK (attempts > fallback)", "CHECK (attempts >= 1)")]
+    remade += [index for (index,) in indexes if index]
+    db.conn.execute("ALTER TABLE usage RENAME TO usage_before")
+    db.conn.execute(remade[0])
+    db.conn.execute("INSERT INTO usage SELECT * FROM usage_before")
+    db.conn.execute("DROP TABLE usage_before")
+    for index in remade[1:]:
+        db.conn.execute(index)
+
+
+STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:
