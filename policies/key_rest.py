@@ -3,8 +3,8 @@
 A key that answered 401 rests, and each time that it does so again twice as long; one that answered 429 rests as long
 as the provider said, or else likewise. A success makes it fresh, any other answer says nothing about it. What fails
 while a key rests, or was sent before its rest began, is of the same rest, and what was sent before and succeeds does
-not end it. No call is refused for a rest: where all keys
-rest, the one that is ready soonest is taken. Moments are readings of one clock, in seconds.
+not end it. No call is refused for a rest: where all keys rest, the one that is ready soonest is taken. Moments are
+readings of one clock, in seconds.
 Source: docs/decisions/platform-keys-take-turns.md.
 """
 

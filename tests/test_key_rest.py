@@ -70,8 +70,10 @@ def test_a_call_that_was_sent_before_the_rest_does_not_double_it_however_late_it
     assert after_answer(late, 320, 401) == KeyRest(560, 401, times=3)
 
 
-def test_a_success_ends_a_rest_at_once() -> None:
-    assert after_answer(after_answer(FRESH, 0, 429, 600), 1, 200) == FRESH
+def test_a_success_ends_a_rest_at_once_unless_its_call_was_sent_before() -> None:
+    rest = after_answer(FRESH, 0, 429, 600)
+    assert after_answer(rest, 1, 200) == FRESH
+    assert after_answer(rest, 1, 200, was_sent_before=True) == rest
 
 
 ANSWERS = st.tuples(
@@ -91,7 +93,7 @@ def test_no_rest_is_shorter_or_longer_than_its_bounds_and_none_ends_early_but_by
         now_s += waited_s
         before, rest = rest, after_answer(rest, now_s, status, told_s, was_sent_before=was_sent_before)
         if status < 400:
-            assert rest == FRESH
+            assert rest == (before if was_sent_before else FRESH)
             continue
         assert rest.until_s >= before.until_s
         if rest != before:
