@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from rig.ledger import booked, booked_ids, make_row, second_connection
 from rig.stores import Place, booking, die, request
+from sqlite_utils import Database, Migrations
 
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
-from addon.store.migrations import LARGEST, STEPS
+from addon.store.migrations import LARGEST, STEPS, m0006_passed_over
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
 
@@ -82,7 +83,6 @@ async def test_everything_that_may_be_unknown_is_booked_as_null(store: Store, le
         {"mode": "free"},
         {"mode": None},
         {"fallback": 2},
-        {"fallback": 1, "attempts": 1},
         {"attempts": 0},
         {"stream": -1},
         {"status": None},
@@ -172,6 +172,33 @@ def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path)
         taken = [row["name"] for row in reader.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
         assert taken == [step.__name__ for step in STEPS]
         assert reader.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+async def test_a_ledger_that_knew_no_passed_over_provider_keeps_its_rows_and_takes_such_a_row(
+    ledger_path: Path,
+) -> None:
+    ledger_path.parent.mkdir()
+    earlier = Migrations("tollgate")
+    for step in STEPS[: STEPS.index(m0006_passed_over)]:
+        earlier()(step)
+    with second_connection(ledger_path) as before:
+        earlier.apply(Database(before))
+        row = make_row("old") | {"cache_write_tokens": 7}
+        columns, marks = ", ".join(row), ", ".join("?" * len(row))
+        before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
+        indexes = before.execute(_INDEXES).fetchall()
+        before.commit()
+    store = SqliteStore(ledger_path)
+    await store.settle(Booking(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
+    await store.close()
+    kept, new = booked(ledger_path)
+    assert kept == row
+    assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
+    with second_connection(ledger_path) as after:
+        assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
+
+
+_INDEXES = "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index' ORDER BY name"
 
 
 async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> None:
