@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from policies.change import Action, Change
+from policies.change import Action, Change, family_rule
 from policies.facts import Family
 from policies.families import MESSAGE_FIELDS
 
@@ -65,30 +65,32 @@ class _Rewriting:
         """Name the fields that go upstream. A null says nothing, but content may be required."""
         for name, value in message.items():
             if name not in self._fields:
-                self._note(name, "dropped", "does not take it in messages")
+                key = "message_drops" if name in self._family.message_drops else "message_extra"
+                self._note(name, "dropped", "does not take it in messages", key)
             elif name == "content" or value is not None:
                 if (sent_as := self._family.message_renames.get(name, name)) != name:
-                    self._note(name, "renamed", f"calls it {sent_as}")
+                    self._note(name, "renamed", f"calls it {sent_as}", "message_renames", name)
                 yield name
 
     def _role(self, given: str) -> dict[str, Any]:
         role = self._family.roles.get(given, given)
+        rule: tuple[str, ...] = ("roles", given)
         if role != "system":
             self._system_is_over = True
-        elif self._system_is_over:
-            role = self._family.late_system_role or role
+        elif self._system_is_over and self._family.late_system_role:
+            role, rule = self._family.late_system_role, ("late_system_role",)
         if role == given:
             return {}
-        self._note("role", "renamed", f"takes {role} for {given}")
+        self._note("role", "renamed", f"takes {role} for {given}", *rule)
         return {"role": role}
 
     def _content(self, parts: list[Any]) -> dict[str, Any]:
         if self._family.joins_text_parts and all(part["type"] == "text" for part in parts):
-            self._note("content", "renamed", "takes text as one string")
+            self._note("content", "renamed", "takes text as one string", "joins_text_parts")
             return {"content": "\n".join(str(part.get("text", "")) for part in parts)}
         if _CACHE_CONTROL in self._family.message_extra or (sent := without_cache_control(parts)) is parts:
             return {}
-        self._note(f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages")
+        self._note(f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages", "message_extra")
         return {"content": sent}
 
     def _calls(self, message: Message) -> dict[str, Any]:
@@ -99,21 +101,24 @@ class _Rewriting:
                 rewritten["tool_calls"] = [self._call(call) for call in calls]
                 break
         if calls and self._family.needs_reasoning_content and message.get("reasoning_content") is None:
-            self._note("reasoning_content", "set", "wants it beside tool calls")
+            self._note("reasoning_content", "set", "wants it beside tool calls", "needs_reasoning_content")
             rewritten["reasoning_content"] = ""
         return rewritten
 
     def _call(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         sent = {name: value for name, value in call.items() if name in self._call_fields}
         for name in call.keys() - sent.keys():
-            self._note(f"tool_calls.{name}", "dropped", "does not take it in messages")
+            self._note(f"tool_calls.{name}", "dropped", "does not take it in messages", "message_extra")
         if call["id"] in self._ids:
-            self._note("tool_calls.id", "renamed", "does not take such an id")
+            is_exact = self._family.tool_call_id_chars is not None
+            key = "tool_call_id_chars" if is_exact else "tool_call_id_limit"
+            self._note("tool_calls.id", "renamed", "does not take such an id", key)
             sent["id"] = self._ids[call["id"]]
         return sent
 
-    def _note(self, name: str, action: Action, reason: str) -> None:
-        self.changes[name] = Change(f"messages.{name}", action, f"{self._family.name} {reason}")
+    def _note(self, name: str, action: Action, reason: str, key: str, entry: str | None = None) -> None:
+        source = family_rule(self._family, key, entry)
+        self.changes[name] = Change(f"messages.{name}", action, f"{self._family.name} {reason}", source)
 
 
 def _new_ids(messages: Sequence[Message], family: Family) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from policies.change import Change
+from policies.change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
 from policies.facts import Family, Model
 from policies.families import RESERVED
 from policies.messages import sendable_messages, without_cache_control
@@ -50,7 +50,7 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
     """
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
-    changes = [Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream")]
+    changes = [_named(model)]
     agreed, disagreed = _agree(fields, family)
     _check_format(agreed, model)
     changes += disagreed
@@ -59,8 +59,8 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
         body |= accepted
         changes += made
     ours = _ours(family, cap, stream)
-    changes += [Change(name, "set", reason) for name, (_, reason) in ours.items()]
-    body |= {name: value for name, (value, _) in ours.items()}
+    changes += [change for _, change in ours]
+    body |= {change.field: value for value, change in ours}
     return Sanitized(body, tuple(changes))
 
 
@@ -80,21 +80,22 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
     changes = []
     for name, value in fields.items():
         if name in family.drops:
-            changes.append(Change(name, "dropped", f"{family.name} does not take {name}"))
+            reason = f"{family.name} does not take {name}"
+            changes.append(Change(name, "dropped", reason, family_rule(family, "drops")))
         elif name not in RESERVED:
             agreed[name] = value
     for cause, implied in family.implies.items():
         if _is_on(agreed.get(cause)):
             agreed |= implied
-            changes += [Change(name, "set", f"{family.name} wants it so with {cause}") for name in implied]
+            reason, source = f"{family.name} wants it so with {cause}", family_rule(family, "implies", cause)
+            changes += [Change(name, "set", reason, source) for name in implied]
     for cause, excluded in family.conflicts.items():
         if _is_on(agreed.get(cause)):
             lost = agreed.keys() & excluded
             agreed = {name: value for name, value in agreed.items() if name not in lost}
-            changes += [
-                Change(name, "dropped", f"{family.name} does not take it with {cause}")
-                for name in sorted(lost)
-            ]
+            reason = f"{family.name} does not take it with {cause}"
+            source = family_rule(family, "conflicts", cause)
+            changes += [Change(name, "dropped", reason, source) for name in sorted(lost)]
     return agreed, changes
 
 
@@ -115,14 +116,24 @@ def _is_on(value: Any) -> bool:
     return bool(value) and value not in _OFF_WORDS
 
 
-def _ours(family: Family, cap: int | None, stream: bool) -> dict[str, tuple[Any, str]]:
-    ours: dict[str, tuple[Any, str]] = {}
+def _named(model: Model) -> Change:
+    """Outside the catalog there is no hard maximum, and the name that was asked for holds the id."""
+    is_listed = model.max_completion_tokens is not None
+    source = f'models.toml ["{model.slug}"] upstream_model_id' if is_listed else CHAT_BODY
+    return Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
+
+
+def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, Change]]:
+    """Return the values that are sent whatever the client's fields say, and why."""
+    ours: list[tuple[Any, Change]] = []
     if cap is not None:
-        ours[family.cap_field] = (cap, "the effective completion cap")
+        source = family_rule(family, "cap_field")
+        ours.append((cap, Change(family.cap_field, "set", "the effective completion cap", source)))
     if stream:
-        ours["stream"] = (True, "the client asked for a stream")
+        ours.append((True, Change("stream", "set", "the client asked for a stream", CHAT_BODY)))
         if family.asks_stream_usage:
-            ours["stream_options"] = ({"include_usage": True}, "usage is asked for in every stream")
+            change = Change("stream_options", "set", "usage is asked for in every stream", STREAMING_CHUNK)
+            ours.append(({"include_usage": True}, change))
     return ours
 
 
@@ -135,12 +146,14 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
     changes = []
     limited = _limit(name, value, family)
     if limited != value and isinstance(value, str):
-        changes.append(Change(name, "renamed", f"{family.name} takes {limited} for {value}"))
+        source = family_rule(family, "values", f"{name}.{value}")
+        changes.append(Change(name, "renamed", f"{family.name} takes {limited} for {value}", source))
     elif limited != value:
-        changes.append(Change(name, "clamped", f"{family.name} takes less of {name} than was asked"))
+        changes.append(_clamped(name, family))
     sent_as = family.renames.get(name, name)
     if sent_as != name:
-        changes.append(Change(name, "renamed", f"{family.name} calls it {sent_as}"))
+        source = family_rule(family, "renames", name)
+        changes.append(Change(name, "renamed", f"{family.name} calls it {sent_as}", source))
     return {sent_as: limited}, changes or [_kept(name, family)]
 
 
@@ -158,7 +171,8 @@ def _tools(name: str, value: Any, model: Model) -> _Accepted:
     sent = value if "cache_control" in model.family.message_extra else without_cache_control(value)
     if sent is value:
         return {name: value}, [_kept(name, model.family)]
-    return {name: sent}, [Change(f"{name}.cache_control", "dropped", f"{model.family.name} does not take it")]
+    reason, source = f"{model.family.name} does not take it", family_rule(model.family, "message_extra")
+    return {name: sent}, [Change(f"{name}.cache_control", "dropped", reason, source)]
 
 
 def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
@@ -173,7 +187,8 @@ def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take {asked}; use {taken}.", name)
     if sent == form:
         return {name: value}, [_kept(name, model.family)]
-    return {name: sent}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}")]
+    source = family_rule(model.family, "tool_choices", form)
+    return {name: sent}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}", source)]
 
 
 def _response_format(name: str, value: Any, model: Model) -> _Accepted:
@@ -181,11 +196,13 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
     sent = model.family.response_formats.get(form, form)
     if sent == "refused":
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take '{form}'.", name)
+    source = family_rule(model.family, "response_formats", form)
     if sent == "dropped":
-        return {}, [Change(name, "dropped", f"{model.family.name} does not take {form}")]
+        return {}, [Change(name, "dropped", f"{model.family.name} does not take {form}", source)]
     if sent == form:
         return {name: value}, [_kept(name, model.family)]
-    return {name: {"type": sent}}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}")]
+    reason = f"{model.family.name} takes {sent} for {form}"
+    return {name: {"type": sent}}, [Change(name, "renamed", reason, source)]
 
 
 _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingProxyType(
@@ -194,19 +211,39 @@ _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingP
 
 
 def _kept(name: str, family: Family) -> Change:
-    return Change(name, "kept", f"{family.name} takes it as it is")
+    source = MESSAGE_OBJECT if name == "messages" else CHAT_BODY
+    if name in family.extra:
+        source = family_rule(family, "extra")
+    return Change(name, "kept", f"{family.name} takes it as it is", source)
+
+
+def _clamped(name: str, family: Family) -> Change:
+    """``_limit`` in words."""
+    if name == "stop":
+        reason, source = f"takes {family.stop_limit} of them at most", family_rule(family, "stop_limit")
+    elif name == "n":
+        reason, source = f"takes {_n_limit(family)} at most", family_rule(family, "n_limit")
+    else:
+        lowest, highest = family.clamps.get(name) or DEFAULT_CLAMPS[name]
+        source = family_rule(family, "clamps", name) if name in family.clamps else CHAT_BODY
+        reason = f"takes {lowest:g} to {highest:g}"
+    return Change(name, "clamped", f"{family.name} {reason}", source)
 
 
 def _limit(name: str, value: Any, family: Family) -> Any:
     if name == "stop" and family.stop_limit is not None and isinstance(value, list):
         return value[: family.stop_limit]
     if name == "n":
-        return min(value, DEFAULT_N_LIMIT if family.n_limit is None else family.n_limit)
+        return min(value, _n_limit(family))
     if isinstance(value, str):
         return family.values.get(name, {}).get(value, value)
     clamp = family.clamps.get(name, DEFAULT_CLAMPS.get(name))
     # Nobody has checked the fields beyond the contract: what is no number can't be clamped.
     return _clamp(value, *clamp) if clamp and isinstance(value, int | float) else value
+
+
+def _n_limit(family: Family) -> int:
+    return DEFAULT_N_LIMIT if family.n_limit is None else family.n_limit
 
 
 def _clamp(value: float, lowest: float, highest: float) -> float:

@@ -1,12 +1,14 @@
 """Sanitization: a table of families and fields, and what may never happen whatever the family says."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.change import CHAT_BODY, family_rule
 from policies.facts import Family, Model, Prices, Provider
 from policies.families import NEVER_DROPPED, RESERVED, check_family
 from policies.refusal import Refusal
@@ -100,6 +102,90 @@ def test_every_change_is_told_with_a_reason() -> None:
     sanitized = sanitize({"messages": MESSAGES, "seed": 1}, _model(**accepts), 50, True)
     assert all(change.reason for change in sanitized.changes)
     assert {change.field for change in sanitized.changes} >= {"stream", "stream_options"}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "field", "value", "action", "source"),
+    [
+        ({}, "top_p", 0.1, "kept", "the contract, chat request body"),
+        ({}, "temperature", 3, "clamped", "the contract, chat request body"),
+        (
+            {"clamps": {"temperature": (0.0, 1.0)}},
+            "temperature",
+            3,
+            "clamped",
+            "families.toml [tested] clamps.temperature",
+        ),
+        ({}, "n", 129, "clamped", "families.toml, default of n_limit"),
+        ({"n_limit": 1}, "n", 2, "clamped", "families.toml [tested] n_limit"),
+        ({"stop_limit": 1}, "stop", ["a", "b"], "clamped", "families.toml [tested] stop_limit"),
+        ({"drops": frozenset({"seed"})}, "seed", 1, "dropped", "families.toml [tested] drops"),
+        ({"renames": {"seed": "random_seed"}}, "seed", 1, "renamed", "families.toml [tested] renames.seed"),
+        ({"values": {"user": {"a": "b"}}}, "user", "a", "renamed", "families.toml [tested] values.user.a"),
+        ({"extra": frozenset({"top_k"})}, "top_k", 1, "kept", "families.toml [tested] extra"),
+        (
+            {"conflicts": {"messages": {"seed"}}},
+            "seed",
+            1,
+            "dropped",
+            "families.toml [tested] conflicts.messages",
+        ),
+        ({"implies": {"seed": {"user": "u"}}}, "user", "x", "set", "families.toml [tested] implies.seed"),
+        (
+            {"tool_choices": {"required": "any"}},
+            "tool_choice",
+            "required",
+            "renamed",
+            "families.toml [tested] tool_choices.required",
+        ),
+        (
+            {"response_formats": {"json_schema": "json_object"}},
+            "response_format",
+            {"type": "json_schema"},
+            "renamed",
+            "families.toml [tested] response_formats.json_schema",
+        ),
+        (
+            {},
+            "tools.cache_control",
+            None,
+            "dropped",
+            "families.toml, default of message_extra",
+        ),
+        ({}, "model", None, "set", 'models.toml ["slug"] upstream_model_id'),
+        ({}, "messages", None, "kept", "the contract, message object"),
+        ({}, "max_tokens", None, "set", "families.toml, default of cap_field"),
+        (
+            {"cap_field": "max_completion_tokens"},
+            "max_completion_tokens",
+            None,
+            "set",
+            "families.toml [tested] cap_field",
+        ),
+        ({}, "stream", None, "set", "the contract, chat request body"),
+        ({}, "stream_options", None, "set", "the contract, streaming chunk"),
+    ],
+)
+def test_every_change_says_where_its_rule_stands(
+    accepts: dict[str, Any], field: str, value: Any, action: str, source: str
+) -> None:
+    given = {"messages": MESSAGES, "seed": 5, "tools": [{"type": "custom", "cache_control": 1}]}
+    if value is not None:
+        given[field] = value
+    changes = sanitize(given, _model(**accepts), 50, True).changes
+    assert (action, source) in [(change.action, change.source) for change in changes if change.field == field]
+
+
+def test_the_name_of_a_family_stands_in_a_source_as_in_the_file() -> None:
+    dotted = Family("vendor-4.1", drops=frozenset({"seed"}))
+    assert family_rule(dotted, "drops") == 'families.toml ["vendor-4.1"] drops'
+
+
+def test_a_model_outside_the_catalog_is_named_by_the_call() -> None:
+    changes = sanitize(
+        {"messages": MESSAGES}, replace(_model(), max_completion_tokens=None), None, False
+    ).changes
+    assert [change.source for change in changes if change.field == "model"] == [CHAT_BODY]
 
 
 def test_what_the_client_sent_is_not_changed() -> None:

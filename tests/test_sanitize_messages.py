@@ -124,13 +124,44 @@ def test_a_late_system_message_bears_the_role_that_the_family_takes_there() -> N
 def test_what_became_of_messages_is_told_once_a_field() -> None:
     messages = [said("developer", x=1), said(x=2), said("assistant", "", tool_calls=[call("long id", y=1)])]
     _, changes = sendable_messages(messages, Family("tested", tool_call_id_chars=9))
-    assert {(change.field, change.action) for change in changes} == {
-        ("messages.x", "dropped"),
-        ("messages.role", "renamed"),
-        ("messages.tool_calls.y", "dropped"),
-        ("messages.tool_calls.id", "renamed"),
+    assert {(change.field, change.action, change.source) for change in changes} == {
+        ("messages.x", "dropped", "families.toml, default of message_extra"),
+        ("messages.role", "renamed", "families.toml, default of roles"),
+        ("messages.tool_calls.y", "dropped", "families.toml, default of message_extra"),
+        ("messages.tool_calls.id", "renamed", "families.toml [tested] tool_call_id_chars"),
     }
     assert all(change.reason.startswith("tested ") for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("accepts", "field", "source"),
+    [
+        ({"roles": {"system": "user"}}, "role", "roles.system"),
+        ({"late_system_role": "user"}, "role", "late_system_role"),
+        ({"message_drops": {"name"}}, "name", "message_drops"),
+        ({"message_extra": {"x"}, "message_renames": {"x": "y"}}, "x", "message_renames.x"),
+        ({"message_extra": {"x"}}, "z", "message_extra"),
+        ({"message_extra": {"x"}}, "content.cache_control", "message_extra"),
+        ({"joins_text_parts": True}, "content", "joins_text_parts"),
+        ({"tool_call_id_limit": 32}, "tool_calls.id", "tool_call_id_limit"),
+        (
+            {"message_extra": {"reasoning_content"}, "needs_reasoning_content": True},
+            "reasoning_content",
+            "needs_reasoning_content",
+        ),
+    ],
+)
+def test_what_became_of_messages_is_told_with_the_families_key(
+    accepts: dict[str, Any], field: str, source: str
+) -> None:
+    messages = [
+        said("user", [text("a", cache_control=HINT)], name="Ann", x=1, z=2),
+        said("assistant", tool_calls=[call("c" * 99)]),
+        said("system", "Be kind."),
+    ]
+    _, changes = sendable_messages(messages, Family("tested", **accepts))
+    told = {change.field: change.source for change in changes}
+    assert told[f"messages.{field}"] == f"families.toml [tested] {source}"
 
 
 def test_hints_to_a_cache_are_taken_off_tools() -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings import load_settings
-from policies.change import Change
+from policies.change import CHAT_BODY, Change
 from policies.facts import Attempt, Family, Model, Prices, Provider
 from policies.sanitize import sanitize
 from rig.configuration import ROOT
@@ -47,5 +47,7 @@ def sent(
     sanitized = sanitize({**chat.fields, **extras}, model, cap, chat.stream)
     attempt = Attempt(model, "payg", SecretStr("key"))
     body = json.loads(DIALECTS[dialect].request(attempt, dict(sanitized.body)).content)
-    ignored = tuple(Change(name, "dropped", "unknown") for name in sorted(chat.extras.keys() - family.extra))
+    ignored = tuple(
+        Change(name, "dropped", "unknown", CHAT_BODY) for name in sorted(chat.extras.keys() - family.extra)
+    )
     return body, sanitized.changes + ignored
