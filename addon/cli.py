@@ -8,6 +8,7 @@ import click
 from addon import VERSION
 from addon.commands.catalog import catalog
 from addon.commands.common import conf_option, reason
+from addon.commands.explain import explain_command
 from addon.commands.keys import keys
 from addon.commands.ledger import ledger
 from addon.commands.secrets import secrets
@@ -45,6 +46,7 @@ main.add_command(usage)
 main.add_command(ledger)
 main.add_command(state)
 main.add_command(catalog)
+main.add_command(explain_command)
 
 if __name__ == "__main__":
     main()

@@ -3,13 +3,15 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tabulate import tabulate
 
 from addon.store.report import Table
 from policies.money import format_nanousd
+
+LIMIT_HEADERS = ("limit", "period", "used", "in flight", "cap", "left")
 
 
 def to_json(shown: Any) -> str:
@@ -40,6 +42,21 @@ def draw(table: Table, usd: Callable[[int], str] = format_nanousd) -> str:
     )
 
 
+def limit_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return one limit, a record of ``report.find_limits``, under ``LIMIT_HEADERS``: both units share the columns."""
+    named = [row["limit"].replace("_", " "), row["period"]]
+    if row["limit"] == "request_cap":
+        counts = (row["requests"], row["requests_in_flight"], row["request_cap"], row["requests_left"])
+        return [*named, *(str(count) for count in counts)]
+    amounts = (row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"], row["left_nanousd"])
+    return [*named, *("" if amount is None else f"{format_nanousd(amount)} USD" for amount in amounts)]
+
+
+def printable(text: str) -> str:
+    """Return text that came from outside without a say over the terminal; lines stay lines."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
 def _shown(column: str, value: Any, usd: Callable[[int], str]) -> str:
     """A value for the eye. Text that came from outside gets no say over the terminal."""
     if value is None:
@@ -48,4 +65,4 @@ def _shown(column: str, value: Any, usd: Callable[[int], str]) -> str:
         return usd(value)
     if column == "created_at":
         return str(value)[:19].replace("T", " ")
-    return "".join(character if character.isprintable() else "?" for character in str(value))
+    return printable(str(value).replace("\n", "?"))

@@ -13,12 +13,12 @@ import click
 from tabulate import tabulate
 
 from addon.commands.common import clear_errors, conf_option, counters, reading, reason
-from addon.commands.tables import draw, to_csv, to_json
+from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
 from addon.settings import load_conf, load_settings
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
 from addon.store.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
-from policies.money import format_nanousd, format_nanousd_rounded
+from policies.money import format_nanousd_rounded
 
 RECENT_ROWS = 20
 LIMITS = "limits"
@@ -191,17 +191,6 @@ def _draw_calls(recent: Table) -> str:
 
 def _draw_limits(limits: Table) -> str:
     """Both units share their columns here: a limit has but one of them."""
-    rows = [
-        [row["workspace"], row["key_id"], row["limit"].replace("_", " "), row["period"], *_amounts(row)]
-        for row in limits.records()
-    ]
-    headers = ("workspace", "key", "limit", "period", "used", "in flight", "cap", "left")
+    rows = [[row["workspace"], row["key_id"], *limit_cells(row)] for row in limits.records()]
+    headers = ("workspace", "key", *LIMIT_HEADERS)
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) * 4 + ("right",) * 4)
-
-
-def _amounts(row: Mapping[str, Any]) -> list[str]:
-    if row["limit"] == "request_cap":
-        counts = (row["requests"], row["requests_in_flight"], row["request_cap"], row["requests_left"])
-        return [str(count) for count in counts]
-    amounts = (row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"], row["left_nanousd"])
-    return ["" if amount is None else f"{format_nanousd(amount)} USD" for amount in amounts]

@@ -1,0 +1,113 @@
+"""``tollgate explain``: what would happen to a call, without making it. Nothing is sent, taken or written.
+
+Source: docs/commands.md.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from pydantic import SecretStr
+
+from addon.call import Call
+from addon.commands.common import (
+    clear_errors,
+    conf_option,
+    counters,
+    json_option,
+    reading,
+    unknown_workspace,
+)
+from addon.commands.explain_text import explanation_json, explanation_text
+from addon.exchange import Exchange, Stage
+from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
+from addon.settings import Settings, load_settings
+from addon.settings_files import ProxyConf
+from addon.settings_io import nearest
+from addon.store import StoreUnavailable
+from policies.facts import Key, Workspace
+
+STDIN = "-"
+
+_OF_THIS_SHELL = "Keys are those of this shell's environment, which may not be the gateway's."
+
+
+@click.command("explain")
+@click.argument("file", metavar="FILE")
+@click.option("--workspace", "workspace_id", metavar="W", required=True, help="Whose call it is.")
+@click.option(
+    "--key", "key_id", metavar="ID", help="With which of its API keys.  [default: the first active one]"
+)
+@json_option
+@conf_option
+def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: bool, conf_file: Path) -> None:
+    """Show what would happen to a chat request, the body of which is in FILE ("-": standard input), and why.
+
+    Nothing is sent and nothing is written. A call that would be refused is an answer too: the exit status is 0.
+    """
+    with clear_errors():
+        settings = load_settings(conf_file)
+        workspace = settings.workspaces.get(workspace_id)
+        if workspace is None:
+            raise unknown_workspace(workspace_id, settings.workspaces)
+        key = _find_key(workspace, key_id)
+        content = _read(file)
+        with _counted(settings.conf) as counted:
+            told = explain(_admitted(settings, workspace, key), content, counted)
+    hints = _hints(told, settings, workspace)
+    show = explanation_json if as_json else explanation_text
+    click.echo(show(workspace.id, key.id, told, hints))
+
+
+def _find_key(workspace: Workspace, key_id: str | None) -> Key:
+    if key_id is None:
+        # Where none is active, what is explained is why its calls are refused.
+        by_use = sorted(workspace.keys, key=lambda key: not key.active)
+        if not by_use:
+            raise click.ClickException(
+                f"workspace {workspace.id} has no key: tollgate keys create {workspace.id}"
+            )
+        return by_use[0]
+    by_id = {key.id: key for key in workspace.keys}
+    if key_id not in by_id:
+        raise click.ClickException(
+            f'unknown key "{key_id}" of workspace {workspace.id}{nearest(key_id, by_id)}'
+        )
+    return by_id[key_id]
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+
+
+def _admitted(settings: Settings, workspace: Workspace, key: Key) -> Call:
+    """A call that the limiter has let in. The addresses and keys of builtin providers are made by ``serve`` only."""
+    exchange = Exchange("explain", datetime.now(UTC), 0.0, Stage.ADMITTED, workspace, key)
+    return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
+
+
+@contextmanager
+def _counted(conf: ProxyConf) -> Iterator[Counted]:
+    with reading(conf.paths.database) as ledger, ExitStack() as stack:
+        found: Counted
+        try:
+            found = stack.enter_context(counters(conf, ledger))
+        except StoreUnavailable as error:
+            found = error
+        yield found
+
+
+def _hints(told: Explanation, settings: Settings, workspace: Workspace) -> list[str]:
+    """What explain can't know, where it may be why the gateway decides otherwise."""
+    lacks_keys = any(provider.platform_secret is None for provider in settings.providers.values()) or any(
+        byok.secret is None for byok in workspace.byok.values()
+    )
+    refused = told.refused is not None and told.refused.answer.code == "invalid_state"
+    is_alone = told.why_alone is not None and "platform key" in told.why_alone
+    is_built_in = any(one.attempt.model.provider.builtin for one in told.attempts)
+    if is_built_in and settings.conf.sandbox.enabled == "auto":
+        return [f"The built-in provider serves while no provider key is set. {_OF_THIS_SHELL}"]
+    return [_OF_THIS_SHELL] if lacks_keys and (refused or is_alone) else []

@@ -1,0 +1,276 @@
+"""What would happen to a call: the gateway's own steps in its own order, with nothing sent, taken or written.
+
+Every decision is asked of the function that a live call asks; what is told here is what it said. Where a step refuses,
+the explanation ends there, as the call would.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Final, Literal
+
+from mitmproxy.http import Request
+from pydantic import SecretStr
+
+from addon.call import Call
+from addon.endpoints import Endpoint, check_size
+from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
+from addon.exchange import Stage
+from addon.explained_fields import explained_fields
+from addon.json_object import decode_object
+from addon.prepare import hold_request, prepare_attempt, read_request, review_attempt, route_call
+from addon.store import HoldRequest, StoreUnavailable
+from addon.store.report import ReadUsed, find_limits
+from policies.change import Change
+from policies.facts import Attempt
+from policies.fallback import idle_fallback, refusal_after_failure
+from policies.limits import rpm_of
+from policies.refusal import Refusal
+from policies.spend import Denial, place_hold, refusal_of
+
+Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
+
+BUILT_IN_URL: Final = "http://built-in.invalid/v1"
+"""What stands for the address of a builtin provider: it has one only while the gateway runs."""
+
+_NO_CAP: Final = 2**62
+_UNSHOWN: Final = SecretStr("-")
+
+type Counted = ReadUsed | StoreUnavailable
+"""What reads the counters of limits as they are now, or why nothing can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What the client would be told, by which step. ``why`` is for the operator alone: what the answer does not say."""
+
+    step: Step
+    answer: ErrorAnswer
+    why: str | None = None
+
+
+@dataclass(slots=True)
+class Caps:
+    """The caps on completion tokens, None where there is none; ``sent`` is what goes upstream, ``won`` whose it is.
+
+    ``policies`` is known only where it is lower than the client's.
+    """
+
+    client: int | None = None
+    policies: int | None = None
+    catalog: int | None = None
+    budget: int | None = None
+    sent: int | None = None
+
+    @property
+    def won(self) -> str | None:
+        """The name of the cap that is sent; of equal ones the first."""
+        names = ("client", "policies", "catalog", "budget")
+        return next(
+            (name for name in names if self.sent is not None and getattr(self, name) == self.sent), None
+        )
+
+
+@dataclass(slots=True)
+class ExplainedAttempt:
+    """One attempt, as far as it gets. ``limits`` are rows of ``addon/store/report.py``; ``body`` is what is sent.
+
+    ``url`` is None for a builtin provider.
+    """
+
+    attempt: Attempt
+    caps: Caps
+    prompt_nanousd: int | None = None
+    hold_nanousd: int | None = None
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    fields: tuple[Change, ...] = ()
+    url: str | None = None
+    body: dict[str, Any] | None = None
+    denial: Denial | None = None
+    refused: Refused | None = None
+
+
+@dataclass(slots=True)
+class Explanation:
+    """The answer. ``refused`` ends the call before anything is sent.
+
+    ``told_on_failure`` is what the client is told where the first attempt failed and no second can be made, if not of
+    that failure itself. ``why_alone`` says why the route has no second one.
+    """
+
+    limit_rpm: int
+    overage_protection: bool
+    requested_model: str | None = None
+    stream: bool = False
+    decided_by: str | None = None
+    attempts: list[ExplainedAttempt] = field(default_factory=list)
+    refused: Refused | None = None
+    told_on_failure: ErrorAnswer | None = None
+    why_alone: str | None = None
+
+
+class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.answer.code)
+        self.refused = refused
+
+
+def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
+    """Return what would happen to a call that the limiter lets in: one at ``ADMITTED``, which advances here.
+
+    Its settings have an address for each builtin provider; no secret of theirs gets into the explanation.
+    """
+    told = _begun(call)
+    try:
+        _admit(call, content)
+        with _step("body"):
+            read_request(call, content)
+        told.requested_model, told.stream = call.exchange.requested_model, call.exchange.stream
+        with _step("routing"):
+            route_call(call)
+    except _Stopped as stopped:
+        told.refused = stopped.refused
+        return told
+    once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
+    _explain_route(call, told, decode_object(content), once)
+    return told
+
+
+def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
+    route = call.exchange.route
+    assert route is not None  # noqa: S101  (a routed call has one)
+    told.decided_by = route.decided_by
+    # What is explained is shown, so no secret is in it from here on.
+    shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
+    call.exchange = call.exchange.note(route=replace(route, attempts=shown))
+    told.told_on_failure = from_refusal(route.barred) if route.barred else None
+    told.why_alone = None if len(route.attempts) > 1 else _why_alone(call, route.attempts[0])
+    first = _explain_attempt(call, given, counted)
+    told.attempts.append(first)
+    told.refused = first.refused
+    if not first.refused and call.exchange.has_next_attempt:
+        second = _explain_attempt(call, given, counted)
+        told.attempts.append(second)
+        told.told_on_failure = _told_instead(first, second)
+
+
+def _why_alone(call: Call, only: Attempt) -> str:
+    """``policies.fallback.second_attempt`` in words, where it returned no attempt."""
+    workspace, models = call.exchange.workspace, call.settings.models
+    assert workspace is not None  # noqa: S101  (an admitted call has one)
+    if only.mode == "byok":
+        if not workspace.safety_net:
+            return "safety_net is off"
+        if only.model.slug not in models:
+            return "the Safety Net serves models of the catalog only"
+        if only.model.byok_only:
+            return f"{only.model.slug} is byok_only, which bars the Safety Net"
+        return f"{only.model.provider.name} has no platform key for the Safety Net"
+    if workspace.fallback_model is None:
+        return "the workspace has no fallback_model"
+    if workspace.fallback_model == only.model.slug:
+        return "fallback_model is the same model"
+    return f"fallback_model {workspace.fallback_model} can't serve: {idle_fallback(workspace, models)}"
+
+
+def _admit(call: Call, content: bytes) -> None:
+    key = call.exchange.key
+    assert key is not None  # noqa: S101  (an admitted call has one)
+    with _step("size"):
+        check_size(_head(content), call.settings.conf.limits.max_request_bytes)
+    with _step("key"):
+        if not key.active:
+            raise Refusal("invalid_api_key", f"Key {key.id} is not active.")
+
+
+def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
+    attempt = call.exchange.next_attempt
+    told = ExplainedAttempt(attempt, Caps(catalog=attempt.model.max_completion_tokens))
+    try:
+        with _step("policies"):
+            review_attempt(call)
+        assert call.request is not None  # noqa: S101  (a routed call has one)
+        told.caps.client = call.request.requested_cap
+        told.caps.policies = None if call.cap_tokens == told.caps.client else call.cap_tokens
+        with _step("limits"):
+            _hold(call, told, counted)
+        with _step("request"):
+            _send(call, told, given)
+    except _Stopped as stopped:
+        told.refused = stopped.refused
+    return told
+
+
+def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
+    request = hold_request(call)
+    if isinstance(counted, StoreUnavailable):
+        raise counted
+    told.prompt_nanousd = request.want.prompt_nanousd
+    told.limits = _standings(call, request, counted)
+    used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
+    endless = place_hold(replace(request.want, cap_tokens=_NO_CAP), request.limits, used)
+    if told.attempt.mode == "payg" and not isinstance(endless, Denial) and endless.cap_tokens < _NO_CAP:
+        told.caps.budget = endless.cap_tokens
+    decided = place_hold(request.want, request.limits, used)
+    if isinstance(decided, Denial):
+        told.denial = decided
+        raise refusal_of(decided)
+    told.hold_nanousd = decided.amount_nanousd
+    if call.exchange.stage is Stage.ROUTED:
+        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
+    else:
+        call.exchange = call.exchange.note(hold=decided)
+
+
+def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
+    """Return what is left of each limit of the attempt, in the order in which they are checked."""
+    workspace, key = call.exchange.workspace, call.exchange.key
+    assert workspace is not None and key is not None  # noqa: S101  (an admitted call has both)
+    alone = replace(workspace, keys=(key,))
+    rows = {row["limit"]: row for row in find_limits(read_used, [alone], request.created_at).records()}
+    return [rows[limit.kind] for limit in request.limits]
+
+
+def _send(call: Call, told: ExplainedAttempt, given: Mapping[str, Any]) -> None:
+    sent = prepare_attempt(call)
+    assert call.sanitized is not None  # noqa: S101  (an attempt that was prepared has it)
+    model = told.attempt.model
+    told.body = json.loads(sent.content or b"")
+    told.url = None if model.provider.builtin else sent.url
+    told.caps.sent = call.sanitized.body.get(model.family.cap_field)
+    told.fields = explained_fields(given, call.sanitized, told.attempt)
+
+
+def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt) -> ErrorAnswer | None:
+    """Return what the client is told where ``first`` failed and ``second`` is refused, None: of the failure."""
+    if second.refused and second.refused.answer is INTERNAL:
+        return INTERNAL
+    if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt)):
+        return from_refusal(refusal)
+    return None
+
+
+@contextmanager
+def _step(step: Step) -> Iterator[None]:
+    """Turn whatever goes wrong in a step into what ``Gateway._guard`` would answer."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise _Stopped(Refused(step, from_refusal(refusal))) from refusal
+    except StoreUnavailable as error:
+        raise _Stopped(Refused(step, LIMITS_UNAVAILABLE, str(error))) from error
+    except Exception as error:
+        raise _Stopped(Refused(step, INTERNAL, f"{type(error).__name__}: {error}")) from error
+
+
+def _head(content: bytes) -> Request:
+    return Request.make("POST", f"http://tollgate{Endpoint.CHAT.value}", content)
+
+
+def _begun(call: Call) -> Explanation:
+    workspace, limits = call.exchange.workspace, call.settings.conf.limits
+    assert workspace is not None  # noqa: S101  (an admitted call has one)
+    limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
+    return Explanation(limit_rpm, workspace.overage_protection)
