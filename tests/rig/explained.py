@@ -1,0 +1,103 @@
+"""A catalog of every dialect and workspaces of every kind, for requests that are explained and then made."""
+
+import tomllib
+from typing import Any
+
+from rig.configuration import PROVIDER_KEY, ROOT, model, provider, workspace
+
+CUSTOMER_KEY = "fake-customer-key-" + "1" * 24
+ENVIRONMENT = {"TEST_PROVIDER_KEY": PROVIDER_KEY, "TEST_CUSTOMER_KEY": CUSTOMER_KEY}
+MAX_REQUEST_BYTES = 20_000
+
+FAMILIES = tomllib.loads((ROOT / "catalog_data" / "families.toml").read_text(encoding="utf-8"))
+MODELS = {
+    "gpt": model(provider="OPENAI", upstream_model_id="gpt-2026", max_completion_tokens=16_384),
+    "thinker": model(provider="OPENAI", family="openai-reasoning"),
+    "mistral": model(provider="OPENAI", family="mistral"),
+    "claude": model(provider="CLAUDE", family="claude-sampling", max_completion_tokens=8_000),
+    "gem": model(provider="GOOGLE", family="gemini", upstream_model_id="gem-9"),
+    "dear": model(provider="OPENAI", input_price_per_m="1000", output_price_per_m="10000"),
+    "own": model(provider="FOUNDRY", upstream_model_id="foundry/own"),
+    "own-only": model(provider="FOUNDRY", byok_only=True),
+    "paid-only": model(provider="OPENAI", byok_only=True),
+    "old": model(provider="OPENAI", active=False),
+    "keyless": model(provider="KEYLESS"),
+    "local": model(provider="LOCAL"),
+    "lost": model(provider="LOST"),
+    "echo": model(provider="SANDBOX", upstream_model_id="sandbox-chat-001", family="sandbox"),
+    "broken": model(provider="OPENAI", upstream_model_id="broken-1"),
+    "own-broken": model(provider="FOUNDRY", upstream_model_id="broken-2"),
+}
+BYOK = {
+    "FOUNDRY": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True},
+    "LOST": {"secret": "env:TEST_KEY_THAT_IS_NOT_SET", "routing": True},
+    "QUIET": {"secret": "env:TEST_CUSTOMER_KEY", "routing": False},
+}
+RULES = [{"keywords": ["sql"], "model": "thinker"}, {"keywords": ["數據庫"], "model": "claude"}]
+HEURISTICS = [{"when": "tools", "model": "mistral"}, {"when": "json", "model": "gem"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def workspaces(keys: dict[str, str]) -> dict[str, Any]:
+    """Each is named as its key; ``retired`` is a second, inactive key of ``plain``."""
+
+    def one(name: str, **changes: Any) -> dict[str, Any]:
+        return workspace((name, keys[name], True), **changes)
+
+    chosen = {"default_model": "gpt", "rules": RULES, "heuristics": HEURISTICS}
+    plain = workspace(("plain", keys["plain"], True), ("retired", keys["retired"], False), **chosen)
+    capped = one("capped", monthly_spend_cap_usd="4", overage_protection=True, **chosen)
+    capped["keys"][0] |= {"spend_cap_usd": "3", "spend_reset": "daily"}
+    once = one("once", **chosen)
+    once["keys"][0] |= {"request_cap": 1, "request_reset": "weekly"}
+    return {
+        "plain": plain,
+        "capped": capped,
+        "once": once,
+        "bare": one("bare"),
+        "acme": one("acme", byok=BYOK),
+        "poor": one("poor", plan="standard", byok=BYOK, **chosen),
+        "broke": one("broke", monthly_spend_cap_usd="0.015", overage_protection=True),
+        "hop": one("hop", fallback_model="claude"),
+        "net": one("net", byok=BYOK, safety_net=True),
+        "poor-net": one("poor-net", plan="standard", byok=BYOK, safety_net=True),
+        "poor-hop": one(
+            "poor-hop", monthly_spend_cap_usd="0.005", overage_protection=True, fallback_model="dear"
+        ),
+    }
+
+
+NAMES = (
+    "plain",
+    "retired",
+    "capped",
+    "once",
+    "bare",
+    "acme",
+    "poor",
+    "broke",
+    "hop",
+    "net",
+    "poor-net",
+    "poor-hop",
+)
+
+
+def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
+    """What a ``Configuration`` is made of; every provider is at ``base``, and ``keys`` are named as in ``NAMES``."""
+    keyless = provider(base, platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
+    return {
+        "providers": {
+            **{name: provider(base) for name in ("OPENAI", "FOUNDRY", "LOST", "QUIET")},
+            "CLAUDE": provider(base, dialect="anthropic"),
+            "GOOGLE": provider(base, dialect="gemini"),
+            "KEYLESS": keyless,
+            "LOCAL": {"base_url": base, "dialect": "openai", "auth": "none"},
+            "SANDBOX": {"dialect": "openai", "builtin": True},
+        },
+        "families": FAMILIES,
+        "models": MODELS,
+        "workspaces": workspaces(keys),
+        "sections": {"sandbox": {"enabled": True}, "limits": {"max_request_bytes": MAX_REQUEST_BYTES}},
+        "environment": {"TEST_CUSTOMER_KEY": CUSTOMER_KEY},
+    }

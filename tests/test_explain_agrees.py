@@ -1,0 +1,275 @@
+"""``tollgate explain`` and a live call agree: the same requests are explained and then made at one real gateway."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from conftest import HELLO, StartGateway
+from rig.configuration import PROVIDER_KEY, new_key
+from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, TOOLS, settings
+from rig.gateway import Gateway
+from rig.money import holds
+from rig.scripts import Received, Script, ordinary, whole
+from rig.upstream import Upstream
+
+from addon.cli import main
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+SERVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "the default": ("plain", {}),
+    "a pinned model, streamed": ("plain", {"model": "gpt", "stream": True, "temperature": 3, "n": 500}),
+    "a hint": ("plain", {"model": "no-such-model", "max_tokens": 7}),
+    "a keyword": ("plain", said("SQL, please") | {"temperature": 1, "max_tokens": 900, "stop": "x"}),
+    "a keyword in Chinese": ("plain", said("用數據庫查询 naïve 🎉") | {"temperature": 1.7, "top_p": 0.5}),
+    "tools": ("plain", {"tools": TOOLS, "tool_choice": "required", "seed": 7, "user": "u-1"}),
+    "JSON": ("plain", {"response_format": {"type": "json_object"}, "logprobs": True, "n": 2}),
+    "what Claude has no place for": (
+        "plain",
+        {"model": "claude", "messages": [{"role": "user", "content": "x", "name": "Ann"}], "n": 4}
+        | {"seed": 1, "stop": ["a"], "user": "jane@example.com", "tool_choice": "auto"},
+    ),
+    "what Gemini calls otherwise": (
+        "plain",
+        {"model": "gem", "max_completion_tokens": 30, "stop": list("abcdefgh"), "reasoning_effort": "max"}
+        | {"top_k": 3, "parallel_tool_calls": True, "unheard_of": {"a": 1}, "seed": None},
+    ),
+    "no key at all": ("plain", {"model": "local"}),
+    "the built-in provider": ("plain", {"model": "echo", "max_tokens": 5}),
+    "a cap above the catalog's": ("plain", {"model": "claude", "max_tokens": 100_000}),
+    "a cap that the budget lowers": ("capped", {"model": "dear", "max_tokens": 500}),
+    "a lower cap of the client's": ("capped", {"model": "dear", "max_tokens": 2}),
+    "several choices under a budget": ("capped", {"model": "dear", "n": 3}),
+    "an own key": ("acme", {"model": "own", "max_tokens": 20}),
+    "an own key where the wallet is empty": ("poor", {"model": "own-only"}),
+    "a model outside the catalog": ("acme", {"model": "foundry/ft:mine", "temperature": 9}),
+    "the one call of a key": ("once", {}),
+}
+REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
+    "no JSON": ("plain", b'{"messages": [', 400, "validation_failed"),
+    "not UTF-8": ("plain", b'{"messages": "\xff"}', 400, "validation_failed"),
+    "an empty body": ("plain", b"", 400, "validation_failed"),
+    "wrong types": ("plain", {"temperature": "hot", "n": 0}, 400, "validation_failed"),
+    "what a dialect has no place for": ("plain", {"model": "claude", **said("  ")}, 400, "validation_failed"),
+    "tools of the provider's": ("plain", {"tools": [{"type": "web_search"}]}, 400, "validation_failed"),
+    "no messages": ("plain", {"messages": []}, 400, "bad_request"),
+    "nothing that chooses": ("bare", {}, 400, "bad_request"),
+    "an unknown name with own keys": ("acme", {"model": "no-such-model"}, 400, "bad_request"),
+    "a custom name without routing": ("acme", {"model": "quiet/x"}, 400, "bad_request"),
+    "an inactive model": ("plain", {"model": "old"}, 400, "invalid_state"),
+    "a provider without a key": ("plain", {"model": "keyless"}, 400, "invalid_state"),
+    "an own key that is missing": ("acme", {"model": "lost"}, 400, "invalid_state"),
+    "a model for own keys only": ("plain", {"model": "paid-only"}, 403, "byok_required"),
+    "an empty wallet": ("poor", {}, 402, "payment_required"),
+    "no budget for one token": ("broke", {"model": "dear"}, 402, "payment_required"),
+    "a prompt beyond the budget": ("broke", {"model": "dear", **said("x" * 9_000)}, 402, "payment_required"),
+    "a key whose calls are used up": ("once", {}, 429, "rate_limit_exceeded"),
+    "a body too large": ("plain", said("x" * MAX_REQUEST_BYTES), 413, "request_too_large"),
+    "an inactive key": ("retired", {}, 401, "invalid_api_key"),
+}
+
+
+class Live:
+    """A gateway over an upstream that speaks all dialects; ``held`` are the holds that stood at each request to it."""
+
+    def __init__(self, gateway: Gateway, upstream: Upstream) -> None:
+        self.gateway = gateway
+        self.upstream = upstream
+        self.held: list[list[dict[str, Any]]] = []
+        self._lock = threading.Lock()
+        upstream.behave(self._answer)
+
+    def explain(self, key: str, content: bytes) -> dict[str, Any]:
+        name = "plain" if key == "retired" else key
+        words = [
+            "explain",
+            "--workspace",
+            name,
+            "--key",
+            key,
+            "--json",
+            "--conf",
+            f"{self.gateway.folder}/proxy.conf",
+        ]
+        result = CliRunner(env=ENVIRONMENT).invoke(main, [*words, "-"], input=content)
+        assert result.exit_code == 0, result.output
+        for secret in (*self.gateway.keys.values(), PROVIDER_KEY, CUSTOMER_KEY):
+            assert secret not in result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    def call(self, key: str, content: bytes) -> httpx.Response:
+        self.upstream.requests.clear()
+        self.held.clear()
+        headers = {"Authorization": f"Bearer {self.gateway.keys[key]}", "Content-Type": "application/json"}
+        url = f"{self.gateway.url}/v1/chat/completions"
+        return httpx.post(url, content=content, headers=headers, timeout=20, trust_env=False)
+
+    def row(self, answer: httpx.Response) -> dict[str, Any]:
+        return self.gateway.wait_for_row(answer.headers["x-request-id"])
+
+    def _answer(self, request: Received) -> Script:
+        with self._lock:
+            self.held.append(holds(self.gateway.folder / "var" / "tollgate.db"))
+        if request.target.endswith("/messages"):
+            block = {"type": "text", "text": "hi"}
+            usage = {"input_tokens": 9, "output_tokens": 2}
+            return whole(
+                {"id": "m", "type": "message", "content": [block], "stop_reason": "end_turn", "usage": usage}
+            )
+        if ":generateContent" in request.target:
+            candidate = {"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}
+            counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11}
+            return whole({"candidates": [candidate], "usageMetadata": counts})
+        own = CUSTOMER_KEY in str(request.header("authorization"))
+        if request.json()["model"] in ("broken-1", "broken-3") or (
+            request.json()["model"] == "broken-2" and own
+        ):
+            return whole({"error": {"message": "down"}}, status=500)
+        return ordinary(request)
+
+
+@pytest.fixture(scope="module")
+def _gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
+    keys = {name: new_key() for name in NAMES}
+    gateway = start_gateway(**settings(upstreams["TESTER"].base_url, keys))
+    gateway.keys = keys
+    return gateway
+
+
+@pytest.fixture
+def live(_gateway: Gateway, upstream: Upstream) -> Live:
+    return Live(_gateway, upstream)
+
+
+def body_of(asked: dict[str, Any] | bytes) -> bytes:
+    if isinstance(asked, bytes):
+        return asked
+    return json.dumps({"messages": HELLO} | asked, ensure_ascii=False).encode()
+
+
+def assert_sent_as_explained(attempt: dict[str, Any], received: Received, held: list[dict[str, Any]]) -> None:
+    assert attempt["refusal"] is None
+    assert attempt["url"].endswith(received.target)
+    assert attempt["body"] == received.json()
+    assert [hold["amount_nanousd"] for hold in held] == [attempt["hold_nanousd"]]
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_what_is_sent_held_and_booked_is_what_was_explained(live: Live, case: str) -> None:
+    key, asked = SERVED[case]
+    told = live.explain(key, body_of(asked))
+    assert told["refusal"] is None
+    answer = live.call(key, body_of(asked))
+    assert answer.status_code == 200, answer.text
+    (attempt,) = told["attempts"]
+    if attempt["built_in"]:
+        assert live.upstream.requests == []
+    else:
+        assert_sent_as_explained(attempt, live.upstream.last, live.held[-1])
+    row = live.row(answer)
+    for column in ("model_slug", "provider", "mode", "upstream_model_id", "fallback"):
+        assert row[column] == attempt[column], column
+    assert row["requested_model"] == told["requested_model"]
+    assert row["stream"] == told["stream"]
+    line = live.gateway.wait_for_log(lambda line: line.get("id") == row["id"])
+    assert line["decided_by"] == told["decided_by"]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_is_refused_as_explained(live: Live, case: str) -> None:
+    key, asked, status, code = REFUSED[case]
+    told = live.explain(key, body_of(asked))["refusal"]
+    answer = live.call(key, body_of(asked))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert live.upstream.requests == []
+    assert (told["status"], told["code"]) == (status, code)
+    if key != "retired":  # A live call does not learn that the key is there.
+        assert {name: told[name] for name in ("message", "type", "param", "code")} == answer.json()["error"]
+
+
+def test_a_cap_is_told_with_whose_it_is(live: Live) -> None:
+    won = {
+        case: live.explain(key, body_of(asked))["attempts"][0]["caps"]["won"]
+        for case, (key, asked) in SERVED.items()
+    }
+    assert won["the default"] == "catalog"
+    assert won["a hint"] == "client"
+    assert won["a cap above the catalog's"] == "catalog"
+    assert won["a cap that the budget lowers"] == "budget"
+    assert won["a lower cap of the client's"] == "client"
+    assert won["a model outside the catalog"] is None
+
+
+@pytest.mark.parametrize(("key", "name"), [("hop", "broken"), ("net", "own-broken")])
+def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str) -> None:
+    content = body_of({"model": name, "temperature": 1.5, "user": "u"})
+    told = live.explain(key, content)
+    assert told["refusal"] is None
+    answer = live.call(key, content)
+    received = live.upstream.wait_for_requests(2)
+    for attempt, request, held in zip(told["attempts"], received, live.held, strict=True):
+        assert_sent_as_explained(attempt, request, held)
+    first, second = told["attempts"]
+    assert (first["fallback"], second["fallback"]) == (False, True)
+    row = live.row(answer)
+    assert (row["attempts"], row["model_slug"], row["mode"]) == (2, second["model_slug"], second["mode"])
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "second"),
+    [
+        ("poor-net", "own-broken", "payment_required"),  # The Safety Net has no money.
+        ("poor-hop", "broken", "payment_required"),  # Nor has the fallback model, but nobody is told.
+        ("plain", "broken", None),
+        ("net", "foundry/broken-3", None),
+    ],
+)
+def test_what_is_told_where_nothing_follows_a_failure_is_as_explained(
+    live: Live, key: str, name: str, second: str | None
+) -> None:
+    content = body_of({"model": name})
+    told = live.explain(key, content)
+    answer = live.call(key, content)
+    assert len(live.upstream.requests) == 1
+    assert [attempt["refusal"] and attempt["refusal"]["code"] for attempt in told["attempts"][1:]] == (
+        [second] if second else []
+    )
+    if second is None:
+        assert told["why_alone"]
+    if told["told_on_failure"] is None:
+        assert (answer.status_code, answer.json()["error"]["message"]) == (500, "down")
+    else:
+        error = {name: told["told_on_failure"][name] for name in ("message", "type", "param", "code")}
+        assert (answer.status_code, answer.json()["error"]) == (told["told_on_failure"]["status"], error)
+        assert "cannot use the Safety Net fallback" in error["message"]
+
+
+def test_a_model_that_the_safety_net_may_not_serve_is_told_as_explained(live: Live) -> None:
+    content = body_of({"model": "own-only"})
+    told = live.explain("net", content)["told_on_failure"]
+    live.upstream.behave(whole({"error": {"message": "down"}}, status=500))
+    answer = live.call("net", content)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (403, told["message"])
+    assert told["code"] == "byok_required"
+
+
+def test_nothing_is_written_by_explaining(live: Live) -> None:
+    def state() -> list[Any]:
+        folder = live.gateway.folder
+        ledger = folder / "var" / "tollgate.db"
+        files = {path: path.read_bytes() for path in Path(folder).rglob("*.toml")}
+        return [files, holds(ledger), live.gateway.ledger_rows(), live.upstream.requests[:]]
+
+    live.gateway.wait_until(lambda: holds(live.gateway.folder / "var" / "tollgate.db") == [])
+    before = state()
+    for key, asked in SERVED.values():
+        live.explain(key, body_of(asked))
+    assert state() == before
