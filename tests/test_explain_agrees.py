@@ -72,6 +72,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
     "a prompt beyond the budget": ("broke", {"model": "dear", **said("x" * 9_000)}, 402, "payment_required"),
     "a key whose calls are used up": ("once", {}, 429, "rate_limit_exceeded"),
     "a body too large": ("plain", said("x" * MAX_REQUEST_BYTES), 413, "request_too_large"),
+    "a fault of the gateway's": (
+        "plain",
+        {"model": "odd", "tools": TOOLS, "tool_choice": "required"},
+        500,
+        "internal_error",
+    ),
     "an inactive key": ("retired", {}, 401, "invalid_api_key"),
 }
 

@@ -22,6 +22,8 @@ MODELS = {
     "paid-only": model(provider="OPENAI", byok_only=True),
     "old": model(provider="OPENAI", active=False),
     "keyless": model(provider="KEYLESS"),
+    # A family whose word for "required" no Gemini model knows: an operator's mistake.
+    "odd": model(provider="GOOGLE", family="mistral"),
     "local": model(provider="LOCAL"),
     "lost": model(provider="LOST"),
     "echo": model(provider="SANDBOX", upstream_model_id="sandbox-chat-001", family="sandbox"),
