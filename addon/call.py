@@ -27,8 +27,8 @@ class Call:
 
     ``first_byte_s`` is when the client got the first byte of an answer, by the clock of ``exchange.started_s``.
     ``cap_tokens`` is what the client and operators' policies let the next attempt's completion have, None for no limit;
-    ``sanitized`` is what became of the request for it. ``chosen`` is the attempt under way with the platform key whose
-    turn it was, which an access token may stand in for.
+    ``narrowed_tokens`` is the policies' part in it; ``sanitized`` what became of the request for it. ``chosen`` is the
+    attempt under way with the platform key whose turn it was, which an access token may stand in for.
     ``upstream_status`` and ``retry_after`` stood in the head of its answer. ``first_failure`` is that of the attempt
     before it.
     """
@@ -37,6 +37,7 @@ class Call:
     settings: Settings
     request: ChatRequest | None = None
     cap_tokens: int | None = None
+    narrowed_tokens: int | None = None
     sanitized: Sanitized | None = None
     chosen: Attempt | None = None
     relay: Relay | None = None

@@ -53,10 +53,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Caps:
-    """The caps on completion tokens, None where there is none; ``sent`` is what goes upstream, ``won`` whose it is.
-
-    ``policies`` is known only where it is lower than the client's.
-    """
+    """The caps on completion tokens, None where there is none; ``sent`` is what goes upstream, ``won`` whose it is."""
 
     client: int | None = None
     policies: int | None = None
@@ -193,7 +190,7 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
             review_attempt(call)
         assert call.request is not None  # noqa: S101  (a routed call has one)
         told.caps.client = call.request.requested_cap
-        told.caps.policies = None if call.cap_tokens == told.caps.client else call.cap_tokens
+        told.caps.policies = call.narrowed_tokens
         with _step("limits"):
             _hold(call, told, counted)
         with _step("request"):

@@ -65,8 +65,8 @@ def review_attempt(call: Call) -> None:
     """Ask the operators' policies about the next attempt. Raises Refusal, or PolicyFailed where one fails."""
     assert call.request is not None  # noqa: S101  (a routed call has one)
     policies = call.settings.policies
-    narrowed = review(reviewed_call(call), policies) if policies else None
-    call.cap_tokens = completion_cap(call.request.requested_cap, narrowed)
+    call.narrowed_tokens = review(reviewed_call(call), policies) if policies else None
+    call.cap_tokens = completion_cap(call.request.requested_cap, call.narrowed_tokens)
 
 
 def hold_request(call: Call) -> HoldRequest:

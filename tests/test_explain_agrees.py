@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import HELLO, StartGateway
 from rig.configuration import PROVIDER_KEY, new_key
-from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, TOOLS, settings
+from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, TOOLS, settings, write_policy
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole
@@ -46,6 +46,7 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "a cap above the catalog's": ("plain", {"model": "claude", "max_tokens": 100_000}),
     "a cap that the budget lowers": ("capped", {"model": "dear", "max_tokens": 500}),
     "a lower cap of the client's": ("capped", {"model": "dear", "max_tokens": 2}),
+    "a policy's cap": ("capped", {"model": "dear", **said("short")}),
     "several choices under a budget": ("capped", {"model": "dear", "n": 3}),
     "an own key": ("acme", {"model": "own", "max_tokens": 20}),
     "an own key where the wallet is empty": ("poor", {"model": "own-only"}),
@@ -67,6 +68,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
     "a provider without a key": ("plain", {"model": "keyless"}, 400, "invalid_state"),
     "an own key that is missing": ("acme", {"model": "lost"}, 400, "invalid_state"),
     "a model for own keys only": ("plain", {"model": "paid-only"}, 403, "byok_required"),
+    "what a policy forbids": ("plain", said("forbidden"), 403, "byok_required"),
+    "a policy that fails": ("plain", said("faulty"), 500, "internal_error"),
     "an empty wallet": ("poor", {}, 402, "payment_required"),
     "no budget for one token": ("broke", {"model": "dear"}, 402, "payment_required"),
     "a prompt beyond the budget": ("broke", {"model": "dear", **said("x" * 9_000)}, 402, "payment_required"),
@@ -143,9 +146,13 @@ class Live:
 
 
 @pytest.fixture(scope="module")
-def _gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
+def _gateway(
+    start_gateway: StartGateway, upstreams: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Gateway:
     keys = {name: new_key() for name in NAMES}
-    gateway = start_gateway(**settings(upstreams["TESTER"].base_url, keys))
+    folder = tmp_path_factory.mktemp("explained")
+    write_policy(folder)
+    gateway = start_gateway(folder, **settings(upstreams["TESTER"].base_url, keys))
     gateway.keys = keys
     return gateway
 
@@ -211,6 +218,7 @@ def test_a_cap_is_told_with_whose_it_is(live: Live) -> None:
     assert won["a cap above the catalog's"] == "catalog"
     assert won["a cap that the budget lowers"] == "budget"
     assert won["a lower cap of the client's"] == "client"
+    assert won["a policy's cap"] == "policies"
     assert won["a model outside the catalog"] is None
 
 

@@ -41,6 +41,7 @@ def loaded() -> Settings:
     keys = {name: new_key() for name in explained.NAMES}
     configuration = Configuration(**explained.settings("https://provider.example/v1", keys))
     with TemporaryDirectory() as folder:
+        explained.write_policy(Path(folder))
         found = load_settings(configuration.write(Path(folder)), explained.ENVIRONMENT)
     return found.with_builtin_url(BUILT_IN_URL, SecretStr("-"))
 
@@ -259,6 +260,21 @@ def test_the_budgets_cap_is_told_also_where_another_wins() -> None:
     assert capped.budget is not None
     assert 200 < capped.budget < 300
     assert told("plain", BODY | {"model": "dear"}).attempts[0].caps.budget is None
+
+
+@pytest.mark.parametrize(("asked", "won"), [(30, "client"), (50, "policies"), (None, "policies")])
+def test_a_policys_cap_is_told_also_where_another_wins(asked: int | None, won: str) -> None:
+    body = {"messages": [{"role": "user", "content": "short"}], "max_tokens": asked}
+    first, second = (attempt.caps for attempt in told("hop", body | {"model": "gpt"}).attempts)
+    assert (first.client, first.policies, first.won) == (asked, 40, won)
+    assert (second.policies, second.sent, second.won) == (10, 10, "policies")
+
+
+def test_a_policy_that_fails_is_named() -> None:
+    refused = told("plain", {"messages": [{"role": "user", "content": "faulty"}]}).refused
+    assert refused is not None
+    assert (refused.step, refused.answer.code) == ("policies", "internal_error")
+    assert refused.why == 'PolicyFailed: policy "house" raised KeyError'
 
 
 def test_each_budget_refusal_says_which_it_is() -> None:

@@ -1,6 +1,7 @@
 """A catalog of every dialect and workspaces of every kind, for requests that are explained and then made."""
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from rig.configuration import PROVIDER_KEY, ROOT, model, provider, workspace
@@ -85,6 +86,28 @@ NAMES = (
 )
 
 
+POLICY = """\
+from policies.refusal import Refusal
+from policies.review import Narrowing
+
+
+def review(call):
+    if "forbidden" in call.last_user_text:
+        raise Refusal("byok_required", "Not here.", "messages")
+    if "faulty" in call.last_user_text:
+        raise KeyError(call.last_user_text)
+    if "short" in call.last_user_text:
+        return Narrowing(max_completion_tokens=10 if call.is_fallback else 40)
+"""
+
+
+def write_policy(folder: Path) -> None:
+    """Write the policy that ``settings`` lists, beside the proxy.conf that is to be written."""
+    file = folder / "policies" / "house.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(POLICY, encoding="utf-8")
+
+
 def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
     """What a ``Configuration`` is made of; every provider is at ``base``, and ``keys`` are named as in ``NAMES``."""
     keyless = provider(base, platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
@@ -100,6 +123,10 @@ def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
         "families": FAMILIES,
         "models": MODELS,
         "workspaces": workspaces(keys),
-        "sections": {"sandbox": {"enabled": True}, "limits": {"max_request_bytes": MAX_REQUEST_BYTES}},
+        "sections": {
+            "sandbox": {"enabled": True},
+            "limits": {"max_request_bytes": MAX_REQUEST_BYTES},
+            "policies": {"extra": ["house"]},
+        },
         "environment": {"TEST_CUSTOMER_KEY": CUSTOMER_KEY},
     }
