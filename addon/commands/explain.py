@@ -23,7 +23,7 @@ from addon.commands.common import (
 )
 from addon.commands.explain_text import explanation_json, explanation_text
 from addon.exchange import Exchange, Stage
-from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
+from addon.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
 from addon.settings import Settings, load_settings
 from addon.settings_files import ProxyConf
 from addon.settings_io import nearest
@@ -101,13 +101,24 @@ def _counted(conf: ProxyConf) -> Iterator[Counted]:
 
 
 def _hints(told: Explanation, settings: Settings, workspace: Workspace) -> list[str]:
-    """What explain can't know, where it may be why the gateway decides otherwise."""
-    lacks_keys = any(provider.platform_secret is None for provider in settings.providers.values()) or any(
-        byok.secret is None for byok in workspace.byok.values()
-    )
-    refused = told.refused is not None and told.refused.answer.code == "invalid_state"
-    is_alone = told.why_alone is not None and "platform key" in told.why_alone
-    is_built_in = any(one.attempt.model.provider.builtin for one in told.attempts)
-    if is_built_in and settings.conf.sandbox.enabled == "auto":
-        return [f"The built-in provider serves while no provider key is set. {_OF_THIS_SHELL}"]
-    return [_OF_THIS_SHELL] if lacks_keys and (refused or is_alone) else []
+    """Return what the environment of this shell may have decided otherwise than the gateway's."""
+    providers = [attempt.attempt.model.provider for attempt in told.attempts]
+    if settings.conf.sandbox.enabled == "auto" and any(provider.builtin for provider in providers):
+        return ["The built-in provider serves while no provider key is set.", _OF_THIS_SHELL]
+    is_alone_without_key = told.why_alone is not None and " key" in told.why_alone
+    may_lack = is_alone_without_key or _may_lack_a_key(told.refused, settings)
+    return [_OF_THIS_SHELL] if may_lack and _lacks_keys(settings, workspace) else []
+
+
+def _lacks_keys(settings: Settings, workspace: Workspace) -> bool:
+    platform = [provider.platform_secret for provider in settings.providers.values() if not provider.builtin]
+    return None in platform or any(byok.secret is None for byok in workspace.byok.values())
+
+
+def _may_lack_a_key(refused: Refused | None, settings: Settings) -> bool:
+    """Tell it from a model that is turned off in the catalog; a builtin one is turned off by keys that are there."""
+    if refused is None or refused.answer.code != "invalid_state":
+        return False
+    models = settings.models.values()
+    turned_off = [model.slug for model in models if not model.active and not model.provider.builtin]
+    return not any(f"'{slug}'" in refused.answer.message for slug in turned_off)

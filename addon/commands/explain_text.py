@@ -97,7 +97,7 @@ def _attempt_parts(number: int, told: ExplainedAttempt) -> Iterator[str]:
         cells = [_wrapped((one.field, one.action, one.reason, one.source)) for one in told.fields]
         yield tabulate(cells, ("field", "becomes", "because", "source"), disable_numparse=True)
     if told.refused and number > 1:
-        yield f"It is not made, {_refusal(told.refused)}"
+        yield f"It is not made, refused {_refusal(told.refused)}"
 
 
 def _caps(told: ExplainedAttempt) -> str:
