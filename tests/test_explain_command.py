@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rig import explained
 from rig.commands import run_alone
-from rig.configuration import PROVIDER_KEY, Configuration, model, new_key, provider
+from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, new_key, provider
 from rig.money import credit
 from rig.service_accounts import key_file
 from settings_files_on_disk import edit
@@ -63,6 +64,29 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 
 # For people.
+
+
+def masked(text: str) -> list[str]:
+    """Words alone: prices and their figures change with the catalog, months with time."""
+    return [re.sub(r"[\d.,-]+", "0", word) for word in text.split() if not word.startswith("---")]
+
+
+def test_the_example_of_the_page_is_what_the_command_prints(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    section = page.split("## tollgate explain FILE")[1].split("\n## ")[0]
+    body, shown = (re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[0] for kind in ("json", "text"))
+    key = {"id": "ci", "hash": "sha256:" + "a" * 64, "spend_cap_usd": "0.01", "spend_reset": "monthly"}
+    acme = {
+        "name": "Acme",
+        "plan": "pro",
+        "overage_protection": True,
+        "monthly_spend_cap_usd": "250",
+        "keys": [key],
+        "rules": [{"keywords": ["sql"], "model": "claude-haiku-4-5"}],
+    }
+    Configuration(providers={}, models={}, workspaces={"acme": acme}).write(tmp_path)
+    edit(tmp_path / "proxy.conf", 'catalog = "catalog_data"', f'catalog = "{ROOT / "catalog_data"}"')
+    assert masked(table(tmp_path, "acme", body.encode(), ANTHROPIC_API_KEY="fake")) == masked(shown)
 
 
 def test_the_table_says_what_is_decided_sent_held_and_left(folder: Path) -> None:
