@@ -113,14 +113,18 @@ messages = st.lists(
             "tool_calls": st.just([CALLED]),
         },
     ),
+    min_size=1,
     max_size=3,
 )
-numbers = st.sampled_from([None, -3, 0, 0.5, 1, 3, 200, 10**6, "1"])
+numbers = st.sampled_from([None, -3, 0, 0.5, 1, 3, 10**6])
+counts = st.sampled_from([None, 1, 3, 200])
 requests = st.fixed_dictionaries(
     {"messages": messages},
     optional={
-        **dict.fromkeys(("temperature", "top_p", "n", "seed", "top_logprobs", "presence_penalty"), numbers),
-        **dict.fromkeys(("max_tokens", "max_completion_tokens"), st.sampled_from([None, 1, 50, 10**9, 0])),
+        **dict.fromkeys(("temperature", "presence_penalty"), numbers),
+        **dict.fromkeys(("n", "seed", "top_logprobs"), counts),
+        **dict.fromkeys(("max_tokens", "max_completion_tokens"), st.sampled_from([None, 1, 50, 10**9])),
+        "top_p": st.sampled_from([0.5, 1, 2]),
         "model": st.sampled_from([*explained.MODELS, "no-such-model", "foundry/mine", "quiet/x", "local/x"]),
         "stream": st.booleans(),
         "stop": st.sampled_from(["a", ["a", " "], list("abcdefg")]),
