@@ -1,0 +1,166 @@
+"""Every way in which a provider fails, and ports that can't be spoken to until they are mended."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, override
+
+from rig.scripts import (
+    CLOSE,
+    RESET,
+    UNTIL_CLIENT_LEAVES,
+    Received,
+    Script,
+    chunk,
+    chunked,
+    event,
+    response_head,
+    whole,
+)
+from rig.upstream import Upstream
+
+PortKind = Literal["refuses", "never accepts", "speaks no TLS", "is not trusted"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a provider fails: by what it answers, or by the port that it is at. ``waits``: it takes a timeout."""
+
+    script: Callable[[Received], Script] | None = None
+    port: PortKind | None = None
+    waits: bool = False
+
+
+def _key_of(request: Received) -> str:
+    return (request.header("authorization") or "").removeprefix("Bearer ")
+
+
+def _says_no(status: int, who: str = "first") -> Callable[[Received], Script]:
+    """An error that repeats the key that it was asked with, as some providers do."""
+
+    def script(request: Received) -> Script:
+        body = {"error": {"message": f"The {who} provider says no to {_key_of(request)}.", "type": "t"}}
+        if status == 200 and request.json().get("stream"):
+            return chunked(event(body))
+        return whole(body, status, [("Retry-After", "1")] if status in (429, 503) else [])
+
+    return script
+
+
+def _always(script: Script, *, waits: bool = False) -> Fault:
+    return Fault(lambda _request: script, waits=waits)
+
+
+def _resets_after_its_head(request: Received) -> Script:
+    if request.json().get("stream"):
+        return chunked(RESET, finish=False)
+    return (response_head(200, [("Content-Type", "application/json"), ("Content-Length", "100")]), RESET)
+
+
+FAULTS: Mapping[str, Fault] = {
+    "connect refused": Fault(port="refuses"),
+    "connect timeout": Fault(port="never accepts", waits=True),
+    "TLS with a port that speaks none": Fault(port="speaks no TLS"),
+    "TLS with a certificate nobody trusts": Fault(port="is not trusted"),
+    "reset before the head": _always((RESET,)),
+    "reset after the head": Fault(_resets_after_its_head),
+    "silence": _always((UNTIL_CLIENT_LEAVES,), waits=True),
+    **{str(status): Fault(_says_no(status)) for status in (401, 403, 408, 429, 500, 503, 529)},
+    "200 with an error": Fault(_says_no(200)),
+    "200 with HTML": _always(whole(b"<html>Sign in first.</html>", content_type="text/html")),
+}
+"""What another attempt is made for."""
+
+CLIENT_FAULTS: Mapping[str, Fault] = {
+    str(status): Fault(_says_no(status)) for status in (400, 402, 404, 409, 413, 422)
+}
+"""What is the client's, and is told to it at once."""
+
+RELAYED_CHARS = 400
+_BEGUN = event(chunk("x" * RELAYED_CHARS))
+
+LATE_FAULTS: Mapping[str, Fault] = {
+    "reset": _always(chunked(_BEGUN, RESET, finish=False)),
+    "close": _always(chunked(_BEGUN, CLOSE, finish=False)),
+    "silence": _always(chunked(_BEGUN, UNTIL_CLIENT_LEAVES, finish=False), waits=True),
+    "error event": _always(
+        chunked(_BEGUN, event({"error": {"message": "The first provider says no.", "code": 503}}))
+    ),
+}
+"""What befalls a stream that the client has the first event of: ``RELAYED_CHARS`` characters."""
+
+says_no_again = _says_no(500, "second")
+"""What the second provider answers that fails, too."""
+
+
+class FaultyPort(Upstream):
+    """A port that can't be spoken to. Once it is mended, it is an upstream as any other, behind TLS where it should be.
+
+    ``good`` and ``bad`` are certificates of localhost, the second by an authority that nobody trusts.
+    """
+
+    def __init__(self, kind: PortKind, good: ssl.SSLContext, bad: ssl.SSLContext) -> None:
+        self.kind = kind
+        self.is_secure = kind in ("speaks no TLS", "is not trusted")
+        self._bad = bad
+        self._faulty: asyncio.Server | None = None
+        self._fillers: list[socket.socket] = []
+        super().__init__(tls=good if self.is_secure else None)
+
+    def mend(self) -> None:
+        """Serve from now on; what was said before changes nothing."""
+        self._run(self._mend())
+
+    @override
+    async def _start(self) -> asyncio.Server:
+        self._listener = socket.create_server(("127.0.0.1", 0)) if self.kind != "refuses" else _bound()
+        loop = asyncio.get_running_loop()
+        if self.kind == "never accepts":
+            self._fill_queue()
+        elif self.kind == "speaks no TLS":
+            self._faulty = await loop.create_server(_PlainHttp, sock=self._listener.dup())
+        elif self.kind == "is not trusted":
+            self._faulty = await loop.create_server(self._accept, sock=self._listener.dup(), ssl=self._bad)
+        return await loop.create_server(self._accept, sock=self._listener, ssl=self._tls, start_serving=False)
+
+    def _fill_queue(self) -> None:
+        self._listener.listen(0)
+        address = self._listener.getsockname()
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(address)
+            self._fillers.append(filler)
+
+    async def _mend(self) -> None:
+        if self._faulty:
+            self._faulty.close()
+        await self._server.start_serving()
+
+    @override
+    async def _stop(self) -> None:
+        if self._faulty:
+            self._faulty.close()
+        for filler in self._fillers:
+            filler.close()
+        await super()._stop()
+
+
+def _bound() -> socket.socket:
+    """A socket whose port nobody else gets, and which does not listen yet."""
+    made = socket.socket()
+    made.bind(("127.0.0.1", 0))
+    return made
+
+
+class _PlainHttp(asyncio.Protocol):
+    """Answers a TLS handshake as a web server does that knows none."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(response_head(400, [("Connection", "close"), ("Content-Length", "0")]))
+        self._transport.close()

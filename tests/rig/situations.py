@@ -1,0 +1,295 @@
+"""Calls whose providers fail, each with a workspace, a wallet, providers and keys of its own, and what each leaves.
+
+Because nothing is shared, they can all be made at once, and every counter tells of one call alone.
+"""
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import httpx
+
+from addon.store import WalletEntry
+from addon.store.sqlite import SqliteStore
+from policies.money import parse_usd_nanousd
+from rig.configuration import model, new_key, provider, workspace
+from rig.faults import Fault, FaultyPort, says_no_again
+from rig.gateway import Gateway
+from rig.money import select
+from rig.scripts import Received, Script, ordinary, whole
+from rig.service_accounts import key_file
+from rig.upstream import Upstream
+
+PATH = "/v1/chat/completions"
+AT_ONCE = 8
+SECRET = re.compile(r"fake-(\w+)-key-(\d+)-x{20}")
+
+Place = Literal["first", "second"]
+Role = Literal["customer", "platform", "fallback"]
+ROLES: tuple[Role, ...] = ("customer", "platform", "fallback")
+"""Whose key it is: the customer's own and the platform's at the first provider, the platform's at the fallback's."""
+_PLATFORM_KEYS: tuple[tuple[Place, Role], ...] = (("first", "platform"), ("second", "fallback"))
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One call: how its first attempt fails, in which form and with whose key, and what a second would meet.
+
+    ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model. ``workspace``,
+    ``key``, ``first`` and ``second`` change the workspace's file, its key and the two models; ``unset`` are keys that
+    are not there. ``spends_before``: another call of the workspace is paid for first.
+    """
+
+    number: int
+    name: tuple[str, ...]
+    fault: Fault
+    stream: bool = False
+    own_keys: tuple[Place, ...] = ()
+    fallback: Place | None = "second"
+    second_answers: bool = True
+    workspace: Mapping[str, Any] = field(default_factory=dict)
+    key: Mapping[str, Any] = field(default_factory=dict)
+    first: Mapping[str, Any] = field(default_factory=dict)
+    second: Mapping[str, Any] = field(default_factory=dict)
+    wallet_usd: str | None = "1"
+    spends_before: bool = False
+    unset: frozenset[Role] = frozenset()
+
+    def provider(self, place: Place) -> str:
+        return f"{place.upper()}_{self.number:03}"
+
+    def slug(self, place: Place) -> str:
+        return f"{place}-{self.number:03}"
+
+    @property
+    def workspace_id(self) -> str:
+        return f"w{self.number:03}"
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether the port is mended between the attempts, which are both made there."""
+        return bool(self.fault.port and "first" in self.own_keys and self.second_answers)
+
+    def secret(self, role: Role) -> str:
+        """What the provider gets as ``role``'s key."""
+        return f"fake-{role}-key-{self.number:03}-{'x' * 20}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one call left behind. ``asked``: of each request, in order, its place and whose keys were anywhere in it."""
+
+    answer: httpx.Response
+    asked: list[tuple[str, list[tuple[str, int]]]]
+    row: dict[str, Any]
+    spent: dict[tuple[str, str], tuple[int, int]]
+    """(scope, period) → (nano-USD, calls)."""
+    entries: list[int]
+    """What the calls of the workspace took from its wallet."""
+    holds: list[dict[str, Any]]
+
+
+class Situations:
+    """The providers of all situations, and the gateway that they are met with."""
+
+    def __init__(self, situations: Iterable[Situation], upstream: Upstream) -> None:
+        self.all = list(situations)
+        assert len({one.name for one in self.all}) == len(self.all), "two situations of one name"
+        self._by_number = {one.number: one for one in self.all}
+        self._upstream = upstream
+        self._ports: dict[str, FaultyPort] = {}
+        self._asked: dict[int, list[tuple[str, list[tuple[str, int]]]]] = {one.number: [] for one in self.all}
+        self._keys = {one.number: new_key() for one in self.all}
+
+    @contextmanager
+    def providers_running(self, good: ssl.SSLContext, bad: ssl.SSLContext) -> Iterator[None]:
+        """Run the ports that can't be spoken to: one of a kind, but one for each situation that mends its own."""
+        with ExitStack() as running:
+            for one in self.all:
+                if one.fault.port and self._port_name(one) not in self._ports:
+                    port = running.enter_context(FaultyPort(one.fault.port, good, bad))
+                    port.behave(self._behave)
+                    self._ports[self._port_name(one)] = port
+            self._upstream.behave(self._behave)
+            yield
+            assert [port.failures for port in self._ports.values() if port.failures] == []
+
+    # What the gateway is configured with.
+
+    def settings(self) -> dict[str, Any]:
+        providers, models, workspaces, environment = {}, {}, {}, {}
+        for one in self.all:
+            for place, role in _PLATFORM_KEYS:
+                auth = {"auth": "google_service_account"} if place == "first" and one.is_mended else {}
+                providers[one.provider(place)] = provider(
+                    self._base_url(one, place), platform_key=f"env:{self._variable(one, role)}", **auth
+                )
+            models[one.slug("first")] = _model(one, "first", "1", "10") | dict(one.first)
+            models[one.slug("second")] = _model(one, "second", "3", "50") | dict(one.second)
+            workspaces[one.workspace_id] = self._workspace(one)
+            environment |= {
+                self._variable(one, role): self._reference(one, role)
+                for role in ROLES
+                if role not in one.unset
+            }
+        return {
+            "providers": providers,
+            "models": models,
+            "workspaces": workspaces,
+            "environment": environment,
+        }
+
+    def _workspace(self, one: Situation) -> dict[str, Any]:
+        secret = f"env:{self._variable(one, 'customer')}"
+        settings = {
+            "plan": "standard",
+            "overage_protection": True,
+            "monthly_spend_cap_usd": "100",
+            "byok": {one.provider(place): {"secret": secret, "routing": True} for place in one.own_keys},
+            **({"fallback_model": one.slug(one.fallback)} if one.fallback else {}),
+            **one.workspace,
+        }
+        made = workspace(("ci", self._keys[one.number], True), **settings)
+        # With a cap of one, a second attempt that counted as a call of its own would be refused.
+        made["keys"][0] |= {"request_cap": 1 + one.spends_before, "spend_cap_usd": "50"} | dict(one.key)
+        return made
+
+    @staticmethod
+    def _variable(one: Situation, role: Role) -> str:
+        return f"TEST_{role.upper()}_{one.number:03}"
+
+    def _reference(self, one: Situation, role: Role) -> str:
+        if not one.is_mended or role == "fallback":
+            return one.secret(role)
+        return key_file(f"http://127.0.0.1:{self._upstream.port}/{one.number}/token/{role}")
+
+    @staticmethod
+    def _port_name(one: Situation) -> str:
+        return f"{one.fault.port} {one.number}" if one.is_mended else str(one.fault.port)
+
+    def _base_url(self, one: Situation, place: Place) -> str:
+        origin = f"http://127.0.0.1:{self._upstream.port}"
+        if place == "first" and one.fault.port:
+            port = self._ports[self._port_name(one)]
+            origin = f"{'https://localhost' if port.is_secure else 'http://127.0.0.1'}:{port.port}"
+        return f"{origin}/{one.number}/{place}"
+
+    # What the providers do.
+
+    def _behave(self, request: Received) -> Script:
+        _, number, place, *rest = request.target.split("/")
+        one = self._by_number[int(number)]
+        if place == "token":
+            return self._grant(one, "customer" if rest == ["customer"] else "platform")
+        everything = json.dumps(request.headers) + request.target + request.body.decode()
+        keys = sorted({(role, int(of)) for role, of in SECRET.findall(everything)})
+        asked = self._asked[one.number]
+        is_first_attempt = place == "first" and all(where != "first" for where, _ in asked)
+        asked.append((place, keys))
+        if is_first_attempt and one.fault.script:
+            return one.fault.script(request)
+        is_spent_before = one.spends_before and len(asked) == 1
+        return ordinary(request) if one.second_answers or is_spent_before else says_no_again(request)
+
+    def _grant(self, one: Situation, role: Role) -> Script:
+        """An access token; the platform's is asked for between the attempts, which is when the port is mended."""
+        if role == "platform":
+            self._ports[self._port_name(one)].mend()
+        return whole({"access_token": one.secret(role), "expires_in": 3600})
+
+    # The calls.
+
+    def meet(self, gateway: Gateway) -> dict[tuple[str, ...], Evidence]:
+        """Make every call, those that wait for a timeout first, and return what each left behind, by its name."""
+        self._ledger = gateway.folder / "var" / "tollgate.db"
+        asyncio.run(self._fill_wallets())
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for one in self.all:
+                if one.spends_before:
+                    spent = self._call(gateway, one, one.slug("second"), stream=False)
+                    assert spent.status_code == 200, spent.text
+                    gateway.wait_for_row(spent.headers["x-request-id"])
+            waiting = [one for one in self.all if one.fault.waits]
+            with ThreadPoolExecutor(max(len(waiting), 1)) as patient:
+                calls = {one.name: patient.submit(self._call, gateway, one) for one in waiting}
+                calls |= {
+                    one.name: pool.submit(self._call, gateway, one) for one in self.all if not one.fault.waits
+                }
+                answers = {name: call.result() for name, call in calls.items()}
+        ids = {answer.headers["x-request-id"] for answer in answers.values()}
+        gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
+        return self._gather(answers)
+
+    def _call(
+        self, gateway: Gateway, one: Situation, slug: str | None = None, *, stream: bool | None = None
+    ) -> httpx.Response:
+        # A client of its own: its gateway connection has no upstream connection that was used before.
+        body = {
+            "model": slug or one.slug("first"),
+            "messages": [{"role": "user", "content": "hello"}],
+            "stream": one.stream if stream is None else stream,
+            "max_tokens": 200,
+        }
+        headers = {"Authorization": f"Bearer {self._keys[one.number]}"}
+        return httpx.post(
+            gateway.url + PATH, json=body, headers=headers, timeout=30, trust_env=False, verify=False
+        )
+
+    async def _fill_wallets(self) -> None:
+        store = SqliteStore(self._ledger)
+        try:
+            for one in self.all:
+                if one.wallet_usd:
+                    amount, at = parse_usd_nanousd(one.wallet_usd), datetime.now(UTC)
+                    entry = WalletEntry(one.workspace_id, at, one.workspace_id, amount, "test")
+                    assert await store.credit(entry)
+        finally:
+            await store.close()
+
+    def _gather(self, answers: Mapping[tuple[str, ...], httpx.Response]) -> dict[tuple[str, ...], Evidence]:
+        rows = {row["id"]: row for row in select(self._ledger, "SELECT * FROM usage")}
+        spend = select(self._ledger, "SELECT * FROM spend")
+        entries = select(self._ledger, "SELECT * FROM wallet_entries WHERE amount_nanousd < 0")
+        holds = select(self._ledger, "SELECT * FROM holds")
+        found = {}
+        for one in self.all:
+            scopes = _scopes(one.workspace_id)
+            answer = answers[one.name]
+            found[one.name] = Evidence(
+                answer=answer,
+                asked=self._asked[one.number],
+                row=rows[answer.headers["x-request-id"]],
+                spent={
+                    (scopes[line["scope"]], line["period"]): (line["spent_nanousd"], line["requests"])
+                    for line in spend
+                    if line["scope"] in scopes
+                },
+                entries=[-e["amount_nanousd"] for e in entries if e["workspace"] == one.workspace_id],
+                holds=[hold for hold in holds if hold["workspace"] == one.workspace_id],
+            )
+        return found
+
+
+def _model(one: Situation, place: Place, input_price: str, output_price: str) -> dict[str, Any]:
+    return model(
+        provider=one.provider(place),
+        upstream_model_id=f"vendor/{place}",
+        input_price_per_m=input_price,
+        output_price_per_m=output_price,
+        max_completion_tokens=1_000,
+    )
+
+
+def _scopes(workspace_id: str) -> dict[str, str]:
+    return {
+        f"key:{workspace_id}/ci": "key",
+        f"workspace:{workspace_id}": "workspace",
+        f"wallet:{workspace_id}": "wallet",
+    }
