@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 import trustme
 from conftest import StartGateway
-from rig.faults import CLIENT_FAULTS, FAULTS, LATE_FAULTS, RELAYED_CHARS, Fault
+from rig.faults import (
+    CLIENT_FAULTS,
+    FAULTS,
+    LATE_FAULTS,
+    NO_TOKEN,
+    RELAYED_CHARS,
+    SECOND_FAULTS,
+    Fault,
+    breaks_off,
+    closes_kept_connections,
+    says_no_again,
+)
 from rig.scripts import USAGE
 from rig.situations import SECRET, Evidence, Place, Role, Situation, Situations
 from rig.upstream import Upstream
@@ -39,6 +50,7 @@ TOLD: Mapping[str, tuple[int, tuple[str, str], str]] = {
     "reset before the head": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "reset after the head": (502, UPSTREAM_ERROR, "it broke off."),
     "silence": (504, UPSTREAM_ERROR, "The provider did not answer in time."),
+    "no access token": (502, UPSTREAM_ERROR, "No access token for the provider could be had."),
     "401": (401, ("invalid_api_key", "authentication_error"), SAYS_NO),
     "403": (403, ("permission_denied", "permission_denied"), SAYS_NO),
     "408": (408, REQUEST_ERROR, SAYS_NO),
@@ -72,15 +84,20 @@ NET: dict[str, Any] = OWN | {"workspace": {"safety_net": True}}
 MODES: Mapping[str, dict[str, Any]] = {
     "PAYG": {"fallback": None},
     "PAYG, fallback answers": {},
-    "PAYG, fallback fails": {"second_answers": False},
+    "PAYG, fallback fails": {"then": says_no_again},
     # A fallback model, which is no use to BYOK, is set in all of these.
     "BYOK": OWN,
     "BYOK, Safety Net answers": NET,
-    "BYOK, Safety Net fails": NET | {"second_answers": False},
+    "BYOK, Safety Net fails": NET | {"then": says_no_again},
 }
+HAVE_A_SECOND = [mode for mode in MODES if "," in mode]
 ANSWER_SECOND = [mode for mode in MODES if mode.endswith("answers")]
 
-MATRIX = [(fault, form, mode) for fault in FAULTS for form in FORMS for mode in MODES]
+MATRIX = [
+    *((fault, form, mode) for fault in FAULTS for form in FORMS for mode in MODES),
+    # Without a second, nothing at all is sent.
+    *(("no access token", form, mode) for form in FORMS for mode in HAVE_A_SECOND),
+]
 CLIENTS = [(fault, form, mode) for fault in CLIENT_FAULTS for form in FORMS for mode in ANSWER_SECOND]
 LATE = [(fault, mode) for fault in LATE_FAULTS for mode in ANSWER_SECOND]
 
@@ -122,22 +139,29 @@ GUARDS: Mapping[str, tuple[dict[str, Any], tuple[int, tuple[str, str], str]]] = 
     "the fallback is retired": ({"second": {"active": False}}, FIRST_FAILURE),
     "the fallback is the model itself": ({"fallback": "first"}, FIRST_FAILURE),
 }
+SECONDS = [(fault, form, mode) for fault in SECOND_FAULTS for form in FORMS for mode in ANSWER_SECOND]
 GUARDED = [(guard, form) for guard in GUARDS for form in FORMS]
 
-# Where a second attempt follows in another way than in MODES.
+# Where a second attempt ends in another way than in MODES.
 OWN_KEY, UNPROTECTED = "own key at the fallback", "no overage protection"
+KEPT, BROKEN_OFF = "a kept connection is closed", "the second breaks off"
 OTHERWISE: Mapping[str, dict[str, Any]] = {
     OWN_KEY: {"own_keys": ("second",)},
     UNPROTECTED: {"workspace": {"overage_protection": False}},
+    KEPT: {"then": closes_kept_connections},
+    BROKEN_OFF: {"then": breaks_off, "stream": True},
 }
 
 
 def _all_situations() -> Iterator[tuple[tuple[str, ...], Fault, dict[str, Any]]]:
+    faults = {**FAULTS, **CLIENT_FAULTS, "no access token": NO_TOKEN}
     for fault, form, mode in (*MATRIX, *CLIENTS):
-        broken = FAULTS.get(fault) or CLIENT_FAULTS[fault]
-        yield (fault, form, mode), broken, MODES[mode] | {"stream": FORMS[form]}
+        yield (fault, form, mode), faults[fault], MODES[mode] | {"stream": FORMS[form]}
     for fault, mode in LATE:
         yield (fault, mode), LATE_FAULTS[fault], MODES[mode] | {"stream": True}
+    for fault, form, mode in SECONDS:
+        settings = MODES[mode] | {"stream": FORMS[form], "then": SECOND_FAULTS[fault]}
+        yield ("then", fault, form, mode), FAULTS["503"], settings
     for guard, form in GUARDED:
         yield (guard, form), FAULTS["503"], GUARDS[guard][0] | {"stream": FORMS[form]}
     for how, settings in OTHERWISE.items():
@@ -214,6 +238,10 @@ NO_USAGE = {
 } | NOTHING_NANOUSD
 
 
+# Four characters are a token, where nobody counted.
+ESTIMATED = {"usage_source": "estimated", "completion_tokens": RELAYED_CHARS // 4, "finish_reason": None}
+
+
 def assert_failed(
     one: Situation, left: Evidence, told: tuple[int, tuple[str, str], str], attempts: int
 ) -> None:
@@ -283,9 +311,7 @@ def test_a_failed_attempt_is_followed_by_one_other_where_the_workspace_has_one(
 ) -> None:
     one, left = SITUATIONS[fault, form, mode], found[fault, form, mode]
     made = [first_attempt(one), second_attempt(one)] if "," in mode else [first_attempt(one)]
-    # A port that is never mended hears of no attempt.
-    heard = made if not one.fault.port else [attempt for attempt in made[1:] if not _is_deaf(one, attempt[0])]
-    assert left.asked == asked(one, *heard)
+    assert left.asked == asked(one, *(attempt for attempt in made if _is_heard(one, *attempt)))
     if mode in ANSWER_SECOND:
         place = second_attempt(one)[0]
         assert_served(one, left, place, "payg", {"first": FIRST_NANOUSD, "second": SECOND_NANOUSD}[place])
@@ -293,8 +319,22 @@ def test_a_failed_attempt_is_followed_by_one_other_where_the_workspace_has_one(
         assert_failed(one, left, TOLD[fault], attempts=len(made))
 
 
-def _is_deaf(one: Situation, place: Place) -> bool:
-    return place == "first" and not one.is_mended
+def _is_heard(one: Situation, place: Place, role: Role) -> bool:
+    """Nobody hears of an attempt at a port before it is mended, nor of one for which there is no token."""
+    if (place, role) == first_attempt(one):
+        return one.fault.script is not None
+    return place == "second" or not one.fault.port or one.is_mended
+
+
+@_cases(SECONDS, "fault", "form", "mode")
+def test_however_the_second_fails_the_first_failure_is_told(
+    found: Found, fault: str, form: str, mode: str
+) -> None:
+    one, left = SITUATIONS["then", fault, form, mode], found["then", fault, form, mode]
+    # A kept connection that fails before an answer is replaced by a fresh one, which is no further attempt.
+    times = 2 if fault == "reset before the head" else 1
+    assert left.asked == asked(one, first_attempt(one), *[second_attempt(one)] * times)
+    assert_failed(one, left, FIRST_FAILURE, attempts=2)
 
 
 @_cases(CLIENTS, "fault", "form", "mode")
@@ -319,11 +359,8 @@ def test_a_stream_that_has_begun_ends_with_an_error_and_goes_nowhere_else(
     assert "x-gateway-fallback" not in left.answer.headers
     status, metered = LATE_TOLD[fault][0], mode.startswith("PAYG")
     ended = {"status": status, "error_code": "upstream_error", "attempts": 1, "fallback": 0}
-    # Four characters are a token, where nobody counted.
-    counted = {"usage_source": "estimated", "completion_tokens": RELAYED_CHARS // 4, "finish_reason": None}
-    assert_row(one, left, "first", "payg" if metered else "byok", **ended, **counted)
-    tokens = left.row["prompt_tokens"], left.row["completion_tokens"]
-    cost = (tokens[0] * 1_040 + tokens[1] * 10_400) * metered
+    assert_row(one, left, "first", "payg" if metered else "byok", **ended, **ESTIMATED)
+    cost = (left.row["prompt_tokens"] * 1_040 + left.row["completion_tokens"] * 10_400) * metered
     assert left.row["retail_nanousd"] == cost
     assert_paid(one, left, cost)
 
@@ -345,3 +382,22 @@ def test_a_fallback_needs_no_overage_protection(found: Found) -> None:
     one, left = SITUATIONS[UNPROTECTED,], found[UNPROTECTED,]
     assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
     assert_served(one, left, "second", "payg", SECOND_NANOUSD)
+
+
+def test_a_kept_connection_that_closed_is_no_attempt(found: Found) -> None:
+    one, left = SITUATIONS[KEPT,], found[KEPT,]
+    assert left.asked == asked(one, ("first", "platform"), *[("second", "fallback")] * 2)
+    assert_served(one, left, "second", "payg", SECOND_NANOUSD)
+
+
+def test_a_fallbacks_stream_that_breaks_off_is_paid_as_far_as_it_came(found: Found) -> None:
+    one, left = SITUATIONS[BROKEN_OFF,], found[BROKEN_OFF,]
+    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    begun, failed = events_of(left.answer)
+    assert (begun["model"], failed["error"]["code"]) == (one.slug("second"), "upstream_error")
+    assert LATE_TOLD["reset"][1] in failed["error"]["message"]
+    ended = {"status": 502, "error_code": "upstream_error", "attempts": 2, "fallback": 1}
+    assert_row(one, left, "second", "payg", **ended, **ESTIMATED)
+    cost = left.row["prompt_tokens"] * 3_120 + left.row["completion_tokens"] * 52_000
+    assert left.row["retail_nanousd"] == cost
+    assert_paid(one, left, cost)

@@ -11,11 +11,13 @@ from rig.scripts import (
     CLOSE,
     RESET,
     UNTIL_CLIENT_LEAVES,
+    Behaviour,
     Received,
     Script,
     chunk,
     chunked,
     event,
+    ordinary,
     response_head,
     whole,
 )
@@ -26,11 +28,15 @@ PortKind = Literal["refuses", "never accepts", "speaks no TLS", "is not trusted"
 
 @dataclass(frozen=True)
 class Fault:
-    """How a provider fails: by what it answers, or by the port that it is at. ``waits``: it takes a timeout."""
+    """How a provider fails: by what it answers, or by the port that it is at.
+
+    ``waits``: it takes a timeout. ``has_no_token``: it wants an access token, and none is to be had.
+    """
 
     script: Callable[[Received], Script] | None = None
     port: PortKind | None = None
     waits: bool = False
+    has_no_token: bool = False
 
 
 def _key_of(request: Received) -> str:
@@ -47,6 +53,10 @@ def _says_no(status: int, who: str = "first") -> Callable[[Received], Script]:
         return whole(body, status, [("Retry-After", "1")] if status in (429, 503) else [])
 
     return script
+
+
+def silence(_request: Received) -> Script:
+    return (UNTIL_CLIENT_LEAVES,)
 
 
 def _always(script: Script, *, waits: bool = False) -> Fault:
@@ -66,7 +76,7 @@ FAULTS: Mapping[str, Fault] = {
     "TLS with a certificate nobody trusts": Fault(port="is not trusted"),
     "reset before the head": _always((RESET,)),
     "reset after the head": Fault(_resets_after_its_head),
-    "silence": _always((UNTIL_CLIENT_LEAVES,), waits=True),
+    "silence": Fault(silence, waits=True),
     **{str(status): Fault(_says_no(status)) for status in (401, 403, 408, 429, 500, 503, 529)},
     "200 with an error": Fault(_says_no(200)),
     "200 with HTML": _always(whole(b"<html>Sign in first.</html>", content_type="text/html")),
@@ -81,8 +91,14 @@ CLIENT_FAULTS: Mapping[str, Fault] = {
 RELAYED_CHARS = 400
 _BEGUN = event(chunk("x" * RELAYED_CHARS))
 
+
+def breaks_off(_request: Received) -> Script:
+    """A stream that has begun and is reset."""
+    return chunked(_BEGUN, RESET, finish=False)
+
+
 LATE_FAULTS: Mapping[str, Fault] = {
-    "reset": _always(chunked(_BEGUN, RESET, finish=False)),
+    "reset": Fault(breaks_off),
     "close": _always(chunked(_BEGUN, CLOSE, finish=False)),
     "silence": _always(chunked(_BEGUN, UNTIL_CLIENT_LEAVES, finish=False), waits=True),
     "error event": _always(
@@ -91,8 +107,26 @@ LATE_FAULTS: Mapping[str, Fault] = {
 }
 """What befalls a stream that the client has the first event of: ``RELAYED_CHARS`` characters."""
 
+NO_TOKEN = Fault(has_no_token=True)
+"""What is found out before anything is sent."""
+
 says_no_again = _says_no(500, "second")
 """What the second provider answers that fails, too."""
+
+SECOND_FAULTS: Mapping[str, Behaviour] = {
+    "400": _says_no(400, "second"),
+    "429": _says_no(429, "second"),
+    "silence": silence,
+    "reset before the head": lambda _request: (RESET,),
+    "reset after the head": _resets_after_its_head,
+    "200 with an error": _says_no(200, "second"),
+    "200 with HTML": lambda _request: whole(b"<html>", content_type="text/html"),
+}
+
+
+def closes_kept_connections(request: Received) -> Script:
+    """Answers ordinarily, but not on a connection that served before."""
+    return ordinary(request) if request.nth == 1 else (CLOSE,)
 
 
 class FaultyPort(Upstream):

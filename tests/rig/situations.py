@@ -20,10 +20,10 @@ from addon.store import WalletEntry
 from addon.store.sqlite import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.configuration import model, new_key, provider, workspace
-from rig.faults import Fault, FaultyPort, says_no_again
+from rig.faults import Fault, FaultyPort, silence
 from rig.gateway import Gateway
 from rig.money import select
-from rig.scripts import Received, Script, ordinary, whole
+from rig.scripts import Behaviour, Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import Upstream
 
@@ -40,11 +40,11 @@ _PLATFORM_KEYS: tuple[tuple[Place, Role], ...] = (("first", "platform"), ("secon
 
 @dataclass(frozen=True)
 class Situation:
-    """One call: how its first attempt fails, in which form and with whose key, and what a second would meet.
+    """One call: how its first attempt fails, and what a second would meet.
 
-    ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model. ``workspace``,
-    ``key``, ``first`` and ``second`` change the workspace's file, its key and the two models; ``unset`` are keys that
-    are not there. ``spends_before``: another call of the workspace is paid for first.
+    ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model; ``then`` is
+    what a second attempt gets. ``workspace``, ``key``, ``first`` and ``second`` change the workspace's file, its key
+    and the two models; ``unset`` are keys that are not there. ``spends_before``: another call is paid for first.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Situation:
     stream: bool = False
     own_keys: tuple[Place, ...] = ()
     fallback: Place | None = "second"
-    second_answers: bool = True
+    then: Behaviour = ordinary
     workspace: Mapping[str, Any] = field(default_factory=dict)
     key: Mapping[str, Any] = field(default_factory=dict)
     first: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +75,17 @@ class Situation:
     @property
     def is_mended(self) -> bool:
         """Whether the port is mended between the attempts, which are both made there."""
-        return bool(self.fault.port and "first" in self.own_keys and self.second_answers)
+        return bool(self.fault.port and "first" in self.own_keys and self.then is ordinary)
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether the first provider wants access tokens: a port is mended when the second one is asked for."""
+        return self.is_mended or self.fault.has_no_token
+
+    @property
+    def waits(self) -> bool:
+        """Whether a timeout is waited for."""
+        return self.fault.waits or self.then is silence
 
     def secret(self, role: Role) -> str:
         """What the provider gets as ``role``'s key."""
@@ -127,7 +137,7 @@ class Situations:
         providers, models, workspaces, environment = {}, {}, {}, {}
         for one in self.all:
             for place, role in _PLATFORM_KEYS:
-                auth = {"auth": "google_service_account"} if place == "first" and one.is_mended else {}
+                auth = {"auth": "google_service_account"} if place == "first" and one.has_accounts else {}
                 providers[one.provider(place)] = provider(
                     self._base_url(one, place), platform_key=f"env:{self._variable(one, role)}", **auth
                 )
@@ -166,7 +176,7 @@ class Situations:
         return f"TEST_{role.upper()}_{one.number:03}"
 
     def _reference(self, one: Situation, role: Role) -> str:
-        if not one.is_mended or role == "fallback":
+        if not one.has_accounts or role == "fallback":
             return one.secret(role)
         return key_file(f"http://127.0.0.1:{self._upstream.port}/{one.number}/token/{role}")
 
@@ -196,11 +206,14 @@ class Situations:
         if is_first_attempt and one.fault.script:
             return one.fault.script(request)
         is_spent_before = one.spends_before and len(asked) == 1
-        return ordinary(request) if one.second_answers or is_spent_before else says_no_again(request)
+        return ordinary(request) if is_spent_before else one.then(request)
 
     def _grant(self, one: Situation, role: Role) -> Script:
-        """An access token; the platform's is asked for between the attempts, which is when the port is mended."""
-        if role == "platform":
+        """An access token; that of a second attempt is asked for between the two, when the port is mended."""
+        is_first = role == ("customer" if "first" in one.own_keys else "platform")
+        if is_first and one.fault.has_no_token:
+            return whole({"error": "invalid_grant", "error_description": "The account is no more."}, 400)
+        if not is_first and one.is_mended:
             self._ports[self._port_name(one)].mend()
         return whole({"access_token": one.secret(role), "expires_in": 3600})
 
@@ -216,11 +229,11 @@ class Situations:
                     spent = self._call(gateway, one, one.slug("second"), stream=False)
                     assert spent.status_code == 200, spent.text
                     gateway.wait_for_row(spent.headers["x-request-id"])
-            waiting = [one for one in self.all if one.fault.waits]
+            waiting = [one for one in self.all if one.waits]
             with ThreadPoolExecutor(max(len(waiting), 1)) as patient:
                 calls = {one.name: patient.submit(self._call, gateway, one) for one in waiting}
                 calls |= {
-                    one.name: pool.submit(self._call, gateway, one) for one in self.all if not one.fault.waits
+                    one.name: pool.submit(self._call, gateway, one) for one in self.all if not one.waits
                 }
                 answers = {name: call.result() for name, call in calls.items()}
         ids = {answer.headers["x-request-id"] for answer in answers.values()}
