@@ -8,10 +8,11 @@ import json
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal
 
 import httpx
@@ -25,7 +26,7 @@ from rig.gateway import Gateway
 from rig.money import select
 from rig.scripts import Behaviour, Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 PATH = "/v1/chat/completions"
 AT_ONCE = 8
@@ -220,40 +221,47 @@ class Situations:
     # The calls.
 
     def meet(self, gateway: Gateway) -> dict[tuple[str, ...], Evidence]:
-        """Make every call, those that wait for a timeout first, and return what each left behind, by its name."""
+        """Make every call, and return what each left behind, by its name."""
         self._ledger = gateway.folder / "var" / "tollgate.db"
         asyncio.run(self._fill_wallets())
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        # No connection serves twice: then no call finds an upstream connection that was used before it.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        with httpx.Client(
+            base_url=gateway.url, limits=limits, timeout=BOUND_S * 3, trust_env=False
+        ) as client:
             for one in self.all:
                 if one.spends_before:
-                    spent = self._call(gateway, one, one.slug("second"), stream=False)
+                    spent = self._call(client, one, model=one.slug("second"), stream=False)
                     assert spent.status_code == 200, spent.text
                     gateway.wait_for_row(spent.headers["x-request-id"])
-            waiting = [one for one in self.all if one.waits]
-            with ThreadPoolExecutor(max(len(waiting), 1)) as patient:
-                calls = {one.name: patient.submit(self._call, gateway, one) for one in waiting}
-                calls |= {
-                    one.name: pool.submit(self._call, gateway, one) for one in self.all if not one.waits
-                }
-                answers = {name: call.result() for name, call in calls.items()}
+            answers = self._call_all(client)
         ids = {answer.headers["x-request-id"] for answer in answers.values()}
         gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
         return self._gather(answers)
 
-    def _call(
-        self, gateway: Gateway, one: Situation, slug: str | None = None, *, stream: bool | None = None
-    ) -> httpx.Response:
-        # A client of its own: its gateway connection has no upstream connection that was used before.
+    def _call_all(self, client: httpx.Client) -> dict[tuple[str, ...], httpx.Response]:
+        """``AT_ONCE`` beside each other. Those that wait make room for others, but do not all begin together."""
+        waiting = [one for one in self.all if one.waits]
+        others = (one for one in self.all if not one.waits)
+        with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(len(waiting) or 1) as patient:
+
+            def start(one: Situation) -> Future[httpx.Response] | httpx.Response:
+                return patient.submit(self._call, client, one) if one.waits else self._call(client, one)
+
+            in_turn = [one for first in waiting for one in (first, *islice(others, 2))] + list(others)
+            started = {one.name: pool.submit(start, one) for one in in_turn}
+            made = {name: future.result() for name, future in started.items()}
+            return {name: one.result() if isinstance(one, Future) else one for name, one in made.items()}
+
+    def _call(self, client: httpx.Client, one: Situation, **changes: Any) -> httpx.Response:
         body = {
-            "model": slug or one.slug("first"),
+            "model": one.slug("first"),
             "messages": [{"role": "user", "content": "hello"}],
-            "stream": one.stream if stream is None else stream,
+            "stream": one.stream,
             "max_tokens": 200,
         }
         headers = {"Authorization": f"Bearer {self._keys[one.number]}"}
-        return httpx.post(
-            gateway.url + PATH, json=body, headers=headers, timeout=30, trust_env=False, verify=False
-        )
+        return client.post(PATH, json=body | changes, headers=headers)
 
     async def _fill_wallets(self) -> None:
         store = SqliteStore(self._ledger)
