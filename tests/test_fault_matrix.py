@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 from conftest import StartGateway
+from rig.evidence import Asked, Evidence
 from rig.faults import (
     CLIENT_FAULTS,
     FAULTS,
@@ -24,12 +25,10 @@ from rig.faults import (
     says_no_again,
 )
 from rig.scripts import USAGE
-from rig.situations import SECRET, Evidence, Place, Role, Situation, Situations
+from rig.situations import SECRET, Found, Place, Role, Situation, Situations
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 from test_contract_streaming import events_of
-
-type Found = Mapping[tuple[str, ...], Evidence]
 
 USD = 10**9
 # At 1 USD a million prompt tokens and 10 for the answer, or 3 and 50, for 9 tokens and 2; retail is 4 % more.
@@ -284,14 +283,14 @@ def assert_served(one: Situation, left: Evidence, place: Place, mode: str, cost:
     assert_paid(one, left, cost["retail_nanousd"])
 
 
-def asked(one: Situation, *attempts: tuple[Place, Role]) -> list[tuple[str, list[tuple[str, int]]]]:
+def asked(one: Situation, *attempts: tuple[Place, Role]) -> list[Asked]:
     """What the providers should have got: who is asked with whose key, and with no other anywhere."""
     before: list[tuple[Place, Role]] = [("second", "fallback")] if one.spends_before else []
     return [(place, [(role, one.number)]) for place, role in (*before, *attempts)]
 
 
 def first_attempt(one: Situation) -> tuple[Place, Role]:
-    return ("first", "customer" if "first" in one.own_keys else "platform")
+    return ("first", one.first_role)
 
 
 def second_attempt(one: Situation) -> tuple[Place, Role]:

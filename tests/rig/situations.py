@@ -3,7 +3,6 @@
 Because nothing is shared, they can all be made at once, and every counter tells of one call alone.
 """
 
-import asyncio
 import json
 import re
 import ssl
@@ -11,22 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
 import httpx
 
-from addon.store import WalletEntry
-from addon.store.sqlite import SqliteStore
-from policies.money import parse_usd_nanousd
 from rig.configuration import model, new_key, provider, workspace
+from rig.evidence import Asked, Books, Evidence, fill_wallets
 from rig.faults import Fault, FaultyPort, silence
 from rig.gateway import Gateway
-from rig.money import select
 from rig.scripts import Behaviour, Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import BOUND_S, Upstream
+
+type Found = Mapping[tuple[str, ...], Evidence]
 
 PATH = "/v1/chat/completions"
 AT_ONCE = 8
@@ -70,6 +67,11 @@ class Situation:
         return f"{place}-{self.number:03}"
 
     @property
+    def first_role(self) -> Role:
+        """Whose key the first attempt is made with."""
+        return "customer" if "first" in self.own_keys else "platform"
+
+    @property
     def workspace_id(self) -> str:
         return f"w{self.number:03}"
 
@@ -93,20 +95,6 @@ class Situation:
         return f"fake-{role}-key-{self.number:03}-{'x' * 20}"
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What one call left behind. ``asked``: of each request, in order, its place and whose keys were anywhere in it."""
-
-    answer: httpx.Response
-    asked: list[tuple[str, list[tuple[str, int]]]]
-    row: dict[str, Any]
-    spent: dict[tuple[str, str], tuple[int, int]]
-    """(scope, period) → (nano-USD, calls)."""
-    entries: list[int]
-    """What the calls of the workspace took from its wallet."""
-    holds: list[dict[str, Any]]
-
-
 class Situations:
     """The providers of all situations, and the gateway that they are met with."""
 
@@ -116,7 +104,7 @@ class Situations:
         self._by_number = {one.number: one for one in self.all}
         self._upstream = upstream
         self._ports: dict[str, FaultyPort] = {}
-        self._asked: dict[int, list[tuple[str, list[tuple[str, int]]]]] = {one.number: [] for one in self.all}
+        self._asked: dict[int, list[Asked]] = {one.number: [] for one in self.all}
         self._keys = {one.number: new_key() for one in self.all}
 
     @contextmanager
@@ -202,16 +190,15 @@ class Situations:
         everything = json.dumps(request.headers) + request.target + request.body.decode()
         keys = sorted({(role, int(of)) for role, of in SECRET.findall(everything)})
         asked = self._asked[one.number]
-        is_first_attempt = place == "first" and all(where != "first" for where, _ in asked)
         asked.append((place, keys))
-        if is_first_attempt and one.fault.script:
+        if (place, keys) == ("first", [(one.first_role, one.number)]) and one.fault.script:
             return one.fault.script(request)
         is_spent_before = one.spends_before and len(asked) == 1
         return ordinary(request) if is_spent_before else one.then(request)
 
     def _grant(self, one: Situation, role: Role) -> Script:
         """An access token; that of a second attempt is asked for between the two, when the port is mended."""
-        is_first = role == ("customer" if "first" in one.own_keys else "platform")
+        is_first = role == one.first_role
         if is_first and one.fault.has_no_token:
             return whole({"error": "invalid_grant", "error_description": "The account is no more."}, 400)
         if not is_first and one.is_mended:
@@ -220,10 +207,9 @@ class Situations:
 
     # The calls.
 
-    def meet(self, gateway: Gateway) -> dict[tuple[str, ...], Evidence]:
-        """Make every call, and return what each left behind, by its name."""
-        self._ledger = gateway.folder / "var" / "tollgate.db"
-        asyncio.run(self._fill_wallets())
+    def meet(self, gateway: Gateway) -> Found:
+        """Make every call, each on a connection of its own, and return what each left behind, by its name."""
+        self.fill_wallets(gateway)
         # No connection serves twice: then no call finds an upstream connection that was used before it.
         limits = httpx.Limits(max_keepalive_connections=0)
         with httpx.Client(
@@ -235,9 +221,7 @@ class Situations:
                     assert spent.status_code == 200, spent.text
                     gateway.wait_for_row(spent.headers["x-request-id"])
             answers = self._call_all(client)
-        ids = {answer.headers["x-request-id"] for answer in answers.values()}
-        gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
-        return self._gather(answers)
+        return self.gather(gateway, answers)
 
     def _call_all(self, client: httpx.Client) -> dict[tuple[str, ...], httpx.Response]:
         """``AT_ONCE`` beside each other. Those that wait make room for others, but do not all begin together."""
@@ -254,48 +238,38 @@ class Situations:
             return {name: one.result() if isinstance(one, Future) else one for name, one in made.items()}
 
     def _call(self, client: httpx.Client, one: Situation, **changes: Any) -> httpx.Response:
-        body = {
+        return client.post(PATH, json=self.body(one) | changes, headers=self.headers(one))
+
+    def body(self, one: Situation) -> dict[str, Any]:
+        """What a situation's client asks."""
+        return {
             "model": one.slug("first"),
             "messages": [{"role": "user", "content": "hello"}],
             "stream": one.stream,
             "max_tokens": 200,
         }
-        headers = {"Authorization": f"Bearer {self._keys[one.number]}"}
-        return client.post(PATH, json=body | changes, headers=headers)
 
-    async def _fill_wallets(self) -> None:
-        store = SqliteStore(self._ledger)
-        try:
-            for one in self.all:
-                if one.wallet_usd:
-                    amount, at = parse_usd_nanousd(one.wallet_usd), datetime.now(UTC)
-                    entry = WalletEntry(one.workspace_id, at, one.workspace_id, amount, "test")
-                    assert await store.credit(entry)
-        finally:
-            await store.close()
+    def headers(self, one: Situation) -> dict[str, str]:
+        """With whose key."""
+        return {"Authorization": f"Bearer {self._keys[one.number]}", "Content-Type": "application/json"}
 
-    def _gather(self, answers: Mapping[tuple[str, ...], httpx.Response]) -> dict[tuple[str, ...], Evidence]:
-        rows = {row["id"]: row for row in select(self._ledger, "SELECT * FROM usage")}
-        spend = select(self._ledger, "SELECT * FROM spend")
-        entries = select(self._ledger, "SELECT * FROM wallet_entries WHERE amount_nanousd < 0")
-        holds = select(self._ledger, "SELECT * FROM holds")
-        found = {}
-        for one in self.all:
-            scopes = _scopes(one.workspace_id)
-            answer = answers[one.name]
-            found[one.name] = Evidence(
-                answer=answer,
-                asked=self._asked[one.number],
-                row=rows[answer.headers["x-request-id"]],
-                spent={
-                    (scopes[line["scope"]], line["period"]): (line["spent_nanousd"], line["requests"])
-                    for line in spend
-                    if line["scope"] in scopes
-                },
-                entries=[-e["amount_nanousd"] for e in entries if e["workspace"] == one.workspace_id],
-                holds=[hold for hold in holds if hold["workspace"] == one.workspace_id],
-            )
-        return found
+    def gather(self, gateway: Gateway, answers: Mapping[tuple[str, ...], httpx.Response]) -> Found:
+        """What the calls that were answered left behind, once all of them are booked."""
+        gateway.wait_until(lambda: _ids(answers) <= {row["id"] for row in gateway.ledger_rows()})
+        books = Books(gateway)
+        return {
+            one.name: books.evidence(one.workspace_id, answers[one.name], self._asked[one.number])
+            for one in self.all
+            if one.name in answers
+        }
+
+    def fill_wallets(self, gateway: Gateway) -> None:
+        """Enter every wallet's money."""
+        fill_wallets(gateway, {one.workspace_id: one.wallet_usd for one in self.all if one.wallet_usd})
+
+
+def _ids(answers: Mapping[tuple[str, ...], httpx.Response]) -> set[str]:
+    return {answer.headers["x-request-id"] for answer in answers.values()}
 
 
 def _model(one: Situation, place: Place, input_price: str, output_price: str) -> dict[str, Any]:
@@ -306,11 +280,3 @@ def _model(one: Situation, place: Place, input_price: str, output_price: str) ->
         output_price_per_m=output_price,
         max_completion_tokens=1_000,
     )
-
-
-def _scopes(workspace_id: str) -> dict[str, str]:
-    return {
-        f"key:{workspace_id}/ci": "key",
-        f"workspace:{workspace_id}": "workspace",
-        f"wallet:{workspace_id}": "wallet",
-    }
