@@ -45,7 +45,16 @@ def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
     """A mitmdump that was told nothing but where proxy.conf is."""
     program = ("-c", DEFAULT_PORT.format(port=default_port))
     listen = {"host": "127.0.0.3", "port": 0}
-    return start_gateway(kind=Mitmdump, program=program, arguments=(), sections={"listen": listen})
+    keys = {"ci": new_key(), "hops": new_key()}
+    workspaces = {
+        "acme": workspace(("ci", keys["ci"], True), default_model="tester-large"),
+        "hops": workspace(("hops", keys["hops"], True), fallback_model="tester-small"),
+    }
+    made = start_gateway(
+        kind=Mitmdump, program=program, arguments=(), sections={"listen": listen}, workspaces=workspaces
+    )
+    made.keys = keys
+    return made
 
 
 @pytest.fixture
@@ -79,6 +88,19 @@ def test_a_streamed_answer_and_its_row(mitmdump: Gateway, client: httpx.Client) 
     assert models == {"tester-large"}
     row = mitmdump.wait_for_row(answer.headers["x-request-id"])
     assert (row["stream"], row["status"], row["total_tokens"]) == (1, 200, 11)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fallback_serves_a_call_whose_provider_can_not_be_reached(
+    mitmdump: Gateway, client: httpx.Client, upstream: Upstream, stream: bool
+) -> None:
+    body = {"model": "refusing-model", "messages": HELLO, "stream": stream}
+    answer = client.post(CHAT, json=body, headers={"Authorization": f"Bearer {mitmdump.keys['hops']}"})
+    assert (answer.status_code, answer.headers.get("x-gateway-fallback")) == (200, None if stream else "true")
+    assert '"tester-small"' in answer.text
+    assert upstream.last.json()["model"] == "vendor-small"
+    row = mitmdump.wait_for_row(answer.headers["x-request-id"])
+    assert (row["attempts"], row["fallback"], row["model_slug"]) == (2, 1, "tester-small")
 
 
 def test_the_catalog(client: httpx.Client, upstream: Upstream) -> None:
