@@ -30,6 +30,9 @@ from rig.upstream import Upstream
 from test_contract_errors import assert_error
 from test_contract_streaming import events_of
 
+type Told = tuple[int, tuple[str, str], str]
+"""Status, (code, type) and what the message says."""
+
 USD = 10**9
 # At 1 USD a million prompt tokens and 10 for the answer, or 3 and 50, for 9 tokens and 2; retail is 4 % more.
 FIRST_NANOUSD = {"wholesale_nanousd": 9 * 1_000 + 2 * 10_000, "retail_nanousd": 9 * 1_040 + 2 * 10_400}
@@ -40,8 +43,8 @@ UPSTREAM_ERROR = ("upstream_error", "api_error")
 REQUEST_ERROR = ("invalid_request_error", "invalid_request_error")
 SAYS_NO = "The first provider says no to ***."
 
-# What the client is told of each way to fail: status, (code, type), message.
-TOLD: Mapping[str, tuple[int, tuple[str, str], str]] = {
+# What the client is told of each way to fail.
+TOLD: Mapping[str, Told] = {
     "connect refused": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "connect timeout": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "TLS with a port that speaks none": (502, UPSTREAM_ERROR, "The provider could not be reached."),
@@ -109,7 +112,7 @@ REACHED = OWN | {"spends_before": True}
 DEAR = {"input_price_per_m": "1000", "output_price_per_m": "10000"}
 
 # What keeps the second attempt from being made, and what the client is told then.
-GUARDS: Mapping[str, tuple[dict[str, Any], tuple[int, tuple[str, str], str]]] = {
+GUARDS: dict[str, tuple[dict[str, Any], Told]] = {
     "the month's cap is reached": (
         REACHED | {"workspace": UNGUARDED | {"monthly_spend_cap_usd": "0.0001"}},
         (402, PAYMENT, f"Monthly spend limit reached{NO_NET}"),
@@ -138,8 +141,23 @@ GUARDS: Mapping[str, tuple[dict[str, Any], tuple[int, tuple[str, str], str]]] = 
     "the fallback is retired": ({"second": {"active": False}}, FIRST_FAILURE),
     "the fallback is the model itself": ({"fallback": "first"}, FIRST_FAILURE),
 }
+# The same where the first attempt was never sent.
+GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], Told]] = {
+    "no token, the wallet is empty": (
+        NET | {"wallet_usd": None},
+        (402, PAYMENT, f"Insufficient API credits; top up the workspace's wallet{NO_NET}"),
+    ),
+    "no token, the model needs the customer's key": (
+        NET | {"first": {"byok_only": True}},
+        (403, BYOK_REQUIRED, ""),
+    ),
+    "no token, the fallback is too dear": (
+        {"second": DEAR, "wallet_usd": "0.01"},
+        (502, UPSTREAM_ERROR, "No access token for the provider could be had."),
+    ),
+}
 SECONDS = [(fault, form, mode) for fault in SECOND_FAULTS for form in FORMS for mode in ANSWER_SECOND]
-GUARDED = [(guard, form) for guard in GUARDS for form in FORMS]
+GUARDED = [(guard, form) for guard in (*GUARDS, *GUARDS_WITHOUT_TOKEN) for form in FORMS]
 
 # Where a second attempt ends in another way than in MODES.
 OWN_KEY, UNPROTECTED = "own key at the fallback", "no overage protection"
@@ -162,7 +180,8 @@ def _all_situations() -> Iterator[tuple[tuple[str, ...], Fault, dict[str, Any]]]
         settings = MODES[mode] | {"stream": FORMS[form], "then": SECOND_FAULTS[fault]}
         yield ("then", fault, form, mode), FAULTS["503"], settings
     for guard, form in GUARDED:
-        yield (guard, form), FAULTS["503"], GUARDS[guard][0] | {"stream": FORMS[form]}
+        guards, broken = (GUARDS, FAULTS["503"]) if guard in GUARDS else (GUARDS_WITHOUT_TOKEN, NO_TOKEN)
+        yield (guard, form), broken, guards[guard][0] | {"stream": FORMS[form]}
     for how, settings in OTHERWISE.items():
         yield (how,), FAULTS["503"], settings
 
@@ -241,9 +260,7 @@ NO_USAGE = {
 ESTIMATED = {"usage_source": "estimated", "completion_tokens": RELAYED_CHARS // 4, "finish_reason": None}
 
 
-def assert_failed(
-    one: Situation, left: Evidence, told: tuple[int, tuple[str, str], str], attempts: int
-) -> None:
+def assert_failed(one: Situation, left: Evidence, told: Told, attempts: int) -> None:
     """The client was told of a failure, which is booked as the first attempt's, and nobody paid."""
     assert_told(left, *told)
     mode = "byok" if "first" in one.own_keys else "payg"
@@ -367,8 +384,8 @@ def test_a_stream_that_has_begun_ends_with_an_error_and_goes_nowhere_else(
 @_cases(GUARDED, "guard", "form")
 def test_a_second_attempt_that_may_not_be_made_is_not_made(found: Found, guard: str, form: str) -> None:
     one, left = SITUATIONS[guard, form], found[guard, form]
-    assert left.asked == asked(one, first_attempt(one))
-    assert_failed(one, left, GUARDS[guard][1], attempts=1)
+    assert left.asked == asked(one, *([first_attempt(one)] if guard in GUARDS else []))
+    assert_failed(one, left, (GUARDS | GUARDS_WITHOUT_TOKEN)[guard][1], attempts=1)
 
 
 def test_the_customers_own_key_serves_the_fallback_where_there_is_one(found: Found) -> None:
