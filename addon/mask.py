@@ -11,6 +11,7 @@ from collections.abc import Sequence
 MASK = "***"
 MAX_BOOKED_CHARS = 256
 MIN_FRAGMENT_CHARS = 8
+MIN_UNMISTAKABLE_CHARS = 16
 
 _STARS = r"*•…"
 # A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
@@ -95,6 +96,14 @@ def mask_fragments(text: str, secret: str) -> str:
         return text
     hidden = "".join("\0" if hit else char for char, hit in zip(text, covered, strict=True))
     return re.sub("\0+", MASK, hidden)
+
+
+def is_unmistakable(secret: str) -> bool:
+    """Tell whether text that holds ``secret`` can mean nothing else.
+
+    Servers that take any key are called with words, such as "ollama": an answer may rightly hold these.
+    """
+    return len(secret) >= MIN_UNMISTAKABLE_CHARS and any(map(str.isdigit, secret))
 
 
 def bookable(text: str | None, secrets: Sequence[str] = ()) -> str | None:

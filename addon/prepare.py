@@ -141,7 +141,7 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     elif encoding not in ("identity", ""):
         unasked = upstream_garbage("it is compressed in a way that was not asked for.")
         relay = Broken(relay.give_up() or unasked)
-    return Guarded(relay)
+    return Guarded(relay, attempt.secrets)
 
 
 def client_head(*, stream: bool, is_fallback: bool = False) -> http.Response:

@@ -5,11 +5,12 @@
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from addon.answer import Answer
 from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
+from addon.mask import MASK, is_unmistakable
 from addon.source import Source
 from addon.upstream_message import MAX_READ_BYTES
 from policies.facts import Usage
@@ -177,7 +178,15 @@ class Inflated(_Around):
 
 
 class Guarded(_Around):
-    """A reader that can't raise: mitmproxy would hang the client, or cut a 200 short without telling anybody."""
+    """A reader that can't raise: mitmproxy would hang the client, or cut a 200 short without telling anybody.
+
+    Whatever it reads, ``secrets`` are in nothing that it returns: a provider may show the key that it was called with
+    in any field of an answer, or between events. The reader returns whole events, so that none is in two pieces.
+    """
+
+    def __init__(self, inner: Relay, secrets: Sequence[str] = ()) -> None:
+        super().__init__(inner)
+        self.unshown = tuple(secret.encode() for secret in secrets if is_unmistakable(secret))
 
     def feed(self, piece: bytes) -> bytes:
         """As the inner reader; an exception becomes ``failure``."""
@@ -191,8 +200,12 @@ class Guarded(_Around):
         if self.broken:
             return b""
         try:
-            return read(*piece)
+            shown = read(*piece)
         except Exception:
             log.exception("an answer could not be read")
             self.broken = INTERNAL
             return b""
+        for secret in self.unshown:
+            if secret in shown:
+                shown = shown.replace(secret, MASK.encode())
+        return shown

@@ -1,9 +1,11 @@
-"""What an error answer of an upstream is read as does not depend on how the network cut it."""
+"""Error answers are read alike however the network cut them, and no answer shows the key that it was asked with."""
 
 import pytest
 
-from addon.relay import ErrorRelay
+from addon.chat_chunks import ChatChunks
+from addon.relay import ErrorRelay, Guarded
 from addon.source import Source
+from addon.sse import StreamRelay
 from addon.upstream_message import MAX_READ_BYTES
 from policies.facts import Family
 
@@ -43,3 +45,23 @@ def test_no_more_is_kept_of_an_error_body_than_shows_that_it_is_too_long() -> No
     for _ in range(10):
         relay.feed(b"x" * MAX_READ_BYTES)
     assert len(relay.body) <= 2 * MAX_READ_BYTES
+
+
+KEY = "Zq7Rk2XwP9tLmB4vNs8"
+EVENT = 'data: {"id":"%s","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"slug"}\n\n: %s\n\n'
+
+
+def relayed(secret: str, text: str, cut: int) -> str:
+    relay = Guarded(StreamRelay(ChatChunks(SOURCE), SOURCE), (secret,))
+    raw = (EVENT % (text, text, text)).encode()
+    return (relay.feed(raw[:cut]) + relay.feed(raw[cut:])).decode()
+
+
+def test_an_answer_shows_the_key_that_it_was_asked_with_in_no_place_and_however_it_is_cut() -> None:
+    masked = EVENT % ("***", "***", "***")
+    assert {relayed(KEY, KEY, cut) for cut in range(len(EVENT) + 40)} == {masked}
+
+
+@pytest.mark.parametrize("word", ["ollama", "EMPTY", "not-needed", "sk-no-key-required", "key-1"])
+def test_a_word_that_a_server_without_keys_is_called_with_may_stand_in_its_answer(word: str) -> None:
+    assert relayed(word, word, 50) == EVENT % (word, word, word)
