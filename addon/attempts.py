@@ -36,16 +36,17 @@ class Attempts:
 
         Raises Refusal, StoreUnavailable or AccessTokenUnavailable.
         """
-        if not await self._pass_over(call):
-            review_attempt(call)
-            await self._hold(call)
+        if await self._pass_over(call):
+            return prepare_attempt(call)
+        review_attempt(call)
+        await self._hold(call)
         try:
             await self._authorize(call)
-            return prepare_attempt(call)
         except AccessTokenUnavailable:
             if request := await self._after_no_token(call):
                 return request
             raise
+        return prepare_attempt(call)
 
     async def _after_no_token(self, call: Call) -> http.Request | None:
         """As ``follow``: a provider that wants a token is as good as out of reach where none can be had."""
@@ -53,7 +54,8 @@ class Attempts:
         assert route is not None  # noqa: S101  (a call that holds money has one)
         if len(route.attempts) == 1 and route.barred is None:
             return None
-        call.exchange = call.exchange.advance(Stage.DISPATCHED, attempts=1)
+        # It counts as an attempt, but nothing was sent: if nothing follows either, the call is refused.
+        call.exchange = call.exchange.note(attempts=1)
         call.first_failure = no_access_token()
         return await self.follow(call)
 
@@ -99,9 +101,10 @@ class Attempts:
         call.exchange = routed.note(route=route.without_first())
         try:
             review_attempt(call)
+            await self._authorize(call)
             upstream_request(call)
             await self._hold(call)
-        except Refusal:
+        except (Refusal, AccessTokenUnavailable):
             call.exchange = routed
             return False
         return True

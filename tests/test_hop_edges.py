@@ -1,0 +1,137 @@
+"""What a second attempt must not do: stand in for a provider that would serve, claim an answer that it did not give, or
+leave a row of what was never sent. One gateway serves all; each fault of a provider is in ``test_fault_matrix``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HELLO, StartGateway
+from rig.configuration import model, new_key, provider, workspace
+from rig.gateway import Gateway
+from rig.money import holds
+from rig.scripts import Received, Script, ordinary, whole
+from rig.service_accounts import key_file
+from rig.upstream import RefusingPort, Upstream
+from test_contract_errors import assert_error
+
+from policies.breaker import FAILURES
+
+PATH = "/v1/chat/completions"
+TOKEN = "fake-access-token-" + "3" * 24
+OUT_OF_ORDER = whole({"error": {"message": "out of order"}}, 503)
+
+type Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[Gateway]:
+    """Each workspace falls back from any model to one of its own; there is no access token for TOKENLESS."""
+    base = upstreams["TESTER"].base_url
+    fallbacks = {
+        "to_good": "good",
+        "to_failing": "failing",
+        "to_tokened": "tokened",
+        "to_tokenless": "tokenless-2",
+    }
+    keys = {name: new_key() for name in fallbacks}
+    google = {"auth": "google_service_account"}
+    with RefusingPort() as refusing, Upstream() as minting:
+        minting.behave(whole({"access_token": TOKEN, "expires_in": 3600}))
+        made = start_gateway(
+            providers={
+                **{name: provider(base) for name in ("GOOD", "BROKEN", "LOST", "FAILING")},
+                "TOKENED": provider(base, **google, platform_key="env:TEST_ACCOUNT"),
+                "TOKENLESS": provider(base, **google, platform_key="env:TEST_LOST_ACCOUNT"),
+            },
+            models={
+                **{
+                    name: model(provider=name.upper(), upstream_model_id=name)
+                    for name in ("good", "broken", "lost", "failing", "tokened")
+                },
+                **{f"tokenless-{n}": model(provider="TOKENLESS") for n in (1, 2)},
+            },
+            workspaces={
+                name.replace("_", "-"): workspace(("ci", keys[name], True), fallback_model=slug)
+                for name, slug in fallbacks.items()
+            },
+            environment={
+                "TEST_ACCOUNT": key_file(f"http://127.0.0.1:{minting.port}/token"),
+                "TEST_LOST_ACCOUNT": key_file(f"http://127.0.0.1:{refusing.port}/token"),
+            },
+        )
+        made.keys = keys
+        yield made
+
+
+@pytest.fixture
+def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
+    """Make a call of one of the workspaces: ``ask("to_good", "broken", stream=True)``."""
+    with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as client:
+
+        def send(key: str, name: str, **body: Any) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {gateway.keys[key]}"}
+            return client.post(PATH, json={"model": name, "messages": HELLO} | body, headers=headers)
+
+        yield send
+    assert upstream.failures == []
+    gateway.wait_until(lambda: not holds(gateway.folder / "var" / "tollgate.db"))
+
+
+def failing(*models: str) -> Callable[[Received], Script]:
+    """A provider whose ``models`` are out of order."""
+    return lambda request: OUT_OF_ORDER if request.json()["model"] in models else ordinary(request)
+
+
+def open_circuit(gateway: Gateway, ask: Ask, upstream: Upstream, name: str) -> None:
+    """Let calls for ``name`` fail until its provider is passed over, as the next upkeep of the store knows."""
+    for _ in range(FAILURES):
+        assert ask("to_good", name).json()["model"] == "good"
+
+    def is_passed_over() -> bool:
+        upstream.requests.clear()
+        assert ask("to_good", name).json()["model"] == "good"
+        return sent(upstream) == ["good"]
+
+    gateway.wait_until(is_passed_over)
+    upstream.requests.clear()
+
+
+def sent(upstream: Upstream) -> list[str]:
+    return [request.json()["model"] for request in upstream.requests]
+
+
+def booked(gateway: Gateway, answer: httpx.Response) -> tuple[Any, ...]:
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    return row["status"], row["model_slug"], row["attempts"], row["fallback"]
+
+
+def test_a_provider_is_passed_over_for_one_that_wants_an_access_token_only_where_there_is_one(
+    ask: Ask, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(failing("broken"))
+    open_circuit(gateway, ask, upstream, "broken")
+    upstream.behave(ordinary)
+    answer = ask("to_tokened", "broken")
+    assert (answer.status_code, answer.json().get("model"), sent(upstream)) == (200, "tokened", ["tokened"])
+    assert upstream.last.header("authorization") == f"Bearer {TOKEN}"
+    assert booked(gateway, answer) == (200, "tokened", 1, 1)
+    upstream.requests.clear()
+    answer = ask("to_tokenless", "broken")
+    assert (answer.status_code, answer.json().get("model"), sent(upstream)) == (200, "broken", ["broken"])
+    assert "x-gateway-fallback" not in answer.headers
+    assert booked(gateway, answer) == (200, "broken", 1, 0)
+
+
+def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
+    ask: Ask, gateway: Gateway, upstream: Upstream
+) -> None:
+    answer = ask("to_tokenless", "tokenless-1")
+    assert "access token" in assert_error(answer, 502, "upstream_error", "api_error")["message"]
+    ended = {"id": answer.headers["x-request-id"], "event": "refusal"}
+    gateway.wait_for_log(lambda line: line.items() >= ended.items())
+    assert sent(upstream) == []
+    made_good = ask("to_good", "tokenless-1")
+    assert booked(gateway, made_good) == (200, "good", 2, 1)
+    assert ended["id"] not in {row["id"] for row in gateway.ledger_rows()}
