@@ -138,6 +138,11 @@ class Exchange:
         return self.note(route=replace(self.route, attempts=tuple(attempts)))
 
     @property
+    def was_served_by_fallback(self) -> bool:
+        """Whether what the client got, or the beginning of it, came from an attempt that stood in for another."""
+        return self.first_byte_s is not None and self.attempt.is_fallback
+
+    @property
     def was_sent_upstream(self) -> bool:
         """Whether this call owes the ledger a row."""
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
@@ -163,7 +168,7 @@ class Exchange:
             "provider": attempt.model.provider.name,
             "upstream_model_id": attempt.model.upstream_model_id,
             "mode": attempt.mode,
-            "fallback": int(attempt.is_fallback),
+            "fallback": int(self.was_served_by_fallback),
             "attempts": self.attempts,
             "stream": int(self.stream),
             "status": self.status,

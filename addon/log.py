@@ -189,7 +189,7 @@ def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
         "mode": attempt.mode if attempt else None,
         "decided_by": exchange.route.decided_by if exchange.route else None,
         "attempts": exchange.attempts,
-        "fallback": attempt.is_fallback if attempt else False,
+        "fallback": exchange.was_served_by_fallback,
         "status": exchange.status,
         "error_code": exchange.error_code,
         "stream": exchange.stream,

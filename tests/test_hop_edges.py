@@ -124,6 +124,22 @@ def test_a_provider_is_passed_over_for_one_that_wants_an_access_token_only_where
     assert booked(gateway, answer) == (200, "broken", 1, 0)
 
 
+def test_a_fallback_that_failed_in_the_place_of_a_provider_passed_over_served_nobody(
+    ask: Ask, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(failing("lost", "failing"))
+    open_circuit(gateway, ask, upstream, "lost")
+    answer = ask("to_failing", "lost")
+    assert_error(answer, 503, "upstream_error", "api_error")
+    assert sent(upstream) == ["failing"]
+    assert booked(gateway, answer) == (503, "failing", 1, 0)
+    line = gateway.wait_for_log(lambda line: line.get("id") == answer.headers["x-request-id"])
+    assert (line["fallback"], line["attempts"]) == (False, 1)
+    served = ask("to_good", "lost")
+    assert served.headers["x-gateway-fallback"] == "true"
+    assert booked(gateway, served) == (200, "good", 1, 1)
+
+
 def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
