@@ -15,9 +15,25 @@ from addon.commands.secrets import secrets
 from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
+from addon.mask import mask_credentials
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Unshown(click.Group):
+    """Commands whose errors show no credential, be it one that was typed in a wrong place."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            said = error.format_message()
+            if (shown := mask_credentials(said)) == said:
+                raise
+            if isinstance(error, click.UsageError):
+                raise click.UsageError(shown, error.ctx) from None
+            raise click.ClickException(shown) from None
+
+
+@click.group(cls=_Unshown, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="tollgate")
 def main() -> None:
     """Tollgate: a chat-completion gateway inside mitmproxy."""

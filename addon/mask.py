@@ -34,10 +34,11 @@ _PATTERNS = tuple(
         ),
         # user:password@ in a URL
         ("://", r"(?P<keep>://)[^\s/@]{1,300}(?=@)"),
-        # the value of an Authorization header, whatever it is
+        # the value of an Authorization header, whatever it is; "authorization: must not" is a sentence
         (
             "authorization",
-            r"(?i)(?P<keep>\bauthorization[\"']?(?: ?[:=] ?|, ?)(?:b?[\"'])?+(?:(?:bearer|basic|token) )?+)"
+            r"(?i)(?P<keep>\bauthorization[\"']?(?: ?[:=] ?|, ?)(?:b?[\"'])?+"
+            r"(?:(?:bearer|basic|token) |(?![a-z]++ [a-z])))"
             r"(?=\w)(?!(?:bearer|basic|token)\b)(?:[\w\-+/~]|\.++(?=\w))++=*",
         ),
         # Bearer and a token, but not "a Bearer token"

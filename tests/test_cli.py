@@ -5,6 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from addon.auth import new_key
 from addon.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -14,3 +15,10 @@ def test_the_version_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     shown = CliRunner().invoke(main, ["--version"])
     assert shown.output == f"tollgate, version {project['version']}\n"
+
+
+def test_a_key_in_the_place_of_a_name_is_not_shown() -> None:
+    for words in (["wallet"], ["wallet", "credit", "acme"], []):
+        shown = CliRunner().invoke(main, [*words, key := new_key()])
+        assert (shown.exit_code, key in shown.output) == (2, False)
+        assert "***" in shown.output
