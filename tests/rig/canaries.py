@@ -1,0 +1,102 @@
+"""Secrets that are found again wherever they have got to: whole or in part, as they are or encoded, in any case.
+
+A part is ``PIECE_CHARS`` at its beginning or at a multiple of them, so that no part of twice as many goes unseen, and
+the few characters by which vendors tell keys apart do.
+"""
+
+import base64
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import unquote_to_bytes
+
+import httpx
+
+from rig.raw import Answer
+from rig.scripts import Received
+
+PIECE_CHARS = 8
+# What no secret holds ends a word. Files of SQLite, and logs, say most words many times.
+_WORD = re.compile(rb"[!-~]{%d,}" % PIECE_CHARS)
+
+
+def _pieces(text: bytes) -> set[bytes]:
+    starts = range(0, len(text) - PIECE_CHARS + 1, PIECE_CHARS)
+    return {text[start : start + PIECE_CHARS].lower() for start in starts}
+
+
+def _forms(secret: bytes) -> dict[str, set[bytes]]:
+    # What a base64 text that holds the secret must hold, whatever stands before and behind it.
+    encoded = (base64.b64encode(bytes(shift) + secret)[4:-4] for shift in range(3))
+    return {
+        "as it is": _pieces(secret),
+        "reversed": _pieces(secret[::-1]),
+        "in base64": set().union(*map(_pieces, encoded)),
+    }
+
+
+def _readings(seen: bytes) -> Iterator[bytes]:
+    """What was seen, as it is and without the escapes of JSON and of URLs."""
+    lower = seen.lower()
+    yield lower
+    plain = lower
+    if b"\\" in plain:
+        unescaped = re.sub(rb"\\+u00([0-9a-f]{2})", lambda match: bytes.fromhex(match[1].decode()), plain)
+        plain = unescaped.replace(b"\\/", b"/")
+    if b"%" in plain:
+        plain = unquote_to_bytes(plain)
+    if plain is not lower:
+        yield plain.lower()
+
+
+class Canaries:
+    """The secrets of one test by name."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._found: dict[bytes, tuple[str, str]] = {
+            piece: (name, f"{name}, {form}")
+            for name, secret in secrets.items()
+            for form, pieces in _forms(secret.encode()).items()
+            for piece in pieces
+        }
+
+    def found_in(self, seen: bytes, allowed: Collection[str] = ()) -> set[str]:
+        """Which secrets, but for those ``allowed``, can be read in what was seen, and in which form."""
+        hits = {
+            found
+            for reading in _readings(seen)
+            for word in set(_WORD.findall(reading))
+            for start in range(len(word) - PIECE_CHARS + 1)
+            if (found := self._found.get(word[start : start + PIECE_CHARS]))
+        }
+        return {told for name, told in hits if name not in allowed}
+
+
+def seen_in_answer(answer: httpx.Response | Answer) -> bytes:
+    """All that a client gets: status, head and body."""
+    if isinstance(answer, Answer):
+        return repr((answer.status, answer.headers)).encode() + answer.body
+    return (
+        f"{answer.status_code} {answer.reason_phrase} {answer.headers.multi_items()}".encode()
+        + answer.content
+    )
+
+
+def seen_in_head(request: Received, auth: tuple[str, str]) -> bytes:
+    """The head of what a provider gets, without the one header that bears its key; fails where it bears none."""
+    others = [(name.lower(), value) for name, value in request.headers]
+    others.remove(auth)
+    return f"{request.method} {request.target} {others}".encode()
+
+
+def seen_in_files(folder: Path, written: Mapping[Path, bytes]) -> Iterator[tuple[Path, bytes]]:
+    """Every file below ``folder`` with its name and content, but for those that are as the test wrote them."""
+    for file in folder.rglob("*"):
+        if file.is_file() and (content := file.read_bytes()) != written.get(file):
+            yield file, str(file.relative_to(folder)).encode() + b"\n" + content
+
+
+def all_files_seen(folder: Path, written: Mapping[Path, bytes] = MappingProxyType({})) -> bytes:
+    """All of ``seen_in_files``, one after another."""
+    return b"\n".join(content for _, content in seen_in_files(folder, written))

@@ -1,0 +1,247 @@
+"""A gateway with every kind of secret, amid providers that show what they were called with, and all that is seen of it.
+
+Each secret is a canary: a text of its own that looks random and is the same in each run.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import httpx
+
+from addon.sealed import MasterKeys
+from rig.canaries import Canaries, seen_in_answer, seen_in_head
+from rig.configuration import model, provider, workspace
+from rig.gateway import Gateway
+from rig.leaky import AUTH, STREAMED, WHOLE, Leak, shown_key, sse
+from rig.scripts import Received, Script, whole
+from rig.service_accounts import key_file, pem, rsa_key
+from rig.upstream import Upstream
+
+CHAT = "/v1/chat/completions"
+
+
+def canary(name: str, chars: int = 40) -> str:
+    """A text that looks random, and is the same in each run."""
+    digest = hashlib.sha512(name.encode()).digest()
+    return base64.b64encode(digest, altchars=b"x7").decode()[:chars]
+
+
+def master_key(name: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()).decode()
+
+
+DIALECTS = {"ALPHA": "openai", "BETA": "anthropic", "GAMMA": "gemini", "DELTA": "openai"}
+CLIENTS = ("solo", "own", "net", "hops", "onward", "mixed", "nosy")
+KEYS = {name: "tg_" + canary(f"client {name}") for name in CLIENTS}
+PROVIDER_SECRETS = {
+    ("ALPHA", "platform"): canary("ALPHA platform"),
+    ("ALPHA", "platform's other"): canary("ALPHA platform, other"),
+    ("BETA", "platform"): canary("BETA platform"),
+    ("BETA", "platform's other"): canary("BETA platform, other"),
+    ("GAMMA", "platform"): canary("GAMMA platform"),
+    ("DELTA", "platform"): canary("DELTA access token", 60),
+    ("ALPHA", "customer"): canary("ALPHA customer"),
+    ("BETA", "customer"): canary("BETA customer"),
+    ("GAMMA", "customer"): canary("GAMMA customer"),
+}
+MASTER, OTHER_MASTER = master_key("master"), master_key("another master")
+PROMPT, COOKIE, PROXY, BARE, REDIS, PLANTED = map(
+    canary, ("prompt", "cookie", "proxy", "bare", "redis", "planted")
+)
+STRANGER, SWAPPED = "tg_" + canary("stranger"), canary("sealed with another master key")
+# Its first line is the same in every RSA key.
+ACCOUNT = "".join(pem(rsa_key()).splitlines()[2:7])
+SECRETS = {
+    **{f"client key {name}": key for name, key in KEYS.items()},
+    **{f"{owner} key of {name}": secret for (name, owner), secret in PROVIDER_SECRETS.items()},
+    "master key": MASTER,
+    "other master key": OTHER_MASTER,
+    "service account": ACCOUNT,
+    "prompt": PROMPT,
+    "cookie": COOKIE,
+    "proxy credentials": PROXY,
+    "bare secret": BARE,
+    "Redis password": REDIS,
+    "stranger's key": STRANGER,
+    "secret sealed with another master key": SWAPPED,
+    "planted text": PLANTED,
+}
+CANARIES = Canaries(SECRETS)
+MESSAGES = [{"role": "user", "content": f"My header is 'Authorization: Bearer {PROMPT}'. Why?"}]
+CLIENT_HEADERS = {
+    "Content-Type": "application/json",
+    "Cookie": f"session={COOKIE}",
+    "X-Api-Key": COOKIE,
+    "X-Goog-Api-Key": COOKIE,
+    "OpenAI-Organization": COOKIE,
+    "Proxy-Authorization": "Basic " + base64.b64encode(f"user:{PROXY}".encode()).decode(),
+}
+NOSY = """\
+def review(call):
+    if call.workspace == "nosy":
+        raise RuntimeError(f"{call} {call.messages} {call.last_user_text} {call.end_user}")
+"""
+
+
+def token_answer(request: Received) -> Script:
+    """A token, or, at the path of the second account, all that was shown for one."""
+    assertion = parse_qs(request.body.decode())["assertion"][0]
+    if request.target.endswith("/refuse"):
+        return whole({"error": "invalid_grant", "error_description": f"{assertion} is no good"}, 400)
+    return whole({"access_token": PROVIDER_SECRETS["DELTA", "platform"], "expires_in": 3599})
+
+
+@dataclass
+class Scene:
+    """A gateway amid its providers. ``leaks`` says which secret was found where; ``used`` whose were rightly shown."""
+
+    gateway: Gateway
+    providers: dict[str, Upstream]
+    tokens: Upstream
+    client: httpx.Client
+    written: dict[Path, bytes]
+    settings: dict[str, Any]
+    leaks: list[str] = field(default_factory=list)
+    used: set[tuple[str, str]] = field(default_factory=set)
+    took: list[tuple[str, str]] = field(default_factory=list)
+
+    def look(self, place: str, seen: bytes, allowed: Set[str] = frozenset()) -> None:
+        self.leaks += [f"{place}: {found}" for found in sorted(CANARIES.found_in(seen, allowed))]
+
+    def call(
+        self,
+        client: str,
+        slug: str | None,
+        leak: tuple[str, Leak] | None = None,
+        *,
+        always: bool = False,
+        said: Set[str] = frozenset(),
+        **body: Any,
+    ) -> httpx.Response:
+        """Make a call and look at all of it; ``said`` are the secrets in its ``body``, besides the prompt's.
+
+        The first request of it, or with ``always`` each, is answered by a leak.
+        """
+        name, shows = leak or ("healthy", None)
+        self.prepare(shows, always=always)
+        named = {"messages": MESSAGES} | ({"model": slug} if slug else {}) | body
+        answer = self.client.post(CHAT, json=named, headers={"Authorization": f"Bearer {KEYS[client]}"})
+        place = f"{client}, {slug}, {name}, {'stream' if body.get('stream') else 'whole'}"
+        self.look(f"{place}: answer", seen_in_answer(answer))
+        self.took = [
+            (called, self._look_at(place, called, request, said).removesuffix("'s other"))
+            for called, upstream in self.providers.items()
+            for request in upstream.requests
+        ]
+        return answer
+
+    def prepare(self, leak: Leak | None, *, always: bool = False) -> None:
+        """Forget the calls before, and let the next one meet this leak."""
+        left = [leak] if leak else []
+        for called, upstream in self.providers.items():
+            upstream.reset()
+            upstream.behave(_leaking(left, healthy(DIALECTS[called]), always=always))
+
+    def _look_at(self, place: str, called: str, request: Received, said: Set[str]) -> str:
+        """Search a request for what is not this provider's; return whose key it bears."""
+        header, shown = AUTH[DIALECTS[called]], shown_key(request)
+        owner = next(
+            (who for (name, who), key in PROVIDER_SECRETS.items() if (name, key) == (called, shown)), "nobody"
+        )
+        self.used.add((called, owner))
+        auth = (header, f"Bearer {shown}" if header == "authorization" else shown)
+        self.look(f"{place}: head for {called}", seen_in_head(request, auth))
+        self.look(f"{place}: body for {called}", request.body, {"prompt", *said})
+        if PROMPT.encode() not in request.body:
+            self.leaks.append(f"{place}: what the client said did not reach {called}")
+        return owner
+
+
+def _leaking(
+    left: list[Leak], ordinary: Callable[[Received], Script], *, always: bool
+) -> Callable[[Received], Script]:
+    def answer(request: Received) -> Script:
+        if not left:
+            return ordinary(request)
+        leak = left[0] if always else left.pop()
+        return leak(shown_key(request))
+
+    return answer
+
+
+def healthy(dialect: str) -> Callable[[Received], Script]:
+    """How a provider answers that shows nothing."""
+
+    def answer(request: Received) -> Script:
+        streams = "stream" in request.target if dialect == "gemini" else request.json().get("stream")
+        return sse(STREAMED[dialect]) if streams else whole(WHOLE[dialect])
+
+    return answer
+
+
+def _byok(secrets: Path, *names: str) -> dict[str, Any]:
+    kept = {
+        "ALPHA": "env:CUSTOMER_KEY",
+        "BETA": f"file:{secrets / 'customer'}",
+        "GAMMA": "sealed:" + MasterKeys(MASTER).seal(PROVIDER_SECRETS["GAMMA", "customer"]),
+    }
+    return {name: {"secret": kept[name], "routing": True} for name in names or kept}
+
+
+def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Path) -> dict[str, Any]:
+    """What the gateway is configured with, as ``start_gateway`` takes it; the files of secrets go into ``secrets``."""
+    kept = {
+        "beta": PROVIDER_SECRETS["BETA", "platform"],
+        "other-beta": PROVIDER_SECRETS["BETA", "platform's other"],
+        "customer": PROVIDER_SECRETS["BETA", "customer"],
+        "account": key_file(tokens.base_url + "/mint"),
+        "refused": key_file(tokens.base_url + "/refuse"),
+    }
+    for name, text in kept.items():
+        (secrets / name).write_text(text)
+    sealed = "sealed:" + MasterKeys(MASTER).seal(PROVIDER_SECRETS["GAMMA", "platform"])
+    account = {"auth": "google_service_account"}
+    at = {name: upstream.base_url for name, upstream in providers.items()}
+    byok = _byok(secrets)
+    several = {
+        "ALPHA": {"dialect": "openai", "platform_keys": ["env:ALPHA_KEY", "env:OTHER_ALPHA_KEY"]},
+        "BETA": {
+            "dialect": "anthropic",
+            "platform_keys": [f"file:{secrets / 'beta'}", f"file:{secrets / 'other-beta'}"],
+        },
+    }
+    return {
+        "providers": {
+            **{name: {"base_url": at[name]} | written for name, written in several.items()},
+            "GAMMA": provider(at["GAMMA"], dialect="gemini", platform_key=sealed),
+            "DELTA": provider(at["DELTA"], platform_key=f"file:{secrets / 'account'}", **account),
+            "EPSILON": provider(at["DELTA"], platform_key=f"file:{secrets / 'refused'}", **account),
+        },
+        "models": {name.lower(): model(provider=name) for name in (*DIALECTS, "EPSILON")},
+        "workspaces": {
+            "solo": workspace(("solo", KEYS["solo"], True)),
+            "own": workspace(("own", KEYS["own"], True), byok=byok, safety_net=False),
+            "net": workspace(("net", KEYS["net"], True), byok=byok, safety_net=True),
+            "hops": workspace(("hops", KEYS["hops"], True), fallback_model="beta"),
+            "onward": workspace(("onward", KEYS["onward"], True), fallback_model="gamma"),
+            "mixed": workspace(
+                ("mixed", KEYS["mixed"], True), fallback_model="beta", byok=_byok(secrets, "BETA")
+            ),
+            "nosy": workspace(("nosy", KEYS["nosy"], True)),
+        },
+        "sections": {
+            "upstream": {"first_byte_timeout_s": 5, "idle_timeout_s": 5},
+            "policies": {"extra": ["nosy"]},
+        },
+        "environment": {
+            "ALPHA_KEY": PROVIDER_SECRETS["ALPHA", "platform"],
+            "OTHER_ALPHA_KEY": PROVIDER_SECRETS["ALPHA", "platform's other"],
+            "CUSTOMER_KEY": PROVIDER_SECRETS["ALPHA", "customer"],
+            "TOLLGATE_SECRET_KEY": MASTER,
+        },
+    }

@@ -1,0 +1,457 @@
+"""Every secret that a gateway holds or is shown appears where it must, and nowhere else.
+
+One gateway works with all of them, among providers that show their key wherever they can, clients that put theirs
+everywhere, and operators who write theirs in the wrong place. Then all that came out is searched.
+"""
+
+import json
+import shutil
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from conftest import StartGateway
+from rig.canaries import Canaries, all_files_seen, seen_in_answer, seen_in_files
+from rig.canary_scene import (
+    BARE,
+    CANARIES,
+    CHAT,
+    CLIENT_HEADERS,
+    DIALECTS,
+    KEYS,
+    MASTER,
+    MESSAGES,
+    NOSY,
+    OTHER_MASTER,
+    PLANTED,
+    PROMPT,
+    PROVIDER_SECRETS,
+    REDIS,
+    STRANGER,
+    SWAPPED,
+    Scene,
+    configuration,
+    token_answer,
+)
+from rig.configuration import Configuration
+from rig.leaky import WIRE, Leaks, leaks_of_answers, leaks_of_errors, leaks_of_streams
+from rig.processes import run_to_its_end
+from rig.raw import RawClient, request_bytes
+from rig.scripts import completion, whole
+from rig.upstream import Upstream
+
+from addon.cli import main
+from addon.sealed import MasterKeys
+
+
+@pytest.fixture(scope="module")
+def scene(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder, secrets = tmp_path_factory.mktemp("gateway"), tmp_path_factory.mktemp("secrets")
+    (folder / "policies").mkdir()
+    (folder / "policies" / "nosy.py").write_text(NOSY)
+    with ExitStack() as running:
+        providers = {name: running.enter_context(Upstream()) for name in DIALECTS}
+        tokens = running.enter_context(Upstream())
+        tokens.behave(token_answer)
+        settings = configuration(providers, tokens, secrets)
+        gateway = start_gateway(folder, **settings)
+        gateway.keys = KEYS
+        written = {file: file.read_bytes() for file in folder.rglob("*.toml")} | {
+            file: file.read_bytes() for file in (folder / "proxy.conf", folder / "policies" / "nosy.py")
+        }
+        # The gateway closes a connection after a stream that failed, which the next call on it might not see in time.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.Client(
+            base_url=gateway.url, headers=CLIENT_HEADERS, limits=limits, timeout=20, trust_env=False
+        )
+        running.enter_context(client)
+        yield Scene(gateway, providers, tokens, client, written, settings)
+
+
+@pytest.fixture(autouse=True)
+def no_leak(scene: Scene) -> Iterator[None]:
+    scene.leaks.clear()
+    yield
+    assert not scene.leaks, "\n".join(scene.leaks)
+    for upstream in (*scene.providers.values(), scene.tokens):
+        assert upstream.failures == []
+
+
+# --- who is shown which key ----------------------------------------------------------------------------------
+
+
+def test_each_secret_is_shown_to_its_own_provider(scene: Scene) -> None:
+    scene.used.clear()
+    for stream in (False, True):
+        for name in DIALECTS:
+            assert scene.call("solo", name.lower(), stream=stream).status_code == 200
+        for name in ("alpha", "beta", "gamma"):
+            assert scene.call("own", name, stream=stream).status_code == 200
+    assert scene.used == PROVIDER_SECRETS.keys()
+
+
+FAILING: Leaks = leaks_of_errors("openai")
+HOPS = {
+    ("hops", "alpha"): [("ALPHA", "platform"), ("BETA", "platform")],
+    ("hops", "delta"): [("BETA", "platform"), ("DELTA", "platform")],
+    ("onward", "beta"): [("BETA", "platform"), ("GAMMA", "platform")],
+    ("mixed", "gamma"): [("BETA", "customer"), ("GAMMA", "platform")],
+    ("net", "alpha"): [("ALPHA", "customer"), ("ALPHA", "platform")],
+    ("net", "beta"): [("BETA", "customer"), ("BETA", "platform")],
+    ("net", "gamma"): [("GAMMA", "customer"), ("GAMMA", "platform")],
+}
+MENDING = {("solo", "alpha"), ("solo", "beta"), ("solo", "gamma"), ("mixed", "beta")}
+"""Calls after which no provider is passed over that is called for these hops."""
+
+
+@pytest.mark.parametrize(("client", "slug"), HOPS)
+def test_a_second_attempt_is_made_with_its_own_secret_alone(scene: Scene, client: str, slug: str) -> None:
+    for name in ("401", "500", "200, message"):
+        for always in (False, True):
+            stream = always != (name == "500")
+            answer = scene.call(client, slug, (name, FAILING[name]), always=always, stream=stream)
+            assert answer.is_success is not always
+            assert sorted(scene.took) == HOPS[client, slug]
+        assert {scene.call(*healthy).status_code for healthy in {(client, slug), *MENDING}} == {200}
+
+
+# --- providers that show it ----------------------------------------------------------------------------------
+
+
+def leaks_of(dialect: str) -> Leaks:
+    return {**leaks_of_answers(dialect), **leaks_of_streams(dialect), **leaks_of_errors(dialect)}
+
+
+@pytest.mark.parametrize("slug", ["alpha", "beta", "gamma"])
+def test_a_key_that_its_provider_shows_goes_no_further(scene: Scene, slug: str) -> None:
+    for name, leak in leaks_of(DIALECTS[slug.upper()]).items():
+        for client, stream in (("solo", name.startswith("stream")), ("own", not name.startswith("stream"))):
+            scene.call(client, slug, (name, leak), stream=stream)
+            assert len(scene.took) == 1
+
+
+def test_an_access_token_that_its_provider_shows_goes_no_further(scene: Scene) -> None:
+    for name, leak in {**leaks_of_answers("openai"), **FAILING}.items():
+        scene.call("solo", "delta", (name, leak), stream=name.startswith("stream"))
+        assert len(scene.took) == 1
+
+
+def test_a_key_on_the_wire_outside_any_body_goes_no_further(scene: Scene) -> None:
+    headers = [("Authorization", f"Bearer {KEYS['solo']}"), ("Connection", "close"), *CLIENT_HEADERS.items()]
+    for (name, leak), stream in product(WIRE.items(), (False, True)):
+        scene.prepare(leak)
+        body = json.dumps({"model": "alpha", "messages": MESSAGES, "stream": stream}).encode()
+        # Raw, because HTTP clients keep early hints and trailers to themselves.
+        with RawClient(scene.gateway.url) as client:
+            client.send(request_bytes("POST", CHAT, headers, body))
+            scene.look(f"{name}: answer", client.read_to_close())
+        assert scene.providers["ALPHA"].requests
+
+
+def test_what_a_token_server_is_shown_goes_no_further(scene: Scene) -> None:
+    scene.tokens.requests.clear()
+    assert scene.call("solo", "epsilon").status_code == 502
+    (request,) = scene.tokens.requests
+    scene.look("head for a token", f"{request.target} {request.headers}".encode())
+    scene.look("body for a token", request.body)
+    # Of what it is shown, nobody else can make a token without the signature.
+    signature = Canaries({"signature": parse_qs(request.body.decode())["assertion"][0].rpartition(".")[2]})
+    assert signature.found_in(request.body)
+    assert not signature.found_in("\n".join(scene.gateway.stderr_lines).encode())
+
+
+# --- clients that show it ------------------------------------------------------------------------------------
+
+KEY = KEYS["solo"]
+ITS_KEY = {"client key solo"}
+
+SAID: dict[str, dict[str, Any]] = {
+    "user": {"user": KEY},
+    "a part of user": {"user": f"me:{KEY}"},
+    "model": {"model": KEY},
+    "model at a provider": {"model": f"alpha/{KEY}"},
+    "role": {"messages": [{"role": KEY, "content": PROMPT}]},
+    "name": {"messages": [{"role": "user", "name": KEY, "content": PROMPT}]},
+    "content's type": {"messages": [{"role": "user", "content": [{"type": KEY, "text": PROMPT}]}]},
+    "message's field": {"messages": [{"role": "user", "content": PROMPT, KEY: KEY}]},
+    "field": {KEY: KEY},
+    "stop": {"stop": [KEY]},
+    "temperature": {"temperature": KEY},
+    "n": {"n": KEY},
+    "tool": {"tools": [{"type": "function", "function": {"name": KEY, "parameters": {KEY: KEY}}}]},
+    "tool's type": {"tools": [{"type": KEY}]},
+    "tool choice": {"tool_choice": KEY},
+    "response format": {"response_format": {"type": KEY}},
+    "logit bias": {"logit_bias": {KEY: KEY}},
+    "effort": {"reasoning_effort": KEY},
+}
+
+
+@pytest.mark.parametrize("slug", ["alpha", "beta", "gamma"])
+def test_a_key_in_a_field_of_a_request_is_in_no_answer_and_no_head(scene: Scene, slug: str) -> None:
+    for client in ("solo", "own"):
+        for name, body in SAID.items():
+            scene.call(client, slug, said=ITS_KEY, **({"metadata": {"case": name}} | body))
+
+
+RAW = {
+    "query": f"POST {CHAT}?api_key={KEY} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "path": f"POST {CHAT}/{KEY} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "percent-encoded path": f"GET /{quote(KEY, safe='')} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "method": f"{KEY} {CHAT} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "version": f"POST {CHAT} {KEY}\r\nHost: h\r\n\r\n",
+    "first line": f"{KEY}\r\n\r\n",
+    "no colon": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nBearer {KEY}\r\n\r\n",
+    "header's name": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\n{KEY}: {KEY}\r\n\r\n",
+    "bad header's name": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\n{KEY} : {KEY}\r\n\r\n",
+    "host": f"POST {CHAT} HTTP/1.1\r\nHost: {KEY}\r\n\r\n",
+    "URL": f"POST http://user:{KEY}@h{CHAT} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "CONNECT": f"CONNECT {KEY}:443 HTTP/1.1\r\nHost: h\r\n\r\n",
+    "length": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {KEY}\r\n\r\n",
+    "transfer encoding": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: {KEY}\r\n\r\n",
+    "basic": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {KEY}\r\n\r\n",
+    "no scheme": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nAuthorization: {KEY}\r\n\r\n",
+    "twice": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY} {KEY}\r\n\r\n",
+    "unknown": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {STRANGER}\r\n\r\n",
+    "chunk": f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\n"
+    f"Transfer-Encoding: chunked\r\n\r\n{KEY}\r\n",
+    "no HTTP/1": f"PRI * HTTP/2.0\r\n\r\n{KEY}\r\n\r\n",
+}
+AUTHORIZED = [("Authorization", f"Bearer {KEY}")]
+JSON = ("Content-Type", "application/json")
+BODIES = {
+    "no JSON": ([*AUTHORIZED, JSON], KEY.encode()),
+    "no whole JSON": ([*AUTHORIZED, JSON], b'{"model": "%s' % KEY.encode()),
+    "a text": ([*AUTHORIZED, JSON], json.dumps(KEY).encode()),
+    "twice": ([*AUTHORIZED, JSON], b'{"%(key)s": 1, "%(key)s": 2}' % {b"key": KEY.encode()}),
+    "content type": ([*AUTHORIZED, ("Content-Type", KEY)], b"{}"),
+    "content encoding": ([*AUTHORIZED, JSON, ("Content-Encoding", KEY)], b"{}"),
+    "expect": ([*AUTHORIZED, JSON, ("Expect", KEY)], b"{}"),
+}
+
+
+def test_a_key_anywhere_in_a_request_that_is_refused_is_in_no_answer(scene: Scene) -> None:
+    for upstream in scene.providers.values():
+        upstream.reset()
+    refused = {name: raw.encode() for name, raw in RAW.items()}
+    refused |= {name: request_bytes("POST", CHAT, *request) for name, request in BODIES.items()}
+    for name, raw in refused.items():
+        with RawClient(scene.gateway.url) as client:
+            client.send(raw)
+            client.half_close()
+            scene.look(f"{name}: answer", client.read_to_close())
+    assert not [request for upstream in scene.providers.values() for request in upstream.requests]
+
+
+def test_a_policy_that_tells_all_that_it_sees_tells_the_client_nothing(scene: Scene) -> None:
+    assert scene.call("nosy", "alpha").status_code == 500
+    assert scene.took == []
+
+
+# --- operators who write it in the wrong place ---------------------------------------------------------------
+
+PROVIDERS = "catalog_data/providers.toml"
+OWN, SOLO = "policies/workspaces/own.toml", "policies/workspaces/solo.toml"
+SWAPPED_TOKEN = MasterKeys(OTHER_MASTER).seal(SWAPPED)
+
+BROKEN = {
+    "bare": (OWN, f'\n[byok.DELTA]\nsecret = "{BARE}"\n'),
+    "a number of them": (OWN, f'\n[byok.DELTA]\nsecret = ["{BARE}"]\n'),
+    "a table": (OWN, f'\n[byok.DELTA]\nsecret = {{ key = "{BARE}" }}\n'),
+    "no table": (SOLO, f'\n[byok]\nDELTA = "{BARE}"\n'),
+    "misspelt": (OWN, f'\n[byok.DELTA]\nsecrte = "{BARE}"\n'),
+    "no text": (OWN, f"\n[byok.DELTA]\nsecret = {BARE}\n"),
+    "no end": (OWN, f'\n[byok.DELTA]\nsecret = "{BARE}\n'),
+    "an unknown kind": (OWN, f'\n[byok.DELTA]\nsecret = "key:{BARE}"\n'),
+    "a variable": (OWN, f'\n[byok.DELTA]\nsecret = "env:{BARE}-1"\n'),
+    "a file": (OWN, f'\n[byok.DELTA]\nsecret = "file:{BARE}"\n'),
+    "no token": (OWN, f'\n[byok.DELTA]\nsecret = "sealed:{BARE}"\n'),
+    "another master key": (OWN, f'\n[byok.DELTA]\nsecret = "sealed:{SWAPPED_TOKEN}"\n'),
+    "a key for its hash": (OWN, f'\n[[keys]]\nid = "new"\nhash = "{KEY}"\n'),
+    "a hash of another kind": (OWN, f'\n[[keys]]\nid = "new"\nhash = "sha512:{KEY}"\n'),
+    "bare, the platform's": (
+        PROVIDERS,
+        f'\n[NEW]\nbase_url = "http://h"\ndialect = "openai"\nplatform_key = "{BARE}"\n',
+    ),
+    "bare among several": (
+        PROVIDERS,
+        f'\n[NEW]\nbase_url = "http://h"\ndialect = "openai"\nplatform_keys = ["env:A", "{BARE}"]\n',
+    ),
+    "a header": (PROVIDERS, f'\n[GAMMA.headers]\nauthorization = "Bearer {BARE}"\n'),
+    "a key as a header": (PROVIDERS, f'\n[GAMMA.headers]\nx-api-key = "{BARE}"\n'),
+    "a URL": (
+        PROVIDERS,
+        f'\n[NEW]\nbase_url = "http://a:{BARE}@h"\ndialect = "openai"\nplatform_key = "env:A"\n',
+    ),
+    "a query": (
+        PROVIDERS,
+        f'\n[NEW]\nbase_url = "http://h?key={BARE}"\ndialect = "openai"\nplatform_key = "env:A"\n',
+    ),
+    "no URL": (
+        PROVIDERS,
+        f'\n[NEW]\nbase_url = "http://[{BARE}"\ndialect = "openai"\nplatform_key = "env:A"\n',
+    ),
+    "no account": (
+        PROVIDERS,
+        '\n[NEW]\nbase_url = "http://h"\ndialect = "openai"\nauth = "google_service_account"\n'
+        'platform_key = "env:ALPHA_KEY"\n',
+    ),
+    "no Redis": ("proxy.conf", f'\n[state]\nredis_url = "http://:{REDIS}@h/0"\n'),
+    "a Redis of no port": (
+        "proxy.conf",
+        f'\n[state]\nbackend = "redis"\nredis_url = "redis://:{REDIS}@127.0.0.1:x/0"\n',
+    ),
+    "a Redis that is not there": (
+        "proxy.conf",
+        f'\n[state]\nbackend = "redis"\nredis_url = "redis://user:{REDIS}@127.0.0.1:1/0"\n',
+    ),
+}
+
+
+@pytest.fixture
+def environment(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the gateway's own environment holds, for commands that run in this process."""
+    for name, value in scene.settings["environment"].items():
+        monkeypatch.setenv(name, value)
+
+
+def said_by_command(folder: Path, *arguments: str, conf: bool = True) -> tuple[int, bytes]:
+    """Status and output, both streams, of ``tollgate ARGUMENTS``, with the traceback where there is one."""
+    words = [*arguments, *(("--conf", str(folder / "proxy.conf")) if conf else ())]
+    result = CliRunner().invoke(main, words)
+    trace = "".join(traceback.format_exception(*result.exc_info)) if result.exc_info else ""
+    return result.exit_code, (result.output + trace).encode()
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_secret_in_the_wrong_place_is_in_no_fault(scene: Scene, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "gateway"
+    shutil.copytree(scene.gateway.folder, folder, ignore=shutil.ignore_patterns("var"))
+    file, text = BROKEN[name]
+    with (folder / file).open("a") as written:
+        written.write(text)
+    # The one reads all files, and the other only what it needs to open the books.
+    told = [said_by_command(folder, *arguments) for arguments in (("keys", "list"), ("wallet", "balance"))]
+    assert 1 in {status for status, _ in told}
+    scene.look(f"{name}: command", b"".join(said for _, said in told))
+
+
+def test_a_running_gateway_does_not_show_why_it_stays_with_the_last_good_files(scene: Scene) -> None:
+    gateway = scene.gateway
+    file = gateway.folder / OWN
+    good = file.read_text()
+    for name in ("bare", "another master key"):
+        told = len(gateway.logs)
+        file.write_text(good + BROKEN[name][1])
+        gateway.wait_until(
+            lambda told=told: any("do not load" in line["message"] for line in gateway.logs[told:])
+        )
+        scene.look(f"{name}: readyz", seen_in_answer(gateway.readiness()))
+    file.write_text(good)
+    gateway.wait_until(lambda: any("load again" in line["message"] for line in gateway.logs))
+
+
+def test_a_gateway_that_can_not_start_does_not_show_what_it_was_to_start_with(
+    scene: Scene, tmp_path: Path
+) -> None:
+    url = f"redis://user:{REDIS}@127.0.0.1:1/0"
+    settings = scene.settings | {"sections": {"state": {"backend": "redis", "redis_url": url}}}
+    ended = run_to_its_end(Configuration(**settings), tmp_path)
+    assert ended.returncode == 1
+    assert "Redis" in ended.stderr
+    scene.look("output", (ended.stdout + ended.stderr).encode())
+
+
+COMMANDS: dict[tuple[str, ...], int] = {
+    ("usage",): 0,
+    ("usage", "--workspace", "own"): 0,
+    ("usage", "--workspace", KEY): 0,
+    ("usage", "--model", KEY): 0,
+    ("wallet", "history", KEY): 1,
+    ("wallet", "credit", KEY, "1"): 1,
+    ("wallet", "credit", "solo", KEY): 2,
+    ("wallet", KEY): 2,
+    (KEY,): 2,
+    ("keys", "list"): 0,
+    ("keys", "list", "--json"): 0,
+    ("keys", "list", KEY): 1,
+    ("keys", "create", KEY): 1,
+    ("keys", "revoke", "solo", KEY): 1,
+    ("wallet", "balance", "--json"): 0,
+    ("ledger", "verify"): 0,
+    ("catalog", "list", "--json"): 0,
+    ("state", "rebuild"): 1,
+    ("explain", KEY, "--workspace", "solo"): 1,
+    ("explain", "-", "--workspace", KEY): 1,
+    ("explain", "-", "--workspace", "solo", "--key", KEY): 1,
+}
+
+
+@pytest.mark.usefixtures("environment")
+def test_no_command_on_these_files_shows_a_secret(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = scene.gateway.folder
+    for arguments, expected in COMMANDS.items():
+        status, said = said_by_command(folder, *arguments)
+        assert status == expected, (arguments, said.decode())
+        scene.look(" ".join(arguments), said)
+    for name, form in product(DIALECTS, ((), ("--json",))):
+        # The body is the operator's own, and what would be sent of it is shown; the keys of the call are not.
+        body = tmp_path / "body.json"
+        body.write_text(json.dumps({"model": name.lower(), "messages": MESSAGES, "user": KEY}))
+        status, said = said_by_command(folder, "explain", str(body), "--workspace", "net", *form)
+        assert status == 0, said.decode()
+        scene.look(f"explain {name}", said, {"prompt", *ITS_KEY})
+    rotate = ("secrets", "rotate", "--check", str(folder / PROVIDERS), str(folder / OWN))
+    for keys, expected in {MASTER: 0, f"{OTHER_MASTER} {MASTER}": 1, OTHER_MASTER: 1, MASTER[1:]: 1}.items():
+        monkeypatch.setenv("TOLLGATE_SECRET_KEY", keys)
+        status, said = said_by_command(folder, *rotate, conf=False)
+        assert status == expected, said.decode()
+        scene.look("rotate", said)
+    status, said = said_by_command(folder, "secrets", "seal", BARE, conf=False)
+    assert status == 2
+    scene.look("seal", said)
+
+
+# --- what is left at the end ----------------------------------------------------------------------------------
+
+
+def _logged(scene: Scene) -> bytes:
+    return "\n".join([*scene.gateway.stderr_lines, *scene.gateway.later_stdout()]).encode()
+
+
+def test_at_the_end_no_page_no_log_and_no_file_holds_a_secret(scene: Scene) -> None:
+    gateway = scene.gateway
+    # What nobody can know to be a secret is found in each of these places, so a secret would be.
+    planted = completion(PLANTED) | {
+        "choices": [completion(PLANTED)["choices"][0] | {"finish_reason": PLANTED}]
+    }
+    answer = scene.call("solo", "alpha", ("planted", lambda _key: whole(planted)), user=PLANTED)
+    assert {leak.split(": ", 1)[1] for leak in scene.leaks} == {
+        "answer: planted text, as it is",
+        "body for ALPHA: planted text, as it is",
+    }
+    scene.leaks.clear()
+    gateway.wait_for_row(answer.headers["x-request-id"])
+    gateway.wait_for_log(lambda line: line.get("id") == answer.headers["x-request-id"])
+    assert CANARIES.found_in(_logged(scene)) == {"planted text, as it is"}
+    assert CANARIES.found_in(all_files_seen(gateway.folder, scene.written)) == {"planted text, as it is"}
+    for page in ("metrics", "readyz", "healthz"):
+        scene.look(page, seen_in_answer(httpx.get(f"{gateway.admin_url}/{page}", trust_env=False)))
+    scene.look("catalog", seen_in_answer(scene.client.get("/v1/models")))
+    assert gateway.stop() == 0
+    scene.look("log", _logged(scene), {"planted text"})
+    files = dict(seen_in_files(gateway.folder, scene.written))
+    assert {file.suffix for file in files} >= {".db"}
+    for file, content in files.items():
+        scene.look(str(file), content, {"planted text"})
+    gateway.assert_no_secret_logged()
