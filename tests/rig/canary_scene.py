@@ -72,7 +72,7 @@ SECRETS = {
     "planted text": PLANTED,
 }
 CANARIES = Canaries(SECRETS)
-MESSAGES = [{"role": "user", "content": f"My header is 'Authorization: Bearer {PROMPT}'. Why?"}]
+MESSAGES = [{"role": "user", "content": f"'Authorization: Bearer {PROMPT}' is refused. Is it {PROMPT}?"}]
 CLIENT_HEADERS = {
     "Content-Type": "application/json",
     "Cookie": f"session={COOKIE}",
