@@ -33,7 +33,7 @@ from test_contract_streaming import events_of
 type Told = tuple[int, tuple[str, str], str]
 """Status, (code, type) and what the message says."""
 
-USD = 10**9
+CREDIT_NANOUSD = {None: 0, "0.01": 10**7, "1": 10**9}
 # At 1 USD a million prompt tokens and 10 for the answer, or 3 and 50, for 9 tokens and 2; retail is 4 % more.
 FIRST_NANOUSD = {"wholesale_nanousd": 9 * 1_000 + 2 * 10_000, "retail_nanousd": 9 * 1_040 + 2 * 10_400}
 SECOND_NANOUSD = {"wholesale_nanousd": 9 * 3_000 + 2 * 50_000, "retail_nanousd": 9 * 3_120 + 2 * 52_000}
@@ -98,7 +98,8 @@ ANSWER_SECOND = [mode for mode in MODES if mode.endswith("answers")]
 MATRIX = [
     *((fault, form, mode) for fault in FAULTS for form in FORMS for mode in MODES),
     # Without a second, nothing at all is sent.
-    *(("no access token", form, mode) for form in FORMS for mode in HAVE_A_SECOND),
+    *(("no access token", "whole", mode) for mode in HAVE_A_SECOND),
+    *(("no access token", "stream", mode) for mode in ANSWER_SECOND),
 ]
 CLIENTS = [(fault, form, mode) for fault in CLIENT_FAULTS for form in FORMS for mode in ANSWER_SECOND]
 LATE = [(fault, mode) for fault in LATE_FAULTS for mode in ANSWER_SECOND]
@@ -141,7 +142,7 @@ GUARDS: dict[str, tuple[dict[str, Any], Told]] = {
     "the fallback is retired": ({"second": {"active": False}}, FIRST_FAILURE),
     "the fallback is the model itself": ({"fallback": "first"}, FIRST_FAILURE),
 }
-# The same where the first attempt was never sent.
+# The same where the first attempt was never sent: nothing is booked.
 GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], Told]] = {
     "no token, the wallet is empty": (
         NET | {"wallet_usd": None},
@@ -157,7 +158,8 @@ GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], Told]] = {
     ),
 }
 SECONDS = [(fault, form, mode) for fault in SECOND_FAULTS for form in FORMS for mode in ANSWER_SECOND]
-GUARDED = [(guard, form) for guard in (*GUARDS, *GUARDS_WITHOUT_TOKEN) for form in FORMS]
+GUARDED = [(guard, form) for guard in GUARDS for form in FORMS]
+GUARDED_WITHOUT_TOKEN = [(guard, "whole") for guard in GUARDS_WITHOUT_TOKEN]
 
 # Where a second attempt ends in another way than in MODES.
 OWN_KEY, UNPROTECTED = "own key at the fallback", "no overage protection"
@@ -180,8 +182,10 @@ def _all_situations() -> Iterator[tuple[tuple[str, ...], Fault, dict[str, Any]]]
         settings = MODES[mode] | {"stream": FORMS[form], "then": SECOND_FAULTS[fault]}
         yield ("then", fault, form, mode), FAULTS["503"], settings
     for guard, form in GUARDED:
-        guards, broken = (GUARDS, FAULTS["503"]) if guard in GUARDS else (GUARDS_WITHOUT_TOKEN, NO_TOKEN)
-        yield (guard, form), broken, guards[guard][0] | {"stream": FORMS[form]}
+        yield (guard, form), FAULTS["503"], GUARDS[guard][0] | {"stream": FORMS[form]}
+    for guard, form in GUARDED_WITHOUT_TOKEN:
+        settings = GUARDS_WITHOUT_TOKEN[guard][0] | {"stream": FORMS[form], "is_booked": False}
+        yield (guard, form), NO_TOKEN, settings
     for how, settings in OTHERWISE.items():
         yield (how,), FAULTS["503"], settings
 
@@ -272,7 +276,7 @@ def assert_failed(one: Situation, left: Evidence, told: Told, attempts: int) -> 
 def assert_paid(one: Situation, left: Evidence, nanousd: int) -> None:
     """The call cost this much in the wallet and in every counter, was counted once, and holds nothing any more."""
     before = SECOND_NANOUSD["retail_nanousd"] if one.spends_before else 0
-    credit = USD if one.wallet_usd == "1" else 10**7 if one.wallet_usd else 0
+    credit = CREDIT_NANOUSD[one.wallet_usd]
     wallet = left.spent.pop(("wallet", "ever"), (0, 0))
     assert wallet == (before + nanousd - credit, 0)
     assert sorted(left.entries) == sorted(paid for paid in (before, nanousd) if paid)
@@ -384,8 +388,18 @@ def test_a_stream_that_has_begun_ends_with_an_error_and_goes_nowhere_else(
 @_cases(GUARDED, "guard", "form")
 def test_a_second_attempt_that_may_not_be_made_is_not_made(found: Found, guard: str, form: str) -> None:
     one, left = SITUATIONS[guard, form], found[guard, form]
-    assert left.asked == asked(one, *([first_attempt(one)] if guard in GUARDS else []))
-    assert_failed(one, left, (GUARDS | GUARDS_WITHOUT_TOKEN)[guard][1], attempts=1)
+    assert left.asked == asked(one, first_attempt(one))
+    assert_failed(one, left, GUARDS[guard][1], attempts=1)
+
+
+@_cases(GUARDED_WITHOUT_TOKEN, "guard", "form")
+def test_a_call_of_which_nothing_could_be_sent_leaves_nothing_behind(
+    found: Found, guard: str, form: str
+) -> None:
+    one, left = SITUATIONS[guard, form], found[guard, form]
+    assert_told(left, *GUARDS_WITHOUT_TOKEN[guard][1])
+    credit = {("wallet", "ever"): (-CREDIT_NANOUSD[one.wallet_usd], 0)} if one.wallet_usd else {}
+    assert (left.asked, left.row, left.spent, left.entries, left.holds) == ([], {}, credit, [], [])
 
 
 def test_the_customers_own_key_serves_the_fallback_where_there_is_one(found: Found) -> None:

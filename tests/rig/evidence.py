@@ -26,6 +26,7 @@ class Evidence:
     answer: httpx.Response
     asked: list[Asked]
     row: dict[str, Any]
+    """Empty where there is none."""
     spent: dict[tuple[str, str], tuple[int, int]]
     """(scope, period) → (nano-USD, calls)."""
     entries: list[int]
@@ -53,7 +54,7 @@ class Books:
         return Evidence(
             answer=answer,
             asked=asked,
-            row=self._rows[answer.headers["x-request-id"]],
+            row=self._rows.get(answer.headers["x-request-id"], {}),
             spent={
                 (scopes[line["scope"]], line["period"]): (line["spent_nanousd"], line["requests"])
                 for line in self._spend

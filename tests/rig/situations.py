@@ -43,6 +43,7 @@ class Situation:
     ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model; ``then`` is
     what a second attempt gets. ``workspace``, ``key``, ``first`` and ``second`` change the workspace's file, its key
     and the two models; ``unset`` are keys that are not there. ``spends_before``: another call is paid for first.
+    ``is_booked``: it has a row.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Situation:
     wallet_usd: str | None = "1"
     spends_before: bool = False
     unset: frozenset[Role] = frozenset()
+    is_booked: bool = True
 
     def provider(self, place: Place) -> str:
         return f"{place.upper()}_{self.number:03}"
@@ -254,22 +256,19 @@ class Situations:
         return {"Authorization": f"Bearer {self._keys[one.number]}", "Content-Type": "application/json"}
 
     def gather(self, gateway: Gateway, answers: Mapping[tuple[str, ...], httpx.Response]) -> Found:
-        """What the calls that were answered left behind, once all of them are booked."""
-        gateway.wait_until(lambda: _ids(answers) <= {row["id"] for row in gateway.ledger_rows()})
+        """What the calls that were answered left behind, once all of them are booked that should be."""
+        called = [one for one in self.all if one.name in answers]
+        ids = {answers[one.name].headers["x-request-id"] for one in called if one.is_booked}
+        gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
         books = Books(gateway)
         return {
             one.name: books.evidence(one.workspace_id, answers[one.name], self._asked[one.number])
-            for one in self.all
-            if one.name in answers
+            for one in called
         }
 
     def fill_wallets(self, gateway: Gateway) -> None:
         """Enter every wallet's money."""
         fill_wallets(gateway, {one.workspace_id: one.wallet_usd for one in self.all if one.wallet_usd})
-
-
-def _ids(answers: Mapping[tuple[str, ...], httpx.Response]) -> set[str]:
-    return {answer.headers["x-request-id"] for answer in answers.values()}
 
 
 def _model(one: Situation, place: Place, input_price: str, output_price: str) -> dict[str, Any]:
