@@ -52,6 +52,7 @@ TOLD: Mapping[str, Told] = {
     "reset before the head": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "reset after the head": (502, UPSTREAM_ERROR, "it broke off."),
     "silence": (504, UPSTREAM_ERROR, "The provider did not answer in time."),
+    "silence after its beginning": (504, UPSTREAM_ERROR, "The provider did not answer in time."),
     "no access token": (502, UPSTREAM_ERROR, "No access token for the provider could be had."),
     "401": (401, ("invalid_api_key", "authentication_error"), SAYS_NO),
     "403": (403, ("permission_denied", "permission_denied"), SAYS_NO),

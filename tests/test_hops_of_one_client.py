@@ -27,8 +27,9 @@ from rig.upstream import Upstream
 from test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served
 
 FORMS = {"whole": False, "stream": True}
-# A call waits for its own timeout only, and on HTTP/1 for those before it.
-IN_TURN = [(fault, form) for fault in FAULTS for form in FORMS if form == "whole" or not FAULTS[fault].waits]
+# In turn, one call waits for the timeouts of those before it, so one timeout must do.
+IN_TURN = [(fault, form) for fault in FAULTS for form in FORMS if not FAULTS[fault].waits]
+IN_TURN.insert(len(IN_TURN) // 2, ("silence", "stream"))
 LEFT = {
     "in the first": {"fault": Fault(silence, waits=True)},
     "in the second": {"fault": FAULTS["503"], "then": silence},
@@ -83,7 +84,7 @@ def running(
     good, bad = (ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) for _ in range(2))
     authority.issue_cert("localhost").configure_cert(good)
     trustme.CA().issue_cert("localhost").configure_cert(bad)
-    timeouts = {"connect_timeout_s": 2, "first_byte_timeout_s": 2.5}
+    timeouts = {"connect_timeout_s": 2, "first_byte_timeout_s": 2.5, "idle_timeout_s": 2.5}
     with situations.providers_running(good, bad):
         sections = {"upstream": timeouts, **secure_sections}
         made = Running(

@@ -69,6 +69,14 @@ def _resets_after_its_head(request: Received) -> Script:
     return (response_head(200, [("Content-Type", "application/json"), ("Content-Length", "100")]), RESET)
 
 
+def _begins_and_stalls(request: Received) -> Script:
+    """Says that it is there, and nothing that a client could be sent."""
+    if request.json().get("stream"):
+        return chunked(b": processing\n\n", UNTIL_CLIENT_LEAVES, finish=False)
+    head = response_head(200, [("Content-Type", "application/json"), ("Content-Length", "100")])
+    return (head + b'{"id": "chatcmpl-1",', UNTIL_CLIENT_LEAVES)
+
+
 FAULTS: Mapping[str, Fault] = {
     "connect refused": Fault(port="refuses"),
     "connect timeout": Fault(port="never accepts", waits=True),
@@ -77,6 +85,7 @@ FAULTS: Mapping[str, Fault] = {
     "reset before the head": _always((RESET,)),
     "reset after the head": Fault(_resets_after_its_head),
     "silence": Fault(silence, waits=True),
+    "silence after its beginning": Fault(_begins_and_stalls, waits=True),
     **{str(status): Fault(_says_no(status)) for status in (401, 403, 408, 429, 500, 503, 529)},
     "200 with an error": Fault(_says_no(200)),
     "200 with HTML": _always(whole(b"<html>Sign in first.</html>", content_type="text/html")),
