@@ -10,8 +10,9 @@ from mitmproxy import http
 
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.call import Call
-from addon.errors import no_access_token
+from addon.errors import ErrorAnswer, no_access_token
 from addon.exchange import Stage
+from addon.log import log_attempt_failed
 from addon.platform_keys import PlatformKeys
 from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
 from addon.store import Store, StoreUnavailable
@@ -56,14 +57,21 @@ class Attempts:
             return None
         # It counts as an attempt, but nothing was sent: if nothing follows either, the call is refused.
         call.exchange = call.exchange.note(attempts=1)
-        call.first_failure = no_access_token()
-        return await self.follow(call)
+        return await self.follow(call, no_access_token())
 
-    async def follow(self, call: Call) -> http.Request | None:
-        """Return the request of the attempt that follows a failed one, None where none does.
+    async def follow(self, call: Call, failure: ErrorAnswer) -> http.Request | None:
+        """Return the request of the attempt that follows the one which ended in ``failure``, None where none does.
 
         Raises Refusal where the client is to be told that in place of the failure.
         """
+        failed = call.exchange
+        request = await self._next(call)
+        if request:
+            call.first_failure = failure
+            log_attempt_failed(failed, failure)
+        return request
+
+    async def _next(self, call: Call) -> http.Request | None:
         exchange, route = call.exchange, call.exchange.route
         assert route is not None  # noqa: S101  (a call that was sent has one)
         if route.barred:

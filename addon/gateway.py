@@ -33,7 +33,6 @@ from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
 from addon.lifecycle import Lifecycle
-from addon.log import log_attempt_failed
 from addon.options import mitmproxy_options
 from addon.prepare import client_head, read_request, reader_of, route_call
 from addon.request_id import new_request_id
@@ -173,7 +172,9 @@ class Gateway(Connections):
             call = _expect(flow)
             failure = call.failure or INTERNAL
             self._books().attempt_ended(call, failure)
-            if request := await self._follow(call, failure):
+            assert self.attempts is not None  # noqa: S101  (made with the books)
+            request = await self.attempts.follow(call, failure) if call.may_go_on(failure) else None
+            if request:
                 flow.request = request
                 return
             told = call.answer_with(failure)
@@ -218,17 +219,6 @@ class Gateway(Connections):
                 "rate_limit_exceeded", f"The workspace's limit of {limit_rpm} requests a minute is reached."
             )
         call.exchange = call.exchange.advance(Stage.ADMITTED)
-
-    async def _follow(self, call: Call, failure: ErrorAnswer) -> http.Request | None:
-        """Return the request of the attempt that follows the one which failed, None where none does."""
-        if self.attempts is None or not call.may_go_on(failure):
-            return None
-        failed = call.exchange
-        request = await self.attempts.follow(call)
-        if request:
-            call.first_failure = failure
-            log_attempt_failed(failed, failure)
-        return request
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:
         call = call_of(flow)
