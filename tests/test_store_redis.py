@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
+import redis
 from pydantic import SecretStr
 from rig.redis_fixtures import StartRedis
 from rig.redis_stores import BOUND_S, OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
@@ -14,6 +15,7 @@ from rig.stores import WORKSPACE, all_counters, booking, request
 from addon.store import Store, StoreUnavailable
 from addon.store.redis import RedisStore
 from addon.store.redis_client import CONNECTIONS, RedisClient
+from addon.store.redis_keys import CIRCUITS
 from policies.breaker import FAILURES, REST_US
 from policies.limits import Counter
 from policies.spend import NOT_METERED, Used
@@ -64,6 +66,19 @@ async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> Non
     assert await store.may_try("OPENAI"), "a probe that can't be noted"
     await store.note_attempt("OPENAI", failed=False)
     rig.server.thaw()
+    await assert_sound(rig, store)
+
+
+async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> None:
+    store = await rig.open()
+    with redis.Redis.from_url(rig.server.url) as client:
+        client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})
+    await store.upkeep()
+    assert store.open_circuits() == frozenset()
+    assert await store.may_try("OPENAI")
+    for _ in range(FAILURES):
+        await store.note_attempt("GROQ", failed=True)
+    assert store.open_circuits() == {"GROQ"}
     await assert_sound(rig, store)
 
 

@@ -4,6 +4,7 @@ A circuit is read, changed by the one rule, and written unless somebody else has
 costs these round trips; of a provider that works nothing is written.
 """
 
+import re
 from collections.abc import Sequence
 
 from addon.store import StoreUnavailable
@@ -18,6 +19,7 @@ KEPT_S = 86_400
 """How long the circuits are kept after their last change."""
 
 _TRIES = 8
+_WRITTEN = re.compile(r"(\d+):(\d+):(\d+)")
 
 
 class RedisCircuits:
@@ -51,7 +53,9 @@ def _us(time: Sequence[str]) -> int:
 
 
 def _parse(text: str | None) -> Circuit:
-    return Circuit(*map(int, text.split(":"))) if text else CLOSED
+    """Return a circuit as ``_text`` writes it. What another version may write counts as closed."""
+    written = _WRITTEN.fullmatch(text or "")
+    return Circuit(*map(int, written.groups())) if written else CLOSED
 
 
 def _text(circuit: Circuit) -> str:
