@@ -58,6 +58,7 @@ class Lifecycle:
     async def start(self, settings: Settings) -> None:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
         await self.store.check()
+        await self.store.upkeep()  # A first call knows the circuits that others opened.
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._keep_up())
         if self.admin:

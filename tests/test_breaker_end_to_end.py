@@ -4,9 +4,11 @@ Each test has providers of its own. The rule with its times, and the probe, are 
 tests/test_store_contract.py; a circuit rests for half a minute, within which each test here has long ended.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +20,8 @@ from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.scripts import Received, Script, ordinary, whole
 from rig.upstream import Upstream
+
+from addon.store.sqlite import SqliteStore
 
 PATH = "/v1/chat/completions"
 FAILURES = 5
@@ -271,3 +275,27 @@ def test_a_fallback_that_cannot_be_paid_is_no_reason_to_pass_over(story: Story) 
     story.row(answer)
     ledger = story.gateway.folder / "var" / "tollgate.db"
     assert select(ledger, sql, "too-dear-poor") == [{"n": 1}]
+
+
+def test_a_gateway_that_has_just_started_knows_what_others_found_out(
+    start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
+) -> None:
+    async def find_out() -> None:
+        store = SqliteStore(tmp_path / "var" / "tollgate.db")
+        for _ in range(FAILURES):
+            await store.note_attempt("FIRST", failed=True)
+        await store.close()
+
+    asyncio.run(find_out())
+    key = new_key()
+    started = start_gateway(
+        folder=tmp_path,
+        providers={name: provider(upstream.base_url) for name in ("FIRST", "SECOND")},
+        models={name.lower(): model(provider=name) for name in ("FIRST", "SECOND")},
+        workspaces={"acme": workspace(("ci", key, True), fallback_model="second")},
+    )
+    headers = {"Authorization": f"Bearer {key}"}
+    asked = {"messages": HELLO, "model": "first"}
+    answer = httpx.post(started.url + PATH, json=asked, headers=headers, timeout=20, trust_env=False)
+    assert (answer.status_code, answer.json()["model"]) == (200, "second")
+    assert len(upstream.requests) == 1
