@@ -11,7 +11,7 @@ from mitmproxy import http
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.call import Call
 from addon.errors import ErrorAnswer, no_access_token
-from addon.exchange import Stage
+from addon.exchange import Exchange, Stage
 from addon.log import log_attempt_failed
 from addon.platform_keys import PlatformKeys
 from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
@@ -65,13 +65,13 @@ class Attempts:
         Raises Refusal where the client is to be told that in place of the failure.
         """
         failed = call.exchange
-        request = await self._next(call)
+        request = await self._next_request(call)
         if request:
             call.first_failure = failure
             log_attempt_failed(failed, failure)
         return request
 
-    async def _next(self, call: Call) -> http.Request | None:
+    async def _next_request(self, call: Call) -> http.Request | None:
         exchange, route = call.exchange, call.exchange.route
         assert route is not None  # noqa: S101  (a call that was sent has one)
         if route.barred:
@@ -86,12 +86,11 @@ class Attempts:
                 await self._authorize(call)
                 return prepare_attempt(call)
         except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
-            log.warning(
-                "no fallback for a call: %s", _why(reason), extra={"event": "no fallback", "id": exchange.id}
-            )
+            _log_no_fallback(exchange, _why(reason))
             return None
         if refusal := refusal_after_failure(decided, exchange.attempt):
             raise refusal
+        _log_no_fallback(exchange, f"a limit has no room ({decided.reason})")
         return None
 
     async def _pass_over(self, call: Call) -> bool:
@@ -127,6 +126,11 @@ class Attempts:
         call.chosen = self._platform_keys.choose(call.exchange.next_attempt)
         attempt = await self._access_tokens.authorize(call.chosen)
         call.exchange = call.exchange.with_next_attempt(attempt)
+
+
+def _log_no_fallback(exchange: Exchange, why: str) -> None:
+    fields = {"event": "no fallback", "id": exchange.id}
+    log.warning("no fallback for a call: %s", why, extra=fields)
 
 
 def _why(reason: Exception) -> str:

@@ -34,7 +34,9 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
         "to_failing": "failing",
         "to_tokened": "tokened",
         "to_tokenless": "tokenless-2",
+        "to_dear": "dear",
     }
+    poor = {"overage_protection": True, "monthly_spend_cap_usd": "0.01"}
     keys = {name: new_key() for name in fallbacks}
     google = {"auth": "google_service_account"}
     with RefusingPort() as refusing, Upstream() as minting:
@@ -50,10 +52,13 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
                     name: model(provider=name.upper(), upstream_model_id=name)
                     for name in ("good", "broken", "lost", "failing", "tokened")
                 },
+                "dear": model(provider="GOOD", input_price_per_m="1000"),
                 **{f"tokenless-{n}": model(provider="TOKENLESS") for n in (1, 2)},
             },
             workspaces={
-                name.replace("_", "-"): workspace(("ci", keys[name], True), fallback_model=slug)
+                name.replace("_", "-"): workspace(
+                    ("ci", keys[name], True), fallback_model=slug, **(poor if name == "to_dear" else {})
+                )
                 for name, slug in fallbacks.items()
             },
             environment={
@@ -153,3 +158,15 @@ def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
     failed = {"id": made_good.headers["x-request-id"], "event": "attempt failed", "provider": "TOKENLESS"}
     gateway.wait_for_log(lambda line: line.items() >= failed.items())
     assert ended["id"] not in {row["id"] for row in gateway.ledger_rows()}
+
+
+def test_a_fallback_that_is_too_dear_leaves_the_first_failure_and_a_line_that_says_why(
+    ask: Ask, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(failing("failing"))
+    answer = ask("to_dear", "failing", max_tokens=5)
+    assert_error(answer, 503, "upstream_error", "api_error")
+    assert booked(gateway, answer) == (503, "failing", 1, 0)
+    told = {"id": answer.headers["x-request-id"], "event": "no fallback"}
+    line = gateway.wait_for_log(lambda line: line.items() >= told.items())
+    assert "a limit has no room (budget_of_prompt)" in line["message"]
