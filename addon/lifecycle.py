@@ -90,6 +90,9 @@ class Lifecycle:
                 if available:
                     log.error("the store is unavailable, calls are refused: %s", error, extra=_STORE_LOST)
                 available = False
+            except Exception:
+                # A fault of ours must not end what books the calls of the dead; the log has it each time.
+                log.exception("the store could not be seen to")
             else:
                 if not available:
                     log.info("the store is available again", extra=_STORE_BACK)
