@@ -91,6 +91,7 @@ class Metrics:
         counter = partial(Counter, registry=self.registry)
         calls = counter("tollgate_calls", "Calls sent upstream.", ("model", "provider", "mode", "status"))
         refusals = counter("tollgate_refusals", "Calls that were not sent upstream.", ("code",))
+        self._fallbacks = counter("tollgate_fallbacks", "Calls that a fallback served.", ("provider", "mode"))
         self._tokens = counter("tollgate_tokens", "Tokens as booked.", ("kind", "model"))
         self._cost = counter("tollgate_cost_usd", "USD as booked.", ("price", "model", "mode"))
         self._calls_by = _Children[Counter](calls.labels)
@@ -178,6 +179,8 @@ class Metrics:
         provider, mode = attempt.model.provider.name, attempt.mode
         model = attempt.model.slug if attempt.model.slug in catalog else OTHER
         self._calls_by[model, provider, mode, str(exchange.status)].inc()
+        if exchange.was_served_by_fallback:
+            self._fallbacks.labels(provider, mode).inc()
         amounts, usage = self._amounts_by[model, mode], exchange.usage
         _add(amounts.prompt, usage.prompt_tokens)
         _add(amounts.cached, usage.cached_tokens)

@@ -129,11 +129,18 @@ def test_what_was_not_reported_and_not_billed_adds_nothing(metrics: Metrics):
     assert sum(told["tollgate_cost_usd_total"].values()) == 0
 
 
+def _of_one_call(exchange: Exchange) -> Samples:
+    metrics = Metrics("1.2.3")
+    metrics.call_ended(exchange, CATALOG, now_s=2.0)
+    return read(metrics.render())
+
+
 def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics: Metrics):
     other = replace(MODEL, slug="other-small", provider=replace(TESTER, name="OTHER"))
-    attempts = (Attempt(MODEL, "byok", SecretStr(SECRET)), Attempt(other, "payg", SecretStr(SECRET)))
+    second = Attempt(other, "payg", SecretStr(SECRET), is_fallback=True)
+    attempts = (Attempt(MODEL, "byok", SecretStr(SECRET)), second)
     metrics.attempt_failed("TESTER", "upstream_error")
-    fell_back = replace(EXCHANGE, route=Route(attempts, "pinned"), attempts=2)
+    fell_back = replace(EXCHANGE, route=Route(attempts, "pinned"), attempts=2, first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
     told = read(metrics.render())
     assert list(told["tollgate_calls_total"]) == [
@@ -142,6 +149,8 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     assert told["tollgate_upstream_errors_total"] == {
         frozenset({"provider": "TESTER", "code": "upstream_error"}.items()): 1
     }
+    assert told["tollgate_fallbacks_total"] == {frozenset({"provider": "OTHER", "mode": "payg"}.items()): 1}
+    assert "tollgate_fallbacks_total" not in _of_one_call(replace(fell_back, first_byte_s=None))
 
 
 @pytest.mark.parametrize(
@@ -445,6 +454,9 @@ def test_a_file_that_a_worker_has_just_made_is_passed_over(tmp_path: Path):
 
 def tell_everything(metrics: Metrics) -> None:
     """Let each metric have a sample."""
+    fallback = replace(EXCHANGE.attempt, is_fallback=True)
+    served = replace(EXCHANGE, route=Route((fallback,), "pinned"), first_byte_s=1.5)
+    metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.attempt_failed("TESTER", "upstream_error")
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
