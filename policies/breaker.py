@@ -2,7 +2,7 @@
 
 Closed → open: ``FAILURES`` attempts in a row failed, all within ``WINDOW_US``. Open → half-open: it rested for
 ``REST_US``. Half-open: one call, the probe, may try it while the others go elsewhere; if that fails it rests again.
-Whatever succeeds closes it. A call that can't go elsewhere is sent all the same, and what becomes of it counts, too.
+Whatever succeeds closes it, and one that nobody tries is forgotten. A call that can't go elsewhere is sent all the same, and what becomes of it counts, too.
 Times are readings of one clock, in µs. Source: docs/decisions/a-failing-provider-is-passed-over.md.
 """
 
@@ -18,6 +18,8 @@ WINDOW_US = 60_000_000
 REST_US = 30_000_000
 PROBE_US = 150_000_000
 """How long a probe is waited for that says nothing: longer than a provider has for its first byte by default."""
+FORGET_US = 600_000_000
+"""How long after its rest a circuit that nobody tried is remembered: what failed then tells nothing of now."""
 
 CircuitState = Literal["closed", "open", "half_open"]
 
@@ -62,8 +64,8 @@ def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode]]:
 
 
 def state_of(circuit: Circuit, now_us: int) -> CircuitState:
-    """Return what a circuit is now. One of the future is of a clock that began anew: it tells nothing."""
-    if not circuit.is_open or circuit.began_us > now_us:
+    """Return what a circuit is now."""
+    if not _remembered(circuit, now_us).is_open:
         return "closed"
     return "open" if now_us < circuit.retry_us else "half_open"
 
@@ -75,8 +77,7 @@ def after_success(_circuit: Circuit, _now_us: int) -> Circuit:
 
 def after_failure(circuit: Circuit, now_us: int) -> Circuit:
     """An attempt failed. While a circuit rests that tells nothing new."""
-    if circuit.began_us > now_us:
-        circuit = CLOSED
+    circuit = _remembered(circuit, now_us)
     if circuit.is_open:
         rests = now_us < circuit.retry_us <= now_us + REST_US
         return circuit if rests else replace(circuit, retry_us=now_us + REST_US)
@@ -91,3 +92,9 @@ def after_probe(circuit: Circuit, now_us: int) -> Circuit:
     if state_of(circuit, now_us) != "half_open":
         return circuit
     return replace(circuit, retry_us=now_us + PROBE_US)
+
+
+def _remembered(circuit: Circuit, now_us: int) -> Circuit:
+    """A circuit of the future is of a clock that began anew, and tells nothing either."""
+    is_forgotten = circuit.is_open and now_us - circuit.retry_us > FORGET_US
+    return CLOSED if is_forgotten or circuit.began_us > now_us else circuit

@@ -1,6 +1,7 @@
 """A call that is refused sends nothing, and one that is answered sent one request: whatever a client asks for."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -57,6 +58,12 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
     return made
 
 
+@pytest.fixture(scope="module")
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=gateway.url, trust_env=False, timeout=20) as made:
+        yield made
+
+
 NAMES = st.sampled_from(
     [None, *MODELS, "gpt-nobody-knows", "tester/any", "keyless/any", "acme/any", "tester/..", ""]
 )
@@ -92,12 +99,10 @@ KEYS = st.sampled_from(["rich", "own", "poor", "spent", "ruled", "nobody's"])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=KEYS, body=BODIES, content_type=st.sampled_from(["application/json"] * 4 + ["text/plain"]))
 def test_a_refused_call_never_reaches_an_upstream_and_any_other_does_once(
-    gateway: Gateway, upstream: Upstream, name: str, body: bytes, content_type: str
+    gateway: Gateway, client: httpx.Client, upstream: Upstream, name: str, body: bytes, content_type: str
 ) -> None:
     before = len(upstream.requests)
     headers = {"Authorization": f"Bearer {gateway.keys.get(name, new_key())}", "Content-Type": content_type}
-    answer = httpx.post(
-        f"{gateway.url}/v1/chat/completions", headers=headers, content=body, trust_env=False, timeout=20
-    )
+    answer = client.post("/v1/chat/completions", headers=headers, content=body)
     assert answer.status_code in (200, 400, 401, 402, 403, 415), answer.text
     assert len(upstream.requests) - before == (answer.status_code == 200)
