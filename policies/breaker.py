@@ -2,7 +2,8 @@
 
 Closed → open: ``FAILURES`` attempts in a row failed, all within ``WINDOW_US``. Open → half-open: it rested for
 ``REST_US``. Half-open: one call, the probe, may try it while the others go elsewhere; if that fails it rests again.
-Whatever succeeds closes it, and one that nobody tries is forgotten. A call that can't go elsewhere is sent all the same, and what becomes of it counts, too.
+Whatever succeeds closes it, and one that nobody tries is forgotten. A call that can't go elsewhere is sent all the
+same, and what becomes of it counts, too.
 Times are readings of one clock, in µs. Source: docs/decisions/a-failing-provider-is-passed-over.md.
 """
 
