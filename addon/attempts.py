@@ -65,10 +65,15 @@ class Attempts:
         Raises Refusal where the client is to be told that in place of the failure.
         """
         failed = call.exchange
-        request = await self._next_request(call)
+        try:
+            request = await self._next_request(call)
+        except Exception:
+            # Neither the answer nor the row will tell of this failure.
+            log_attempt_failed(failed, failure, "none may follow")
+            raise
         if request:
             call.first_failure = failure
-            log_attempt_failed(failed, failure)
+            log_attempt_failed(failed, failure, "another follows")
         return request
 
     async def _next_request(self, call: Call) -> http.Request | None:

@@ -13,7 +13,7 @@ from typing import Any
 from addon.call import Call
 from addon.errors import INTERNAL, ErrorAnswer
 from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
-from addon.log import log_call, log_refusal
+from addon.log import log_attempt_failed, log_call, log_refusal
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.settlement import OK, outcome
@@ -60,6 +60,10 @@ class Books:
         assert workspace is not None  # noqa: S101  (a call that was sent has one)
         if failure:
             self.metrics.attempt_failed(attempt.model.provider.name, failure.code)
+            if call.first_failure and call.first_byte_s is None:
+                log_attempt_failed(
+                    call.exchange, failure, "as the one before it, of which the client is told"
+                )
         if call.chosen:
             self.platform_keys.note(call.chosen, failure.status if failure else OK, call.retry_after)
         if failure is None or failure.code != INTERNAL.code:

@@ -156,8 +156,8 @@ def log_refusal(exchange: Exchange, now_s: float) -> None:
     _log_line("refusal", exchange, now_s)
 
 
-def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer) -> None:
-    """Write the one line of an attempt that failed and that another follows."""
+def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> None:
+    """Write the line of an attempt of whose failure its call's line does not tell; ``then`` is what comes of it."""
     attempt = exchange.attempt
     fields = {
         "event": "attempt failed",
@@ -168,7 +168,7 @@ def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer) -> None:
         "status": failure.status,
         "error_code": failure.code,
     }
-    _calls.warning("an attempt failed, another follows", extra=fields)
+    _calls.warning("an attempt failed, %s", then, extra=fields)
 
 
 def _log_line(event: str, exchange: Exchange, now_s: float) -> None:

@@ -36,14 +36,20 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
         "to_tokenless": "tokenless-2",
         "to_dear": "dear",
     }
+    # A customer's own key for NET, where the Safety Net finds an empty wallet, or a model that it may not serve.
+    own = {
+        "plan": "standard",
+        "safety_net": True,
+        "byok": {"NET": {"secret": "env:TEST_OWN_KEY", "routing": True}},
+    }
     poor = {"overage_protection": True, "monthly_spend_cap_usd": "0.01"}
-    keys = {name: new_key() for name in fallbacks}
+    keys = {name: new_key() for name in [*fallbacks, "own"]}
     google = {"auth": "google_service_account"}
     with RefusingPort() as refusing, Upstream() as minting:
         minting.behave(whole({"access_token": TOKEN, "expires_in": 3600}))
         made = start_gateway(
             providers={
-                **{name: provider(base) for name in ("GOOD", "BROKEN", "LOST", "FAILING")},
+                **{name: provider(base) for name in ("GOOD", "BROKEN", "LOST", "FAILING", "NET")},
                 "TOKENED": provider(base, **google, platform_key="env:TEST_ACCOUNT"),
                 "TOKENLESS": provider(base, **google, platform_key="env:TEST_LOST_ACCOUNT"),
             },
@@ -52,16 +58,22 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
                     name: model(provider=name.upper(), upstream_model_id=name)
                     for name in ("good", "broken", "lost", "failing", "tokened")
                 },
+                "net": model(provider="NET", upstream_model_id="failing"),
+                "net-own": model(provider="NET", upstream_model_id="failing", byok_only=True),
                 "dear": model(provider="GOOD", input_price_per_m="1000"),
                 **{f"tokenless-{n}": model(provider="TOKENLESS") for n in (1, 2)},
             },
             workspaces={
-                name.replace("_", "-"): workspace(
-                    ("ci", keys[name], True), fallback_model=slug, **(poor if name == "to_dear" else {})
-                )
-                for name, slug in fallbacks.items()
+                "own": workspace(("ci", keys["own"], True), **own),
+                **{
+                    name.replace("_", "-"): workspace(
+                        ("ci", keys[name], True), fallback_model=slug, **(poor if name == "to_dear" else {})
+                    )
+                    for name, slug in fallbacks.items()
+                },
             },
             environment={
+                "TEST_OWN_KEY": "customer-key",
                 "TEST_ACCOUNT": key_file(f"http://127.0.0.1:{minting.port}/token"),
                 "TEST_LOST_ACCOUNT": key_file(f"http://127.0.0.1:{refusing.port}/token"),
             },
@@ -170,3 +182,22 @@ def test_a_fallback_that_is_too_dear_leaves_the_first_failure_and_a_line_that_sa
     told = {"id": answer.headers["x-request-id"], "event": "no fallback"}
     line = gateway.wait_for_log(lambda line: line.items() >= told.items())
     assert "a limit has no room (budget_of_prompt)" in line["message"]
+
+
+def test_what_the_answer_does_not_tell_of_a_failure_the_log_does(
+    ask: Ask, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(failing("failing", "broken"))
+    for name, code in (("net", "payment_required"), ("net-own", "byok_required")):
+        answer = ask("own", name)
+        assert answer.json()["error"]["code"] == code
+        gateway.wait_for_log(lambda line, answer=answer: line.items() >= failed(answer, "byok").items())
+    answer = ask("to_failing", "broken")
+    assert_error(answer, 503, "upstream_error", "api_error")
+    for slug in ("broken", "failing"):
+        told = failed(answer, "payg") | {"slug": slug}
+        gateway.wait_for_log(lambda line, told=told: line.items() >= told.items())
+
+
+def failed(answer: httpx.Response, mode: str) -> dict[str, Any]:
+    return {"id": answer.headers["x-request-id"], "event": "attempt failed", "mode": mode, "status": 503}
