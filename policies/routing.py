@@ -140,7 +140,7 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
         )
     if workspace.routed_key(provider) is None:
         raise _refused(
-            f"A {provider.name} model outside the catalog needs your own {provider.name} key: "
+            f"A model of {provider.name} outside the catalog needs your own {provider.name} key: "
             f"{_to_enable(workspace, provider)}, or name a model of the catalog ({_LISTED})."
         )
     if not _CUSTOM_NAME.fullmatch(name):
@@ -179,18 +179,19 @@ def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
             f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
             _param(choice),
         )
-    return Attempt(model, "payg", _platform_secret(choice))
+    return Attempt(model, "payg", _platform_secret(choice, workspace))
 
 
-def _platform_secret(choice: _Choice) -> SecretStr:
-    secret = choice.model.provider.platform_secret
-    if secret is None:
+def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:
+    provider = choice.model.provider
+    if provider.platform_secret is None:
         raise Refusal(
             "invalid_state",
-            f"The provider of '{choice.model.slug}' has no platform key configured.",
+            f"There is no platform key for '{choice.model.slug}': set the key of [{provider.name}] in providers.toml, "
+            f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
             _param(choice),
         )
-    return secret
+    return provider.platform_secret
 
 
 # --- what is said ----------------------------------------------------------------------------------------------

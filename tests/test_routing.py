@@ -144,8 +144,8 @@ TABLE: list[tuple[str, When, str]] = [
     ("a byok-only slug", When("gpt-own", default="gpt"), "byok_required…add [byok.OPENAI]"),
     ("a byok-only default", When(default="gpt-own"), "byok_required…or change its default_model"),
     ("an inactive byok-only slug", When("gpt-own-old"), "invalid_state…No active model"),
-    ("no platform key", When("bare"), "invalid_state…no platform key"),
-    ("no platform key for a default", When(default="bare"), "invalid_state…no platform key"),
+    ("no platform key", When("bare"), "invalid_state…or name another model"),
+    ("no platform key for a default", When(default="bare"), "invalid_state…set the key of [BARE] in providers.toml"),
     # --- the customer's own key
     ("a pin with an own key", When("gpt", byok=ON), "gpt byok byok_tier1"),
     ("a byok-only pin with an own key", When("gpt-own", byok=ON), "gpt-own byok byok_tier1"),
