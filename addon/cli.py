@@ -65,4 +65,4 @@ main.add_command(catalog)
 main.add_command(explain_command)
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="tollgate")
