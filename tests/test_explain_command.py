@@ -118,6 +118,7 @@ def test_both_attempts_are_shown(folder: Path) -> None:
     assert "\nAttempt 2, where the first failed: claude at CLAUDE\n" in shown
     shown = table(folder, "poor-net", asked(model="own"))
     assert "mode: byok (the workspace's own key)" in shown
+    assert "None" not in shown
     assert "\nIt is not made, refused by the limits: 402 payment_required: Insufficient API credits" in shown
     assert "\nWhere the first attempt fails, the client is told: 402 payment_required: Insufficient" in shown
     shown = table(folder, "net", asked(model="own-only"))

@@ -84,11 +84,11 @@ def _refusal_record(refused: Refused | None) -> dict[str, Any] | None:
 def _attempt_parts(number: int, told: ExplainedAttempt) -> Iterator[str]:
     attempt = told.attempt
     model, provider = attempt.model, attempt.model.provider
-    place = "built in" if provider.builtin else told.url
+    place = ", built in" if provider.builtin else f", {told.url}" if told.url else ""
     title = f"Attempt {number}{', where the first failed' if number > 1 else ''}: "
     title += f"{model.slug} at {provider.name}"
     key = "no key" if provider.auth == "none" else _MODES[attempt.mode]
-    yield "\n".join([title, f"mode: {attempt.mode} ({key})", f"upstream: {model.upstream_model_id}, {place}"])
+    yield "\n".join([title, f"mode: {attempt.mode} ({key})", f"upstream: {model.upstream_model_id}{place}"])
     yield _caps(told)
     if told.limits:
         rows = [limit_cells(row) for row in told.limits]
