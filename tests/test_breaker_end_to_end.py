@@ -152,7 +152,11 @@ def test_after_five_failures_in_a_row_the_fallback_is_asked_at_once(story: Story
         assert story.row(answer) == SERVED_AFTER_A_HOP | {"model_slug": "passed-over/second"}
     assert story.asked() == ["first", "second"] * FAILURES
     story.wait_until_open("first")
-    assert _provider(story.test, "first") in story.circuits()
+    name = _provider(story.test, "first")
+    assert name in story.circuits()
+    story.gateway.wait_for_log(
+        lambda line: line.items() >= {"event": "circuit opened", "circuit": name}.items()
+    )
 
     answer = story.call("safe")
     assert (answer.status_code, answer.json()["model"]) == (200, "passed-over/second")
@@ -164,7 +168,10 @@ def test_after_five_failures_in_a_row_the_fallback_is_asked_at_once(story: Story
     story.failing.clear()
     assert story.call("lone").status_code == 200
     story.gateway.wait_until(lambda: story.open_of("first") == set())
-    assert _provider(story.test, "first") not in story.circuits()
+    assert name not in story.circuits()
+    story.gateway.wait_for_log(
+        lambda line: line.items() >= {"event": "circuit closed", "circuit": name}.items()
+    )
     assert story.call("safe").json()["model"] == "passed-over/first"
     assert story.asked() == ["first", "first"]
     ledger = story.gateway.folder / "var" / "tollgate.db"

@@ -4,6 +4,7 @@ A circuit is no guard. What can't be read or written counts as closed, and nothi
 ``refresh``. Source of the rule: ``policies.breaker``.
 """
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Protocol
 
 from addon.store import UPKEEP_S, StoreUnavailable
 from policies.breaker import CLOSED, Change, Circuit, after_failure, after_probe, after_success, state_of
+
+log = logging.getLogger("tollgate.circuits")
 
 BELIEVED_S = 5 * UPKEEP_S
 """How long what was read is believed, where it can't be read again."""
@@ -95,4 +98,14 @@ class Circuits:
         self._known[name] = after
         if after == CLOSED:
             del self._known[name]
+        _log(name, before, after)
         return before, after
+
+
+def _log(name: str, before: Circuit, after: Circuit) -> None:
+    """Write a line where a circuit opens or closes: in one of all processes, the one that changed it."""
+    if after.is_open and not before.is_open:
+        fields = {"event": "circuit opened", "circuit": name}
+        log.warning("%s keeps failing: calls that can go elsewhere do", name, extra=fields)
+    elif before.is_open and not after.is_open:
+        log.info("%s serves again", name, extra={"event": "circuit closed", "circuit": name})
