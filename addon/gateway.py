@@ -253,7 +253,10 @@ class Gateway(Connections):
             # Logged once by ``lifecycle``, not by each call.
             self._refuse(flow, LIMITS_UNAVAILABLE)
         except Exception:
-            log.exception("a call failed inside the gateway")
+            call = call_of(flow)
+            log.exception(
+                "a call failed inside the gateway", extra={"id": call.exchange.id} if call else None
+            )
             self._refuse(flow, INTERNAL)
 
 

@@ -132,7 +132,7 @@ def test_a_policy_that_fails_refuses_its_call_alone_and_is_named_in_the_log(
     assert "stumbling" not in refused.text
     assert upstream.requests == []
     told = gateway.wait_for_log(lambda told: f'policy "stumbling" {fault}' in str(told.get("exception")))
-    assert told["level"] == "error"
+    assert (told["level"], told["id"]) == ("error", refused.headers["x-request-id"])
     assert str(gateway.folder / "policies" / "stumbling.py") in told["exception"]
     assert line in told["exception"]
     assert ask().status_code == 200
