@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from addon.admin import Admin, Readiness
@@ -45,12 +45,20 @@ def restart_delay_s(early_deaths: int) -> float:
     return min(FIRST_DELAY_S * 2.0 ** min(early_deaths, 30), LONGEST_DELAY_S)
 
 
-def merged_checks(reports: Sequence[Readiness]) -> dict[str, str]:
-    """Return each check as all workers found it: "ok", or each different complaint once."""
+def merged_checks(reports: Mapping[int, Readiness]) -> dict[str, str]:
+    """Return each check as the workers of these numbers found it: what all of them say, or who complains of what."""
     if not reports:
         return dict.fromkeys(CHECKS, "no worker is there to ask")
-    found = {name: {report.checks[name] for report in reports} - {"ok"} for name in reports[0].checks}
-    return {name: "; ".join(sorted(said)) or "ok" for name, said in found.items()}
+    names = next(iter(reports.values())).checks
+    return {
+        name: _merged({number: report.checks[name] for number, report in reports.items()}) for name in names
+    }
+
+
+def _merged(found: Mapping[int, str]) -> str:
+    if len(said := set(found.values())) == 1:
+        return said.pop()
+    return "; ".join(f"worker {number}: {what}" for number, what in found.items() if what != "ok")
 
 
 class Supervisor:
@@ -122,7 +130,8 @@ class Supervisor:
         """Whether this gateway should be sent calls: what its workers say, and how many of them say it."""
         serving = [child for child in self.children.values() if child.is_serving]
         answers = await asyncio.gather(*(child.ask(ANSWER_S) for child in serving))
-        reports = [report for report in answers if report]
+        asked = zip(serving, answers, strict=True)
+        reports = {child.number: report for child, report in asked if report}
         all_run = len(reports) == self.listen.workers
         checks = merged_checks(reports)
         checks["workers"] = "ok" if all_run else f"{len(reports)} of {self.listen.workers} running"
@@ -130,7 +139,7 @@ class Supervisor:
         checks["settings"] = self.watcher.error or checks["settings"]
         if self.draining:
             checks["drain"] = "draining"
-        ready = all_run and not self.draining and all(report.ready for report in reports)
+        ready = all_run and not self.draining and all(report.ready for report in reports.values())
         return Readiness(ready, checks)
 
     async def _start_worker(self, number: int) -> Child:

@@ -317,7 +317,7 @@ def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upst
     pid = _workers(pair)[2]
     os.kill(pid, signal.SIGTERM)
     pair.wait_until(lambda: pair.readiness().status_code == 503)
-    assert pair.readiness().json()["checks"]["drain"] == "draining"
+    assert pair.readiness().json()["checks"]["drain"] == "worker 2: draining"
     whole, broken = callers.finish()
     assert (len(whole), broken) == (CALLERS, set())
     _wait_for_successor(pair, 2, pid)
@@ -547,20 +547,22 @@ def _report(**checks: str) -> Readiness:
     [
         ([_report()], "ok"),
         ([_report(), _report()], "ok"),
-        ([_report(), _report(store="locked")], "locked"),
+        ([_report(), _report(store="locked")], "worker 2: locked"),
         ([_report(store="locked"), _report(store="locked")], "locked"),
-        ([_report(store="locked"), _report(store="full")], "full; locked"),
+        ([_report(store="locked"), _report(store="full")], "worker 1: locked; worker 2: full"),
         ([], "no worker is there to ask"),
     ],
 )
-def test_what_workers_complain_of_is_said_once(reports: list[Readiness], store: str) -> None:
-    assert merged_checks(reports)["store"] == store
+def test_what_all_workers_say_is_said_once_and_else_who_says_what(
+    reports: list[Readiness], store: str
+) -> None:
+    assert merged_checks(dict(enumerate(reports, 1)))["store"] == store
 
 
 def test_each_worker_tells_of_its_own_keys() -> None:
-    reports = [_report(platform_keys="A: key 1 of 2 rests 3 s after 429"), _report(platform_keys="ok")]
-    assert merged_checks(reports)["platform_keys"] == "A: key 1 of 2 rests 3 s after 429"
-    assert merged_checks([]).keys() == set(CHECKS)
+    reports = {4: _report(platform_keys="A: key 1 of 2 rests 3 s after 429"), 5: _report(platform_keys="ok")}
+    assert merged_checks(reports)["platform_keys"] == "worker 4: A: key 1 of 2 rests 3 s after 429"
+    assert merged_checks({}).keys() == set(CHECKS)
 
 
 @given(ready=st.booleans(), checks=st.dictionaries(st.text(), st.text()), rest=st.binary(max_size=40))
