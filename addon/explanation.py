@@ -25,7 +25,7 @@ from addon.store import HoldRequest, StoreUnavailable
 from addon.store.report import ReadUsed, find_limits
 from policies.change import Change
 from policies.facts import Attempt
-from policies.fallback import idle_fallback, refusal_after_failure
+from policies.fallback import refusal_after_failure
 from policies.limits import rpm_of
 from policies.refusal import Refusal
 from policies.spend import Denial, place_hold, refusal_of
@@ -143,7 +143,7 @@ def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], coun
     shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
     call.exchange = call.exchange.note(route=replace(route, attempts=shown))
     told.told_on_failure = from_refusal(route.barred) if route.barred else None
-    told.why_alone = None if len(route.attempts) > 1 else _why_alone(call, route.attempts[0])
+    told.why_alone = route.why_alone
     first = _explain_attempt(call, given, counted)
     told.attempts.append(first)
     told.refused = first.refused
@@ -151,25 +151,6 @@ def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], coun
         second = _explain_attempt(call, given, counted)
         told.attempts.append(second)
         told.told_on_failure = _told_instead(first, second)
-
-
-def _why_alone(call: Call, only: Attempt) -> str:
-    """``policies.fallback.second_attempt`` in words, where it returned no attempt."""
-    workspace, models = call.exchange.workspace, call.settings.models
-    assert workspace is not None  # noqa: S101  (an admitted call has one)
-    if only.mode == "byok":
-        if not workspace.safety_net:
-            return "safety_net is off"
-        if only.model.slug not in models:
-            return "the Safety Net serves models of the catalog only"
-        if only.model.byok_only:
-            return f"{only.model.slug} is byok_only, which bars the Safety Net"
-        return f"{only.model.provider.name} has no platform key for the Safety Net"
-    if workspace.fallback_model is None:
-        return "the workspace has no fallback_model"
-    if workspace.fallback_model == only.model.slug:
-        return "fallback_model is the same model"
-    return f"fallback_model {workspace.fallback_model} can't serve: {idle_fallback(workspace, models)}"
 
 
 def _admit(call: Call, content: bytes) -> None:

@@ -277,11 +277,13 @@ class Attempt:
 class Route:
     """One attempt or two, in their order, and the name of the rule that decided.
 
-    ``barred`` is what the client is told once the only attempt failed and the Safety Net may not be used for it.
+    ``why_alone`` tells operators why there is no second one. ``barred`` is what the client is told once the only
+    attempt failed and the Safety Net may not be used for it.
     """
 
     attempts: tuple[Attempt, ...]
     decided_by: str
+    why_alone: str | None = None
     barred: Refusal | None = None
 
     def without_first(self) -> "Route":

@@ -6,6 +6,7 @@ Safety Net, where the catalog's row allows it. Source: contract, "What the servi
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from policies.facts import Attempt, Model, Workspace
 from policies.refusal import Refusal
@@ -23,52 +24,69 @@ def is_failure(status: int, *, in_success: bool = False) -> bool:
     return in_success or status in _FAILED_STATUSES or status >= 500
 
 
-def second_attempt(
-    first: Attempt, workspace: Workspace, models: Mapping[str, Model]
-) -> Attempt | Refusal | None:
-    """Return what follows ``first`` if it fails: an attempt, a refusal to be told in its place, or nothing."""
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Nothing follows an attempt. ``why`` is for operators; ``barred`` is told in place of the failure, if anything."""
+
+    why: str
+    barred: Refusal | None = None
+
+
+def second_attempt(first: Attempt, workspace: Workspace, models: Mapping[str, Model]) -> Attempt | Alone:
+    """Return what follows ``first`` if it fails, or why nothing does."""
     if first.mode == "byok":
-        return _on_the_platform(first.model, models) if workspace.safety_net else None
+        return _on_the_platform(first.model, models) if workspace.safety_net else Alone("safety_net is off")
     slug = workspace.fallback_model
-    if slug is None or slug == first.model.slug:
-        return None
-    return _fallback(models[slug], workspace)
+    if slug is None:
+        return Alone("the workspace has no fallback_model")
+    if slug == first.model.slug:
+        return Alone("fallback_model is the same model")
+    fallback = _fallback(models[slug], workspace)
+    if isinstance(fallback, str):
+        return Alone(f"fallback_model {slug} can't serve: {fallback}")
+    return fallback
 
 
-def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Attempt | Refusal | None:
-    if model.slug not in models:
-        return None  # No row of the catalog allows it, nor has it a price.
+def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Attempt | Alone:
+    if model.slug not in models:  # No row allows it, nor has it a price.
+        return Alone("the Safety Net serves models of the catalog only")
     if model.byok_only:
-        return Refusal(
-            "byok_required",
-            f"The call with your own {model.provider.name} key failed, and the Safety Net can't repeat it: "
-            f"'{model.slug}' is never served with the platform's keys.",
-        )
+        return Alone(f"{model.slug} is byok_only, which bars the Safety Net", _barred(model))
     secret = model.provider.platform_secret
-    return None if secret is None else Attempt(model, "payg", secret, is_fallback=True)
+    if secret is None:
+        return Alone(f"{model.provider.name} has no platform key for the Safety Net")
+    return Attempt(model, "payg", secret, is_fallback=True)
 
 
-def _fallback(model: Model, workspace: Workspace) -> Attempt | None:
+def _barred(model: Model) -> Refusal:
+    return Refusal(
+        "byok_required",
+        f"The call with your own {model.provider.name} key failed, and the Safety Net can't repeat it: "
+        f"'{model.slug}' is never served with the platform's keys.",
+    )
+
+
+def _fallback(model: Model, workspace: Workspace) -> Attempt | str:
+    """Return the attempt at a fallback model, or why that can serve no call of the workspace."""
     if not model.active:
-        return None
-    if byok := workspace.routed_key(model.provider):
-        return None if byok.secret is None else Attempt(model, "byok", byok.secret, is_fallback=True)
-    secret = None if model.byok_only else model.provider.platform_secret
-    return None if secret is None else Attempt(model, "payg", secret, is_fallback=True)
+        return "it is not active"
+    byok = workspace.routed_key(model.provider)
+    if byok and byok.secret is not None:
+        return Attempt(model, "byok", byok.secret, is_fallback=True)
+    if byok or model.byok_only:
+        return f"there is no {model.provider.name} key of the workspace's own"
+    secret = model.provider.platform_secret
+    if secret is None:
+        return f"{model.provider.name} has no platform key"
+    return Attempt(model, "payg", secret, is_fallback=True)
 
 
 def idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | None:
     """Return why a workspace's ``fallback_model`` can serve no call, None where it can or there is none."""
     if workspace.fallback_model is None:
         return None
-    model = models[workspace.fallback_model]
-    if _fallback(model, workspace):
-        return None
-    if not model.active:
-        return "it is not active"
-    if workspace.routed_key(model.provider) or model.byok_only:
-        return f"there is no {model.provider.name} key of the workspace's own"
-    return f"{model.provider.name} has no platform key"
+    fallback = _fallback(models[workspace.fallback_model], workspace)
+    return fallback if isinstance(fallback, str) else None
 
 
 def refusal_after_failure(denial: Denial, failed: Attempt) -> Refusal | None:

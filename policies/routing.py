@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from policies.facts import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
-from policies.fallback import second_attempt
+from policies.fallback import Alone, second_attempt
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 
@@ -61,9 +61,9 @@ def choose_route(
         raise _inactive(choice)
     first = _attempt(choice, workspace)
     then = second_attempt(first, workspace, models)
-    if isinstance(then, Refusal):
-        return Route((first,), choice.decided_by, barred=then)
-    return Route((first, then) if then else (first,), choice.decided_by)
+    if isinstance(then, Alone):
+        return Route((first,), choice.decided_by, then.why, then.barred)
+    return Route((first, then), choice.decided_by)
 
 
 # --- what chooses ----------------------------------------------------------------------------------------------

@@ -166,6 +166,7 @@ def test_a_second_attempt_is_another_one_that_may_be_made(when: When, slug: str 
         assert not first.is_fallback
         assert len(others) <= 1
         assert not (others and route.barred)
+        assert (route.why_alone is None) == bool(others)
         for second in others:
             assert second.is_fallback
             assert second.model.active
