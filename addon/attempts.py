@@ -17,6 +17,7 @@ from addon.platform_keys import PlatformKeys
 from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
 from addon.store import Store, StoreUnavailable
 from policies.breaker import circuit_of
+from policies.facts import Route
 from policies.fallback import refusal_after_failure
 from policies.refusal import Refusal
 from policies.spend import Denial, refusal_of
@@ -110,7 +111,7 @@ class Attempts:
         first, second = (circuit_of(attempt, routed.workspace) for attempt in route.attempts)
         if second in self._store.open_circuits() or await self._store.may_try(first):
             return False
-        call.exchange = routed.note(route=route.without_first())
+        call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
         try:
             review_attempt(call)
             await self._authorize(call)

@@ -24,13 +24,8 @@ ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
 ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "dropped", "refused"]
 
-
-def _no_entries[K, V]() -> Mapping[K, V]:
-    return MappingProxyType({})
-
-
-def _developer_is_system() -> Mapping[str, str]:
-    return MappingProxyType({"developer": "system"})
+_NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
+_DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": "system"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +87,31 @@ class Family:
     name: str
     cap_field: CapField = "max_tokens"
     drops: frozenset[str] = frozenset()
-    clamps: Mapping[str, tuple[float, float]] = field(default_factory=_no_entries)
-    renames: Mapping[str, str] = field(default_factory=_no_entries)
+    clamps: Mapping[str, tuple[float, float]] = _NO_ENTRIES
+    renames: Mapping[str, str] = _NO_ENTRIES
     extra: frozenset[str] = frozenset()
     stop_limit: int | None = None
     n_limit: int | None = None
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: int = 0
-    conflicts: Mapping[str, frozenset[str]] = field(default_factory=_no_entries)
-    implies: Mapping[str, Mapping[str, Any]] = field(default_factory=_no_entries)
-    values: Mapping[str, Mapping[str, str]] = field(default_factory=_no_entries)
+    conflicts: Mapping[str, frozenset[str]] = _NO_ENTRIES
+    implies: Mapping[str, Mapping[str, Any]] = _NO_ENTRIES
+    values: Mapping[str, Mapping[str, str]] = _NO_ENTRIES
     message_extra: frozenset[str] = frozenset()
     message_drops: frozenset[str] = frozenset()
-    message_renames: Mapping[str, str] = field(default_factory=_no_entries)
-    roles: Mapping[str, str] = field(default_factory=_developer_is_system)
+    message_renames: Mapping[str, str] = _NO_ENTRIES
+    roles: Mapping[str, str] = _DEVELOPER_IS_SYSTEM
     late_system_role: str | None = None
     joins_text_parts: bool = False
     needs_reasoning_content: bool = False
-    tool_choices: Mapping[str, str] = field(default_factory=_no_entries)
-    response_formats: Mapping[str, str] = field(default_factory=_no_entries)
+    tool_choices: Mapping[str, str] = _NO_ENTRIES
+    response_formats: Mapping[str, str] = _NO_ENTRIES
     tool_call_id_chars: int | None = None
     tool_call_id_limit: int | None = None
     tool_types: tuple[str, ...] = ("function", "custom")
     think_tags: bool = False
-    effort_budgets: Mapping[str, int] = field(default_factory=_no_entries)
+    effort_budgets: Mapping[str, int] = _NO_ENTRIES
     cached_tokens_at: tuple[str, ...] = ()
     reasoning_tokens_at: tuple[str, ...] = ()
     estimator: Estimator = Estimator()
@@ -148,7 +143,7 @@ class Provider:
     builtin: bool = False
     auth: Auth = "bearer"
     chat_path: str = "/chat/completions"
-    headers: Mapping[str, str] = field(default_factory=_no_entries)
+    headers: Mapping[str, str] = _NO_ENTRIES
     custom_family: Family = CUSTOM_FAMILY
     skipped_keys: frozenset[int] = frozenset()
 
@@ -244,7 +239,7 @@ class Workspace:
     default_model: str | None = None
     fallback_model: str | None = None
     safety_net: bool = False
-    byok: Mapping[str, Byok] = field(default_factory=_no_entries)
+    byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
 
@@ -285,10 +280,6 @@ class Route:
     decided_by: str
     why_alone: str | None = None
     barred: Refusal | None = None
-
-    def without_first(self) -> "Route":
-        """Return the route that begins with the second attempt."""
-        return Route(self.attempts[1:], self.decided_by)
 
 
 @dataclass(frozen=True, slots=True)
