@@ -76,7 +76,8 @@ class PlatformKeys:
         turn = self._turns.get(provider.name, 0)
         at = next_key([key.rest for key in known], turn, self._now_s())
         self._turns[provider.name] = at + 1
-        return replace(attempt, secret=known[at].secret)
+        secret = known[at].secret
+        return attempt if secret is attempt.secret else replace(attempt, secret=secret)
 
     def note(self, attempt: Attempt, status: int, retry_after: str | None) -> None:
         """Take note of what ``attempt``, as ``choose`` returned it, was answered: a status, and its ``Retry-After``."""

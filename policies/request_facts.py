@@ -10,6 +10,7 @@ from policies.facts import Estimator
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})
+_MOST_CAUTIOUS: Final = Estimator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
         has_images=any(is_image(part) for part in _parts(messages)),
         has_tools=bool(fields.get("tools")),
         wants_json=fields.get("response_format", {}).get("type") in _JSON_FORMATS,
-        prompt_tokens=cache(partial(estimate_prompt_tokens, fields, Estimator())),
+        prompt_tokens=cache(partial(estimate_prompt_tokens, fields, _MOST_CAUTIOUS)),
     )
 
 
