@@ -56,8 +56,7 @@ class Books:
 
     def attempt_ended(self, call: Call, failure: ErrorAnswer | None = None) -> None:
         """Take note of how an attempt ended, for the metrics, the key that it was made with and its circuit."""
-        workspace, attempt = call.exchange.workspace, call.exchange.attempt
-        assert workspace is not None  # noqa: S101  (a call that was sent has one)
+        attempt, (workspace, _) = call.exchange.attempt, call.exchange.caller
         if failure:
             self.metrics.attempt_failed(attempt.model.provider.name, failure.code)
             if call.first_failure and call.first_byte_s is None:
@@ -134,6 +133,6 @@ class Books:
 
 
 def _booking(exchange: Exchange, now_s: float) -> Booking:
-    assert exchange.workspace is not None  # noqa: S101  (a settled call has one)
-    from_wallet = pays_from_wallet(exchange.workspace, exchange.attempt.mode)
+    workspace, _ = exchange.caller
+    from_wallet = pays_from_wallet(workspace, exchange.attempt.mode)
     return Booking(exchange.ledger_row(now_s), from_wallet)

@@ -49,6 +49,13 @@ class Call:
     first_byte_s: float | None = None
     client_is_behind: Callable[[], bool] = field(default=lambda: False)
 
+    @property
+    def chat(self) -> ChatRequest:
+        """The request. Raises RuntimeError before its body was read."""
+        if self.request is None:
+            raise RuntimeError(f"call {self.exchange.id}: its body was not read")
+        return self.request
+
     def has_failed(self, failure: ErrorAnswer | None) -> bool:
         """Tell whether an attempt that ended so failed at its provider, as one with another might not."""
         if failure is None or failure.code == INTERNAL.code:

@@ -111,18 +111,28 @@ class Exchange:
         return made
 
     @property
-    def attempt(self) -> Attempt:
-        """The attempt that is being made, or that answered. Raises where the call has no route yet."""
+    def caller(self) -> tuple[Workspace, Key]:
+        """Who calls. Raises ``IllegalMoveError`` before the call is ``IDENTIFIED``."""
+        if self.workspace is None or self.key is None:
+            raise IllegalMoveError(f"call {self.id}: no caller at {self.stage.value}")
+        return self.workspace, self.key
+
+    @property
+    def routed(self) -> Route:
+        """The route. Raises ``IllegalMoveError`` before the call is ``ROUTED``."""
         if self.route is None:
             raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
-        return self.route.attempts[(self.answered_by or max(self.attempts, 1)) - 1]
+        return self.route
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that is being made, or that answered. Raises as ``routed``."""
+        return self.routed.attempts[(self.answered_by or max(self.attempts, 1)) - 1]
 
     @property
     def next_attempt(self) -> Attempt:
-        """The attempt that is to be made next. Raises IndexError where the route has no other."""
-        if self.route is None:
-            raise IllegalMoveError(f"call {self.id}: no route at {self.stage.value}")
-        return self.route.attempts[self.attempts]
+        """The attempt that is to be made next. Raises as ``routed``, and IndexError where the route has no other."""
+        return self.routed.attempts[self.attempts]
 
     @property
     def has_next_attempt(self) -> bool:
@@ -156,13 +166,12 @@ class Exchange:
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
         """The row of the ``usage`` table (columns: docs/ledger.md); ``now_s`` is a reading of ``started_s``'s clock."""
-        attempt = self.attempt
-        assert self.workspace is not None and self.key is not None  # noqa: S101  (a routed call has both)
+        attempt, (workspace, key) = self.attempt, self.caller
         return {
             "id": self.id,
             "created_at": self.created_at.astimezone(UTC).isoformat(timespec="milliseconds"),
-            "workspace": self.workspace.id,
-            "key_id": self.key.id,
+            "workspace": workspace.id,
+            "key_id": key.id,
             "requested_model": self.requested_model,
             "model_slug": attempt.model.slug,
             "provider": attempt.model.provider.name,

@@ -136,8 +136,7 @@ def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
 
 
 def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
-    route = call.exchange.route
-    assert route is not None  # noqa: S101  (a routed call has one)
+    route = call.exchange.routed
     told.decided_by = route.decided_by
     # What is explained is shown, so no secret is in it from here on.
     shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
@@ -154,8 +153,7 @@ def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], coun
 
 
 def _admit(call: Call, content: bytes) -> None:
-    key = call.exchange.key
-    assert key is not None  # noqa: S101  (an admitted call has one)
+    _, key = call.exchange.caller
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
     with _step("key"):
@@ -169,8 +167,7 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
     try:
         with _step("policies"):
             review_attempt(call)
-        assert call.request is not None  # noqa: S101  (a routed call has one)
-        told.caps.client = call.request.requested_cap
+        told.caps.client = call.chat.requested_cap
         told.caps.policies = call.narrowed_tokens
         with _step("limits"):
             _hold(call, told, counted)
@@ -204,8 +201,7 @@ def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
 
 def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
     """Return what is left of each limit of the attempt, in the order in which they are checked."""
-    workspace, key = call.exchange.workspace, call.exchange.key
-    assert workspace is not None and key is not None  # noqa: S101  (an admitted call has both)
+    workspace, key = call.exchange.caller
     alone = replace(workspace, keys=(key,))
     rows = {row["limit"]: row for row in find_limits(read_used, [alone], request.created_at).records()}
     return [rows[limit.kind] for limit in request.limits]
@@ -248,7 +244,6 @@ def _head(content: bytes) -> Request:
 
 
 def _begun(call: Call) -> Explanation:
-    workspace, limits = call.exchange.workspace, call.settings.conf.limits
-    assert workspace is not None  # noqa: S101  (an admitted call has one)
+    (workspace, _), limits = call.exchange.caller, call.settings.conf.limits
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
     return Explanation(limit_rpm, workspace.overage_protection)

@@ -149,8 +149,7 @@ class Gateway(Connections):
                 check_content_type(headers.get("content-type"), headers.get("content-encoding"))
                 read_request(call, flow.request.raw_content or b"")
                 route_call(call)
-                assert self.attempts is not None  # noqa: S101  (made with the books)
-                flow.request = await self.attempts.first(call)
+                flow.request = await self._attempts().first(call)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
@@ -172,9 +171,7 @@ class Gateway(Connections):
             call = _expect(flow)
             failure = call.failure or INTERNAL
             self._books().attempt_ended(call, failure)
-            assert self.attempts is not None  # noqa: S101  (made with the books)
-            request = await self.attempts.follow(call, failure) if call.may_go_on(failure) else None
-            if request:
+            if call.may_go_on(failure) and (request := await self._attempts().follow(call, failure)):
                 flow.request = request
                 return
             told = call.answer_with(failure)
@@ -191,15 +188,14 @@ class Gateway(Connections):
     # The steps.
 
     def _books(self) -> Books:
-        if self.books is None:
-            raise RuntimeError("a call came before any settings were loaded")
-        return self.books
+        return _loaded(self.books)
+
+    def _attempts(self) -> Attempts:
+        return _loaded(self.attempts)
 
     def _begin(self, flow: http.HTTPFlow) -> Call:
-        if self.settings is None:
-            raise RuntimeError("a call came before any settings were loaded")
         exchange = Exchange(new_request_id(), datetime.now(UTC), time.monotonic())
-        call = Call(exchange, self.settings, client_is_behind=partial(is_behind, flow.client_conn))
+        call = Call(exchange, _loaded(self.settings), client_is_behind=partial(is_behind, flow.client_conn))
         call.attach(flow)
         return call
 
@@ -209,8 +205,7 @@ class Gateway(Connections):
         self._books().open(call)
 
     async def _admit(self, call: Call) -> None:
-        workspace = call.exchange.workspace
-        assert workspace is not None  # noqa: S101  (an identified call has one)
+        workspace, _ = call.exchange.caller
         limit_rpm = rpm_of(
             workspace, call.settings.conf.limits.standard_rpm, call.settings.conf.limits.pro_rpm
         )
@@ -258,6 +253,12 @@ class Gateway(Connections):
                 "a call failed inside the gateway", extra={"id": call.exchange.id} if call else None
             )
             self._refuse(flow, INTERNAL)
+
+
+def _loaded[Part](part: Part | None) -> Part:
+    if part is None:
+        raise RuntimeError("a call came before any settings were loaded")
+    return part
 
 
 def _expect(flow: http.HTTPFlow) -> Call:

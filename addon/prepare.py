@@ -43,9 +43,8 @@ def read_request(call: Call, content: bytes) -> None:
 
 def route_call(call: Call) -> None:
     """Choose the route. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
-    chat, workspace = call.request, call.exchange.workspace
-    assert chat is not None and workspace is not None  # noqa: S101  (an admitted call that was read has both)
-    asked = request_facts(chat.model, chat.fields)
+    workspace, _ = call.exchange.caller
+    asked = request_facts(call.chat.model, call.chat.fields)
     route = choose_route(asked, workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.attempts[0].model.slug, call)
     call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
@@ -63,35 +62,32 @@ def _check_custom_name(slug: str, call: Call) -> None:
 
 def review_attempt(call: Call) -> None:
     """Ask the operators' policies about the next attempt. Raises Refusal, or PolicyFailed where one fails."""
-    assert call.request is not None  # noqa: S101  (a routed call has one)
     policies = call.settings.policies
     call.narrowed_tokens = review(reviewed_call(call), policies) if policies else None
-    call.cap_tokens = completion_cap(call.request.requested_cap, call.narrowed_tokens)
+    call.cap_tokens = completion_cap(call.chat.requested_cap, call.narrowed_tokens)
 
 
 def hold_request(call: Call) -> HoldRequest:
     """Return what the next attempt of a reviewed call wants held, and under which limits it stands."""
-    exchange, attempt = call.exchange, call.exchange.next_attempt
-    assert exchange.workspace is not None and exchange.key is not None  # noqa: S101  (a routed call has both)
-    created_at = exchange.created_at
+    exchange, attempt, created_at = call.exchange, call.exchange.next_attempt, call.exchange.created_at
+    workspace, key = exchange.caller
     return HoldRequest(
         id=exchange.id,
         created_at=created_at,
-        workspace=exchange.workspace.id,
-        key_id=exchange.key.id,
-        want=_want(call, attempt, is_protected=exchange.workspace.overage_protection),
-        limits=limits_of(exchange.workspace, exchange.key, attempt.mode, created_at),
+        workspace=workspace.id,
+        key_id=key.id,
+        want=_want(call, attempt, is_protected=workspace.overage_protection),
+        limits=limits_of(workspace, key, attempt.mode, created_at),
         interrupted_row=exchange.interrupted_row(),
     )
 
 
 def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
-    chat, model = call.request, attempt.model
-    assert chat is not None  # noqa: S101  (a routed call has one)
+    model = attempt.model
     if attempt.mode != "payg":
         return NOT_METERED
     assert model.max_completion_tokens is not None  # noqa: S101  (what is metered is of the catalog)
-    sendable = _sendable(chat, model.family)
+    sendable = _sendable(call.chat, model.family)
     return wanted(
         model.retail,
         prompt_tokens=estimate_prompt_tokens(sendable, model.family.estimator),
@@ -112,8 +108,7 @@ def prepare_attempt(call: Call) -> http.Request:
 
 def upstream_request(call: Call) -> UpstreamRequest:
     """Return the request of the next attempt. Raises Refusal ``validation_failed`` for what its model can't be sent."""
-    chat, exchange = call.request, call.exchange
-    assert chat is not None  # noqa: S101  (a routed call has one)
+    chat, exchange = call.chat, call.exchange
     attempt = exchange.next_attempt
     budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
     cap = completion_cap(call.cap_tokens, attempt.model.max_completion_tokens, budget)
@@ -154,9 +149,8 @@ def client_head(*, stream: bool, is_fallback: bool = False) -> http.Response:
 
 
 def _choices_asked(call: Call) -> int:
-    assert call.request is not None  # noqa: S101  (a call that was sent has one)
     family = call.exchange.attempt.model.family
-    return choices_sent(_sendable(call.request, family), family)
+    return choices_sent(_sendable(call.chat, family), family)
 
 
 def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:

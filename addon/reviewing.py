@@ -11,10 +11,8 @@ from policies.sanitize import choices_sent
 
 def reviewed_call(call: Call) -> ReviewedCall:
     """Return the next attempt of a routed call as policies see it."""
-    chat, exchange = call.request, call.exchange
-    workspace, key, route = exchange.workspace, exchange.key, exchange.route
-    assert chat and workspace and key and route  # noqa: S101  (a routed call has them all)
-    attempt = exchange.next_attempt
+    chat, exchange = call.chat, call.exchange
+    attempt, (workspace, key) = exchange.next_attempt, exchange.caller
     model = attempt.model
     facts = request_facts(chat.model, chat.fields)
     return ReviewedCall(
@@ -27,7 +25,7 @@ def reviewed_call(call: Call) -> ReviewedCall:
         provider=model.provider.name,
         mode=attempt.mode,
         is_fallback=attempt.is_fallback,
-        decided_by=route.decided_by,
+        decided_by=exchange.routed.decided_by,
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
         choices=choices_sent(chat.fields, model.family),
