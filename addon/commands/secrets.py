@@ -111,25 +111,13 @@ def rotated(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
     return Rotation(file, text, changed, len(olds))
 
 
-def _sealed(table: dict[str, Any]) -> Iterator[tuple[Any, str | int, str]]:
-    """Every sealed secret of a file: the table or array that holds it, its key or index there, and its dotted key."""
-    for place, name, path in _places(table):
-        if isinstance(place[name], str) and place[name].startswith(SCHEME):
-            yield place, name, path
-
-
-def _places(table: dict[str, Any]) -> Iterator[tuple[Any, str | int, str]]:
-    """Wherever a secret may stand, as ``_sealed`` says it."""
-    byok = table.get("byok")
-    for name, one in byok.items() if isinstance(byok, dict) else ():
-        if isinstance(one, dict) and "secret" in one:
-            yield one, "secret", dotted("byok", name, "secret")
-    for name, one in table.items():
-        if isinstance(one, dict) and "platform_key" in one:
-            yield one, "platform_key", dotted(name, "platform_key")
-        keys = one.get("platform_keys") if isinstance(one, dict) else None
-        for at in range(len(keys)) if isinstance(keys, list) else ():
-            yield keys, at, dotted(name, "platform_keys", at)
+def _sealed(place: Any, *path: str | int) -> Iterator[tuple[Any, str | int, str]]:
+    """Every sealed secret within a table or array: what holds it, its key or index there, and its dotted key."""
+    for name, value in place.items() if isinstance(place, dict) else enumerate(place):
+        if isinstance(value, str) and value.startswith(SCHEME):
+            yield place, name, dotted(*path, name)
+        elif isinstance(value, dict | list):
+            yield from _sealed(value, *path, name)
 
 
 def _replaced(text: str, old: str, new: str) -> str:
