@@ -4,11 +4,11 @@ No table says what a dialect leaves out, so none can be wrong: what is told here
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
-from policies.change import Change
+from policies.change import Action, Change
 from policies.facts import Attempt
 
 _URL: Final = "the URL"
@@ -88,12 +88,12 @@ def _change(
     return _told(name, "renamed", "sends it in a shape of its own", attempt)
 
 
-def _names(paths: Any) -> str:
+def _names(paths: Iterable[str]) -> str:
     """Two steps into an object say enough."""
     return ", ".join(dict.fromkeys(".".join(path.split(".")[:2]) for path in paths))
 
 
-def _told(name: str, action: Any, does: str, attempt: Attempt) -> Change:
+def _told(name: str, action: Action, does: str, attempt: Attempt) -> Change:
     provider = attempt.model.provider
     reason = f"the dialect {provider.dialect} {does}"
     return Change(name, action, reason, f"providers.toml [{provider.name}] dialect")
