@@ -11,7 +11,7 @@ from mitmproxy import http
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.call import Call
 from addon.errors import ErrorAnswer, no_access_token
-from addon.exchange import Exchange, Stage
+from addon.exchange import Exchange
 from addon.log import log_attempt_failed
 from addon.platform_keys import PlatformKeys
 from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
@@ -88,7 +88,7 @@ class Attempts:
             review_attempt(call)
             decided = await self._store.move(hold_request(call))
             if not isinstance(decided, Denial):
-                call.exchange = exchange.note(hold=decided)
+                call.exchange = exchange.held(decided)
                 await self._authorize(call)
                 return prepare_attempt(call)
         except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
@@ -126,7 +126,7 @@ class Attempts:
         decided = await self._store.hold(hold_request(call))
         if isinstance(decided, Denial):
             raise refusal_of(decided)
-        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
+        call.exchange = call.exchange.held(decided)
 
     async def _authorize(self, call: Call) -> None:
         call.chosen = self._platform_keys.choose(call.exchange.next_attempt)

@@ -1,7 +1,8 @@
 """``Exchange``: one call from its head to its ledger row, the only thing that travels between the hooks.
 
 It is frozen. ``advance`` returns the next one and refuses every move that ``MOVES`` does not list, so a call that
-was never approved can't be dispatched, and one that is settled can't be settled again. Pure.
+was never approved can't be dispatched, no attempt can be that nothing is held for, and a call that is settled can't be
+settled again. Pure.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
         Stage.ADMITTED: _OUT | {Stage.ROUTED},
         Stage.ROUTED: _OUT | {Stage.HELD},
         Stage.HELD: _OUT | {Stage.DISPATCHED},
-        # A second dispatch is the next attempt of the same call.
+        # A second dispatch is the next attempt of the same call, once the hold is of that.
         Stage.DISPATCHED: frozenset({Stage.DISPATCHED, Stage.ANSWERED}),
         Stage.ANSWERED: frozenset({Stage.SETTLED}),
         Stage.SETTLED: frozenset(),
@@ -66,6 +67,7 @@ class IllegalMoveError(RuntimeError):
 class Exchange:
     """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock.
 
+    ``attempts`` counts those that were made; ``hold`` was placed for the attempt number ``held_for``.
     ``answered_by`` counts from 1: the attempt whose failure is the client's answer, where it is not the last one.
     """
 
@@ -80,6 +82,7 @@ class Exchange:
     stream: bool = False
     route: Route | None = None
     hold: Hold | None = None
+    held_for: int = 0
     attempts: int = 0
     answered_by: int | None = None
     status: int | None = None
@@ -92,10 +95,20 @@ class Exchange:
     first_byte_s: float | None = None
 
     def advance(self, stage: Stage, **changes: Any) -> Self:
-        """Return the same call one stage on. Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list."""
+        """Return the same call one stage on.
+
+        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list, and an attempt that nothing is held for.
+        """
         if stage not in MOVES[self.stage]:
             raise IllegalMoveError(f"call {self.id}: {self.stage.value} → {stage.value}")
+        if stage is Stage.DISPATCHED and self.held_for <= self.attempts:
+            raise IllegalMoveError(f"call {self.id}: nothing is held for its next attempt")
         return self._with({"stage": stage, **changes})
+
+    def held(self, hold: Hold) -> Self:
+        """Return the same call with ``hold`` placed for its next attempt, in place of what was held for one before."""
+        changes = {"hold": hold, "held_for": self.attempts + 1}
+        return self.note(**changes) if self.attempts else self.advance(Stage.HELD, **changes)
 
     def note(self, **changes: Any) -> Self:
         """Return the same call at the same stage, knowing more."""

@@ -17,7 +17,6 @@ from pydantic import SecretStr
 from addon.call import Call
 from addon.endpoints import Endpoint, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
-from addon.exchange import Stage
 from addon.explained_fields import explained_fields
 from addon.json_object import decode_object
 from addon.prepare import hold_request, prepare_attempt, read_request, review_attempt, route_call
@@ -193,10 +192,7 @@ def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
         told.denial = decided
         raise refusal_of(decided)
     told.hold_nanousd = decided.amount_nanousd
-    if call.exchange.stage is Stage.ROUTED:
-        call.exchange = call.exchange.advance(Stage.HELD, hold=decided)
-    else:
-        call.exchange = call.exchange.note(hold=decided)
+    call.exchange = call.exchange.held(decided)
 
 
 def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:

@@ -1,0 +1,89 @@
+"""One call's way from its head to its row: whatever is tried in whichever order, only what is approved is sent."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.exchange import Exchange, IllegalMoveError, Stage
+from policies.spend import Hold
+
+NEW = Exchange("call-0", datetime(2026, 11, 21, tzinfo=UTC), 0.0)
+TO_HOLD = (Stage.IDENTIFIED, Stage.ADMITTED, Stage.ROUTED)
+ENDS = {Stage.SETTLED, Stage.REFUSED, Stage.ABANDONED}
+
+type Step = Callable[[Exchange], Exchange]
+
+
+def held(call: Exchange) -> Exchange:
+    return call.held(Hold(1, 1))
+
+
+def dispatched(call: Exchange) -> Exchange:
+    return call.advance(Stage.DISPATCHED, attempts=call.attempts + 1)
+
+
+def through(*steps: Stage | Step) -> Exchange:
+    call = NEW
+    for step in steps:
+        call = call.advance(step) if isinstance(step, Stage) else step(call)
+    return call
+
+
+def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_once() -> None:
+    call = through(*TO_HOLD, held, dispatched, held, dispatched, Stage.ANSWERED, Stage.SETTLED)
+    assert (call.attempts, call.stage) == (2, Stage.SETTLED)
+    with pytest.raises(IllegalMoveError, match="settled → settled"):
+        call.advance(Stage.SETTLED)
+
+
+def test_an_attempt_that_nothing_was_sent_for_counts_and_the_next_needs_a_hold_of_its_own() -> None:
+    counted = through(*TO_HOLD, held).note(attempts=1)
+    with pytest.raises(IllegalMoveError, match="nothing is held"):
+        dispatched(counted)
+    assert dispatched(held(counted)).attempts == 2
+
+
+@pytest.mark.parametrize("steps", [TO_HOLD[:count] for count in range(4)], ids=str)
+def test_nothing_is_sent_before_money_is_held(steps: tuple[Stage, ...]) -> None:
+    with pytest.raises(IllegalMoveError):
+        dispatched(through(*steps))
+    with pytest.raises(IllegalMoveError):
+        dispatched(through(*steps).note(hold=Hold(1, 1)))
+
+
+def test_a_second_attempt_is_not_sent_on_the_hold_of_the_first() -> None:
+    with pytest.raises(IllegalMoveError, match="nothing is held"):
+        dispatched(through(*TO_HOLD, held, dispatched))
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda call: call.caller, lambda call: call.routed, lambda call: call.attempt]
+)
+def test_what_is_not_known_yet_is_not_told(ask: Callable[[Exchange], Any]) -> None:
+    with pytest.raises(IllegalMoveError, match="at received"):
+        ask(NEW)
+
+
+@given(st.lists(st.sampled_from([*Stage, "held", "dispatched"]), max_size=30))
+def test_whatever_is_tried_no_attempt_is_sent_without_a_hold_and_nothing_after_the_end(
+    tries: list[Stage | str],
+) -> None:
+    call, holds, sent = through(*TO_HOLD), 0, 0
+    for step in tries:
+        before = call
+        with suppress(IllegalMoveError):
+            if step == "held":
+                call, holds = held(call), holds + 1
+            elif step == "dispatched":
+                call, sent = dispatched(call), sent + 1
+            elif isinstance(step, Stage) and step is not Stage.DISPATCHED:
+                call = call.advance(step)
+        assert sent <= holds
+        assert call.was_sent_upstream == (sent > 0)
+        if before.stage in ENDS:
+            assert call.stage is before.stage
