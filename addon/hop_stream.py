@@ -173,10 +173,12 @@ class HopStream(RequestStream):
             return
         if not self.committed:
             call.first_byte_s = time.monotonic()
+        head = self.flow.response
         yield HttpResponseHook(self.flow)
         if not self.committed:
-            self.flow.response.raw_content = rest
-            self.flow.response.headers["content-length"] = str(len(rest))
+            if self.flow.response is head:  # Where the hook failed, it is an error answer.
+                head.raw_content = rest
+                head.headers["content-length"] = str(len(rest))
             yield from self.answer(self.flow.response)
             return
         if rest:
