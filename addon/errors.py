@@ -107,16 +107,13 @@ def from_upstream(
 
 
 def from_upstream_payload(
-    payload: object,
-    default_status: int = 502,
-    names: Mapping[str, str] = NO_NAMES,
-    secrets: Sequence[str] = (),
+    payload: object, names: Mapping[str, str] = NO_NAMES, secrets: Sequence[str] = ()
 ) -> ErrorAnswer:
     """Return the normalized form of an error that came inside a success, decoded from JSON.
 
-    Its status is the standard one that the payload itself states as an integer, else ``default_status``.
+    Its status is the standard one that the payload itself states as an integer, else 502.
     """
-    return _normalized(_stated_status(payload) or default_status, read_payload(payload), names, secrets)
+    return _normalized(_stated_status(payload) or 502, read_payload(payload), names, secrets)
 
 
 def unreachable() -> ErrorAnswer:

@@ -139,7 +139,7 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     return Guarded(relay, attempt.secrets)
 
 
-def client_head(*, stream: bool, is_fallback: bool = False) -> http.Response:
+def client_head(*, stream: bool, is_fallback: bool) -> http.Response:
     """Return the head of a successful answer. A new one: the upstream's own tells mitmproxy how its message ends."""
     content_type = b"text/event-stream" if stream else b"application/json"
     headers = http.Headers([(b"content-type", content_type)])

@@ -466,12 +466,6 @@ def test_an_error_inside_a_success_has_the_status_that_it_states(payload: Any, s
     assert from_upstream_payload(payload).status == status
 
 
-def test_without_a_stated_status_the_default_counts_if_it_is_standard() -> None:
-    assert from_upstream_payload({"error": "m"}, 503).status == 503
-    assert from_upstream_payload({"error": "m"}, 529).status == 502
-    assert from_upstream_payload({"error": {"code": 429}}, 503).status == 429
-
-
 # --- whatever comes ------------------------------------------------------------------------------------------
 
 _KEYS = st.sampled_from(
