@@ -48,10 +48,13 @@ def after_answer(
     if status not in REST_S:
         return rest
     told_s = told_s if status == 429 else None
-    is_same, is_over = status == rest.status, not rest.lasts(now_s)
-    if is_same and not is_over and told_s is None:
+    if status != rest.status:
+        times = 1
+    elif rest.lasts(now_s) and told_s is None:
         return rest
-    times = rest.times + (is_over and not was_sent_before) if is_same else 1
+    else:
+        is_another = not rest.lasts(now_s) and not was_sent_before
+        times = rest.times + 1 if is_another else rest.times
     until_s = now_s + (_length_s(status, times) if told_s is None else _bounded(told_s))
     # A shorter rest ends inside the longer one.
     return rest if until_s <= rest.until_s else KeyRest(until_s, status, times)
