@@ -52,8 +52,7 @@ class Attempts:
 
     async def _after_no_token(self, call: Call) -> http.Request | None:
         """As ``follow``: a provider that wants a token is as good as out of reach where none can be had."""
-        route = call.exchange.route
-        assert route is not None  # noqa: S101  (a call that holds money has one)
+        route = call.exchange.routed
         if len(route.attempts) == 1 and route.barred is None:
             return None
         # It counts as an attempt, but nothing was sent: if nothing follows either, the call is refused.
@@ -78,10 +77,9 @@ class Attempts:
         return request
 
     async def _next_request(self, call: Call) -> http.Request | None:
-        exchange, route = call.exchange, call.exchange.route
-        assert route is not None  # noqa: S101  (a call that was sent has one)
-        if route.barred:
-            raise route.barred
+        exchange, barred = call.exchange, call.exchange.routed.barred
+        if barred:
+            raise barred
         if not exchange.has_next_attempt:
             return None
         try:
@@ -104,11 +102,11 @@ class Attempts:
 
         Only where the second could really be sent: a circuit is no reason to refuse what might be served.
         """
-        routed, route = call.exchange, call.exchange.route
-        assert route is not None and routed.workspace is not None  # noqa: S101  (a routed call has both)
+        routed, route = call.exchange, call.exchange.routed
         if len(route.attempts) == 1 or not self._store.open_circuits():
             return False
-        first, second = (circuit_of(attempt, routed.workspace) for attempt in route.attempts)
+        workspace, _ = routed.caller
+        first, second = (circuit_of(attempt, workspace) for attempt in route.attempts)
         if second in self._store.open_circuits() or await self._store.may_try(first):
             return False
         call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
