@@ -70,7 +70,8 @@ class Call:
 
     def answer_with(self, failure: ErrorAnswer) -> ErrorAnswer:
         """Return what the client is told of a call that failed: of two attempts, how the first did."""
-        if self.first_failure is None or self.first_byte_s is not None:
+        has_ended = self.exchange.stage is not Stage.DISPATCHED
+        if self.first_failure is None or self.first_byte_s is not None or has_ended:
             return failure
         self.relay, self.exchange = None, self.exchange.note(answered_by=1)
         return self.first_failure

@@ -1,0 +1,52 @@
+"""What a client is told of a call that failed, whichever of its attempts did."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from rig.ledger import answered_exchange
+
+from addon.call import Call
+from addon.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
+from addon.exchange import Stage
+from addon.settings import Settings
+from policies.facts import Family
+
+FIRST, SECOND = unreachable(), timed_out()
+
+
+def failed_call(**changes: Any) -> Call:
+    """A call whose second attempt is under way."""
+    exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED, attempts=2)
+    exchange = replace(exchange, route=replace(exchange.routed, attempts=exchange.routed.attempts * 2))
+    call = Call(exchange, cast(Settings, None), first_failure=FIRST)
+    for name, value in changes.items():
+        setattr(call, name, value)
+    return call
+
+
+def test_of_two_failures_the_first_is_told_and_booked() -> None:
+    call = failed_call()
+    assert call.answer_with(SECOND) is FIRST
+    assert call.exchange.ledger_row(2.0)["attempts"] == 2
+    assert call.exchange.answered_by == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure"),
+    [
+        ({"first_failure": None}, SECOND),
+        ({"first_byte_s": 1.5}, SECOND),
+        ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL),
+    ],
+    ids=[
+        "of the only attempt",
+        "in a stream that has begun",
+        "of the gateway itself, which is booked already",
+    ],
+)
+def test_any_other_failure_is_told_itself(changes: dict[str, Any], failure: ErrorAnswer) -> None:
+    call = failed_call(**changes)
+    before = call.exchange
+    assert call.answer_with(failure) is failure
+    assert call.exchange is before
