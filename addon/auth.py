@@ -49,8 +49,13 @@ def identify(settings_keys: Mapping[str, tuple[Workspace, Key]], presented: str)
     found = settings_keys.get(presented_hash)
     matches = hmac.compare_digest(found[1].hash if found else _NO_HASH, presented_hash)
     if found is None or not matches or not found[1].active:
-        raise Refusal("invalid_api_key", "Incorrect API key provided. Use an active key of your workspace.")
+        raise not_a_key()
     return found
+
+
+def not_a_key() -> Refusal:
+    """Return what is said of a key that is unknown or not active."""
+    return Refusal("invalid_api_key", "Incorrect API key provided. Use an active key of your workspace.")
 
 
 def new_key() -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from mitmproxy.http import Request
 from pydantic import SecretStr
 
+from addon.auth import not_a_key
 from addon.call import Call
 from addon.endpoints import Endpoint, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
@@ -155,9 +156,8 @@ def _admit(call: Call, content: bytes) -> None:
     _, key = call.exchange.caller
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
-    with _step("key"):
-        if not key.active:
-            raise Refusal("invalid_api_key", f"Key {key.id} is not active.")
+    if not key.active:
+        raise _Stopped(Refused("key", from_refusal(not_a_key()), f"key {key.id} is not active"))
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
