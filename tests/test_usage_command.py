@@ -102,7 +102,7 @@ def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf
     lines = lines_of(result)
     titles = [line for line in result.stdout.splitlines() if line.startswith(("Recent", "By"))]
     assert titles == ["Recent calls (UTC)", "By workspace", "By model", "By day"]
-    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "200"]
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "0", "200"]
     assert [*newest, "10", "5", "provider", "0.000002", "25"] in lines
     assert ["acme", "3", "1", "30", "4", "15", "0.000005", "1.000003"] in lines
     assert ["tester-small", "1", "0", "0", "0", "0", "0.000000", "0.000000"] in lines

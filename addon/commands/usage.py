@@ -29,6 +29,7 @@ _SHOWN_OF_A_CALL = (
     "key_id",
     "model_slug",
     "mode",
+    "fallback",
     "status",
     "error_code",
     "prompt_tokens",
