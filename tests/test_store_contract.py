@@ -25,7 +25,7 @@ from rig.stores import (
 
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.migrations import LARGEST
-from policies.breaker import FAILURES, PROBE_US, REST_US, WINDOW_US
+from policies.breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, Denial, Hold, Used, Want
 
@@ -637,3 +637,23 @@ async def test_a_workspace_may_be_called_anything_that_its_file_may(store: Store
         assert place.used(wallet_counter(name)) == Used(1_560)
     await store.upkeep()
     assert await place.discrepancies() == []
+
+
+async def test_a_line_tells_once_that_a_circuit_opened_and_another_that_it_closed(
+    store: Store, other: Store, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tollgate.circuits")
+
+    def told() -> list[str]:
+        return [record.__dict__["event"] for record in caplog.records if record.name == "tollgate.circuits"]
+
+    await fail(store, FAILURES + 1)
+    assert told() == ["circuit opened"]
+    place.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
+    await store.upkeep()
+    await fail(store, 1)  # The first of a provider that was forgotten: it does not serve for that.
+    assert told() == ["circuit opened"]
+    await fail(store, FAILURES - 1)
+    await other.upkeep()
+    await other.note_attempt("OPENAI", failed=False)
+    assert told() == ["circuit opened", "circuit opened", "circuit closed"]

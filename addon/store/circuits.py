@@ -107,5 +107,5 @@ def _log(name: str, before: Circuit, after: Circuit) -> None:
     if after.is_open and not before.is_open:
         fields = {"event": "circuit opened", "circuit": name}
         log.warning("%s keeps failing: calls that can go elsewhere do", name, extra=fields)
-    elif before.is_open and not after.is_open:
+    elif before.is_open and after == CLOSED:
         log.info("%s serves again", name, extra={"event": "circuit closed", "circuit": name})
