@@ -43,6 +43,7 @@ from addon.errors import (
 )
 from addon.exchange import Stage
 from addon.hop_attempt import AttemptFailedHook, GetUpstream, SentAttempt
+from addon.log import log_no_connection
 from addon.request_stream import RequestStream
 from addon.wire import Commands, Overdue, json_response
 from policies.refusal import Refusal
@@ -111,6 +112,7 @@ class HopStream(RequestStream):
         ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
         connection, error = yield ask
         if error:
+            log_no_connection(call.exchange, error)
             yield from self.attempt_over(unreachable())
             return
         attempt.connection, attempt.reused, attempt.sent_s = connection, ask.reused, time.monotonic()

@@ -171,6 +171,16 @@ def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> N
     _calls.warning("an attempt failed, %s", then, extra=fields)
 
 
+def log_no_connection(exchange: Exchange, why: str) -> None:
+    """Write the line of an attempt that met nobody; ``why`` is the word of the system or of TLS.
+
+    Never that of a connection which stood: it may quote what the provider said, and that a key.
+    """
+    provider = exchange.attempt.model.provider.name
+    fields = {"event": "no connection", "id": exchange.id, "provider": provider}
+    _calls.warning("%s could not be reached: %s", provider, why, extra=fields)
+
+
 def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
     record = logging.LogRecord(_calls.name, logging.INFO, "", 0, event, None, None)
     record.__dict__.update(_fields(exchange, now_s), event=event)

@@ -52,6 +52,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
                 **{name: provider(base) for name in ("GOOD", "BROKEN", "LOST", "FAILING", "NET")},
                 "TOKENED": provider(base, **google, platform_key="env:TEST_ACCOUNT"),
                 "TOKENLESS": provider(base, **google, platform_key="env:TEST_LOST_ACCOUNT"),
+                "SHUT": provider(f"http://127.0.0.1:{refusing.port}/v1"),
             },
             models={
                 **{
@@ -60,6 +61,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
                 },
                 "net": model(provider="NET", upstream_model_id="failing"),
                 "net-own": model(provider="NET", upstream_model_id="failing", byok_only=True),
+                "shut": model(provider="SHUT"),
                 "dear": model(provider="GOOD", input_price_per_m="1000"),
                 **{f"tokenless-{n}": model(provider="TOKENLESS") for n in (1, 2)},
             },
@@ -201,3 +203,12 @@ def test_what_the_answer_does_not_tell_of_a_failure_the_log_does(
 
 def failed(answer: httpx.Response, mode: str) -> dict[str, Any]:
     return {"id": answer.headers["x-request-id"], "event": "attempt failed", "mode": mode, "status": 503}
+
+
+def test_why_no_connection_came_about_is_in_the_log_alone(ask: Ask, gateway: Gateway) -> None:
+    answer = ask("to_good", "shut")
+    assert answer.json()["model"] == "good"
+    told = {"id": answer.headers["x-request-id"], "event": "no connection", "provider": "SHUT"}
+    line = gateway.wait_for_log(lambda line: line.items() >= told.items())
+    assert line["message"].startswith("SHUT could not be reached: ")
+    assert "refused" in line["message"] or "Connect call failed" in line["message"]
