@@ -102,6 +102,24 @@ class Circuits:
         return before, after
 
 
+class SharesCircuits:
+    """A store that shares its circuits in the one way that there is: what ``Store`` says of them."""
+
+    _circuits: Circuits
+
+    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
+        """See ``Store.note_attempt``."""
+        await self._circuits.note(circuit, failed=failed)
+
+    async def may_try(self, circuit: str) -> bool:
+        """See ``Store.may_try``."""
+        return await self._circuits.may_try(circuit)
+
+    def open_circuits(self) -> frozenset[str]:
+        """See ``Store.open_circuits``."""
+        return self._circuits.open_now()
+
+
 def _log(name: str, before: Circuit, after: Circuit) -> None:
     """Write a line where a circuit opens or closes: in one of all processes, the one that changed it."""
     if after.is_open and not before.is_open:

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
-from addon.store.circuits import Circuits
+from addon.store.circuits import Circuits, SharesCircuits
 from addon.store.kept import Kept
 from addon.store.leases import Lease, Leases
 from addon.store.ledger_file import LedgerFile, translated
@@ -40,7 +40,7 @@ _PATIENT_S = 2.0  # While closing.
 _COLLECT_ALL_EVERY = 30  # In calls of ``upkeep``.
 
 
-class RedisStore:
+class RedisStore(SharesCircuits):
     """A ``Store`` in the Redis at ``url``, with the ledger in the file ``path``.
 
     Raises ``StoreUnavailable`` where the file can't be opened. Redis is asked from the first call on.
@@ -117,18 +117,6 @@ class RedisStore:
             )
         self._outbox.note(entry.workspace)
         return bool(answer == "new")
-
-    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
-        """See ``Store.note_attempt``."""
-        await self._circuits.note(circuit, failed=failed)
-
-    async def may_try(self, circuit: str) -> bool:
-        """See ``Store.may_try``."""
-        return await self._circuits.may_try(circuit)
-
-    def open_circuits(self) -> frozenset[str]:
-        """See ``Store.open_circuits``."""
-        return self._circuits.open_now()
 
     async def upkeep(self) -> None:
         """See ``Store.upkeep``."""

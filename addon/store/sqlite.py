@@ -21,7 +21,7 @@ from addon.store import (
     WalletEntry,
 )
 from addon.store import sqlite_money as money
-from addon.store.circuits import Circuits
+from addon.store.circuits import Circuits, SharesCircuits
 from addon.store.counted import take_back
 from addon.store.kept import Kept
 from addon.store.ledger_file import NEVER_WRITABLE, LedgerFile, translated
@@ -34,7 +34,7 @@ log = logging.getLogger("tollgate.store")
 _PATIENT_S = 2.0  # While closing.
 
 
-class SqliteStore:
+class SqliteStore(SharesCircuits):
     """A ``Store`` in the file ``path``, which is made with its folder where it is missing.
 
     Raises ``StoreUnavailable`` where it can't be opened, or is the database of a newer version.
@@ -101,18 +101,6 @@ class SqliteStore:
     async def credit(self, entry: WalletEntry) -> bool:
         """See ``Store.credit``."""
         return await self._file.write(partial(money.credit, entry=entry))
-
-    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
-        """See ``Store.note_attempt``."""
-        await self._circuits.note(circuit, failed=failed)
-
-    async def may_try(self, circuit: str) -> bool:
-        """See ``Store.may_try``."""
-        return await self._circuits.may_try(circuit)
-
-    def open_circuits(self) -> frozenset[str]:
-        """See ``Store.open_circuits``."""
-        return self._circuits.open_now()
 
     async def upkeep(self) -> None:
         """See ``Store.upkeep``."""
