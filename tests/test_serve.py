@@ -237,6 +237,8 @@ def test_ordinary_calls_make_nobody_warn(start_gateway: StartGateway, upstream: 
 
 def test_a_workspace_file_is_not_needed_to_start(tmp_path: Path, start_gateway: StartGateway) -> None:
     gateway = start_gateway(folder=tmp_path, workspaces={"empty": workspace()})
+    names = ("settings", "store", "drain", "platform_keys", "circuits")
+    assert gateway.readiness().json() == {"ready": True, "checks": dict.fromkeys(names, "ok")}
     answer = httpx.post(
         gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False
     )
