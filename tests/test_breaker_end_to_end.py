@@ -306,5 +306,11 @@ def test_a_gateway_that_has_just_started_knows_what_others_found_out(
     answer = httpx.post(started.url + PATH, json=asked, headers=headers, timeout=20, trust_env=False)
     assert (answer.status_code, answer.json()["model"]) == (200, "second")
     assert len(upstream.requests) == 1
-    checks = {"settings": "ok", "store": "ok", "drain": "ok", "platform_keys": "ok", "circuits": "open: FIRST"}
+    checks = {
+        "settings": "ok",
+        "store": "ok",
+        "drain": "ok",
+        "platform_keys": "ok",
+        "circuits": "open: FIRST",
+    }
     assert started.readiness().json() == {"ready": True, "checks": checks}
