@@ -129,7 +129,7 @@ def gateway(_shared_gateway: Gateway, upstream: Upstream) -> Gateway:
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
     """An HTTP client of ``gateway`` with a good key and the right content type."""
-    with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=20, trust_env=False) as made:
+    with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=120, trust_env=False) as made:
         yield made
 
 

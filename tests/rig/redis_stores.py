@@ -14,7 +14,7 @@ from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 from rig.stores import WORKSPACE, Place, booking, credit, request
 
-BOUND_S = 20
+BOUND_S = 120
 """Far more than any step may take on a busy machine, and far less than a hang."""
 
 type Op = Callable[[Store], Awaitable[Any]]

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Behaviour, Ending, Gate, Received, Script, ordinary
 
-BOUND_S = 20.0
+BOUND_S = 120.0
 """How long a test waits for something that should happen at once, before it fails."""
 
 
