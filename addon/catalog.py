@@ -23,7 +23,7 @@ def public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
             "upstreamModelId": model.upstream_model_id,
             "inputPricePerMRetail": price_usd_per_mtok(model.retail.input_microusd_per_mtok),
             "outputPricePerMRetail": price_usd_per_mtok(model.retail.output_microusd_per_mtok),
-            "isByokOnly": model.byok_only,
+            "isByokOnly": model.needs_own_key,
         }
         for model in active
     ]

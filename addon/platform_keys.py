@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from addon.metrics import KeyState, Metrics
 from addon.retry_after import parse_retry_after
 from addon.settings import Settings
-from policies.facts import Attempt
+from policies.facts import Attempt, Provider
 from policies.key_rest import FRESH, KeyRest, after_answer, next_key
 
 log = logging.getLogger("tollgate.platform_keys")
@@ -60,6 +60,8 @@ class PlatformKeys:
                 key = before.get((name, secret)) or _Key(name, secret)
                 key.place, key.written = place, provider.keys_written
                 self._keys[name, secret] = key
+        for name in sorted({name for name, _ in before} - {name for name, _ in self._keys}):
+            _log_last_key_lost(settings.providers.get(name))
         self._turns = {name: turn for name, turn in self._turns.items() if name in settings.providers}
         self.measure()
 
@@ -108,3 +110,13 @@ class PlatformKeys:
         """Return which keys rest, how long and why, or "ok"."""
         now_s = self._now_s()
         return "; ".join(key.told(now_s) for key in self._keys.values() if key.rest.lasts(now_s)) or "ok"
+
+
+def _log_last_key_lost(provider: Provider | None) -> None:
+    """A provider that is gone, or takes no key any more, lacks none."""
+    if provider and not provider.has_platform_key:
+        log.error(
+            "%s has lost its last platform key: its models are served with customers' own keys only",
+            provider.name,
+            extra={"event": "platform keys lost", "provider": provider.name},
+        )

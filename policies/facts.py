@@ -160,6 +160,12 @@ class Provider:
         return len(self.platform_keys) + len(self.skipped_keys)
 
     @property
+    def has_platform_key(self) -> bool:
+        """Whether platform-managed calls can be made at all: a key that rests is one, and so is none where none is
+        wanted."""
+        return self.builtin or self.platform_secret is not None
+
+    @property
     def platform_secret(self) -> SecretStr | None:
         """What a platform-managed call is made with: empty where the provider takes no key, None where it lacks one."""
         return NO_SECRET if self.auth == "none" else next(iter(self.platform_keys), None)
@@ -181,6 +187,11 @@ class Model:
     max_completion_tokens: int | None
     byok_only: bool
     active: bool
+
+    @property
+    def needs_own_key(self) -> bool:
+        """Whether it is served with customers' own keys only, by its row or for want of a platform key."""
+        return self.byok_only or not self.provider.has_platform_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,25 +173,32 @@ def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
             )
         return Attempt(model, "byok", byok.secret)
     if model.byok_only:
-        raise Refusal(
-            "byok_required",
-            f"'{model.slug}' is served with your own {provider.name} key only: "
-            f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
-            _param(choice),
-        )
+        why = f"'{model.slug}' is served with your own {provider.name} key only"
+        raise _own_key_needed(choice, workspace, why)
     return Attempt(model, "payg", _platform_secret(choice, workspace))
 
 
 def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:
     provider = choice.model.provider
-    if provider.platform_secret is None:
-        raise Refusal(
-            "invalid_state",
-            f"There is no platform key for '{choice.model.slug}': set the key of [{provider.name}] in providers.toml, "
-            f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
-            _param(choice),
+    if provider.platform_secret is not None:
+        return provider.platform_secret
+    why = f"There is no platform key for '{choice.model.slug}'"
+    if (
+        choice.named_in is None
+    ):  # The client chose it; what the workspace's file chooses is the operator's to mend.
+        raise _own_key_needed(
+            choice, workspace, f"{why}, so it is served with your own {provider.name} key only"
         )
-    return provider.platform_secret
+    raise Refusal(
+        "invalid_state",
+        f"{why}: set the key of [{provider.name}] in providers.toml, "
+        f"{_to_enable(workspace, provider)}{_or_elsewhere(choice)}.",
+    )
+
+
+def _own_key_needed(choice: _Choice, workspace: Workspace, why: str) -> Refusal:
+    message = f"{why}: {_to_enable(workspace, choice.model.provider)}{_or_elsewhere(choice)}."
+    return Refusal("byok_required", message, _param(choice))
 
 
 # --- what is said ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from addon.catalog import catalog_json, etag, is_fresh, public_rows
 from policies.facts import Family, Model, Prices, Provider
@@ -15,7 +16,7 @@ from policies.facts import Family, Model, Prices, Provider
 WHOLESALE = Prices(150_000, 75_000, 600_000)
 MODEL = Model(
     slug="vendor-large",
-    provider=Provider("VENDOR", "https://vendor.example", "openai", ()),
+    provider=Provider("VENDOR", "https://vendor.example", "openai", (SecretStr("key"),)),
     upstream_model_id="vendor/large-2026",
     family=Family("plain"),
     wholesale=WHOLESALE,
@@ -50,6 +51,22 @@ def test_an_empty_catalog_is_an_empty_array() -> None:
 
 def test_byok_only_models_say_so() -> None:
     assert json.loads(catalog_json([replace(MODEL, byok_only=True)]))[0]["isByokOnly"] is True
+
+
+@pytest.mark.parametrize(
+    ("provider", "byok_only"),
+    [
+        (Provider("VENDOR", "https://vendor.example", "openai", ()), True),
+        (Provider("VENDOR", "https://vendor.example", "openai", (SecretStr("key"),)), False),
+        (Provider("VENDOR", "https://vendor.example", "openai", (), auth="none"), False),
+        (Provider("SANDBOX", "", "openai", (), builtin=True), False),
+    ],
+)
+def test_a_model_whose_provider_wants_a_platform_key_and_has_none_is_for_own_keys_only(
+    provider: Provider, byok_only: bool
+) -> None:
+    [row] = json.loads(catalog_json([replace(MODEL, provider=provider)]))
+    assert row["isByokOnly"] is byok_only
 
 
 @pytest.mark.parametrize(

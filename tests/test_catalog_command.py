@@ -161,7 +161,7 @@ def test_list_shows_the_public_rows_at_retail(run: Run) -> None:
         "outputPricePerMRetail",
         "isByokOnly",
     }
-    assert re.search(r"gpt-4o-mini +OPENAI +gpt-4o-mini +0\.156 +0\.624 +False", run("list").output)
+    assert re.search(r"gpt-4o-mini +OPENAI +gpt-4o-mini +0\.156 +0\.624 +True", run("list").output)
 
 
 @pytest.mark.parametrize("command", ["list", "check"])

@@ -237,7 +237,8 @@ def test_without_a_model_and_a_default_there_is_no_route(
 
 
 def test_a_provider_without_a_key_is_refused_before_anything_is_sent(chat: Chat, upstream: Upstream) -> None:
-    assert_error(chat(model="keyless-model"), 400, "invalid_state", "invalid_request_error")
+    error = assert_error(chat(model="keyless-model"), 403, "byok_required", "permission_denied")
+    assert error["param"] == "model"
     assert upstream.requests == []
 
 

@@ -61,6 +61,7 @@ def test_every_active_model_is_listed_once_and_no_other(anonymous: httpx.Client)
         ("tester-large", "outputPricePerMRetail", Decimal("0.624")),
         ("tester-large", "isByokOnly", False),
         ("tester-byok", "isByokOnly", True),
+        ("keyless-model", "isByokOnly", True),
         ("refusing-model", "provider", "REFUSING"),
     ],
 )

@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
     "an unknown name with own keys": ("acme", {"model": "no-such-model"}, 400, "bad_request"),
     "a custom name without routing": ("acme", {"model": "quiet/x"}, 400, "bad_request"),
     "an inactive model": ("plain", {"model": "old"}, 400, "invalid_state"),
-    "a provider without a key": ("plain", {"model": "keyless"}, 400, "invalid_state"),
+    "a provider without a key": ("plain", {"model": "keyless"}, 403, "byok_required"),
     "an own key that is missing": ("acme", {"model": "lost"}, 400, "invalid_state"),
     "a model for own keys only": ("plain", {"model": "paid-only"}, 403, "byok_required"),
     "what a policy forbids": ("plain", said("forbidden"), 403, "byok_required"),

@@ -165,12 +165,12 @@ def test_unicode_is_shown_as_it_is(folder: Path) -> None:
 
 
 def test_a_key_that_this_shell_lacks_is_a_refusal_with_a_hint(folder: Path) -> None:
-    for shown in (
-        table(folder, "plain", asked(model="keyless")),
-        table(folder, "plain", asked(), TEST_PROVIDER_KEY=None),
-        table(folder, "acme", asked(model="lost")),
+    for shown, refusal in (
+        (table(folder, "plain", asked(model="keyless")), "403 byok_required"),
+        (table(folder, "plain", asked(), TEST_PROVIDER_KEY=None), "400 invalid_state"),
+        (table(folder, "acme", asked(model="lost")), "400 invalid_state"),
     ):
-        assert "Refused by the routing: 400 invalid_state" in shown
+        assert f"Refused by the routing: {refusal}" in shown
         assert shown.endswith(
             "\nKeys are those of this shell's environment, which may not be the gateway's.\n"
         )

@@ -231,6 +231,25 @@ def test_a_rest_is_logged_once_by_the_keys_place(rig: Rig, caplog: pytest.LogCap
     assert not [record for record in caplog.records for key in ENV.values() if key in str(vars(record))]
 
 
+def test_a_provider_that_loses_its_last_key_at_a_reload_is_an_error_in_the_log_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit(rig.folder / PROVIDERS, THREE, 'platform_keys = ["env:C"]')
+    rig.reload()
+    assert caplog.records == []
+    del rig.env["C"]
+    rig.reload()
+    rig.reload()
+    [record] = caplog.records
+    assert (record.levelname, record.provider) == ("ERROR", "OPENAI")
+    assert record.getMessage().startswith("OPENAI has lost its last platform key")
+    rig.env["C"] = ENV["C"]
+    rig.reload()
+    edit(rig.folder / PROVIDERS, 'platform_keys = ["env:C"]', 'auth = "none"')
+    rig.reload()
+    assert caplog.records == [record], "a provider that takes no key any more lacks none"
+
+
 def test_what_readyz_says_of_a_key_is_not_taken_for_a_credential(rig: Rig) -> None:
     rig.answer(429)
     assert mask_credentials(rig.keys.check()) == "OPENAI: key 1 of 3 rests 5 s after 429"

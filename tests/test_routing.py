@@ -144,7 +144,10 @@ TABLE: list[tuple[str, When, str]] = [
     ("a byok-only slug", When("gpt-own", default="gpt"), "byok_required…add [byok.OPENAI]"),
     ("a byok-only default", When(default="gpt-own"), "byok_required…or change its default_model"),
     ("an inactive byok-only slug", When("gpt-own-old"), "invalid_state…No active model"),
-    ("no platform key", When("bare"), "invalid_state…or name another model"),
+    ("no platform key", When("bare"), "byok_required…add [byok.BARE] with 'routing = true' to the"),
+    ("no platform key, over a default", When("bare", default="gpt"), "byok_required…no platform key for 'bare'"),
+    ("no platform key for a heuristic", When(heuristics=shape("tools", "bare"), more=TOOLS),
+     "invalid_state…or change its heuristics[0].model"),
     ("no platform key for a default", When(default="bare"), "invalid_state…set the key of [BARE] in providers.toml"),
     # --- the customer's own key
     ("a pin with an own key", When("gpt", byok=ON), "gpt byok byok_tier1"),

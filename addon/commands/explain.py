@@ -116,9 +116,15 @@ def _lacks_keys(settings: Settings, workspace: Workspace) -> bool:
 
 
 def _may_lack_a_key(refused: Refused | None, settings: Settings) -> bool:
-    """Tell it from a model that is turned off in the catalog; a builtin one is turned off by keys that are there."""
-    if refused is None or refused.answer.code != "invalid_state":
+    """Tell it from a model that is turned off in the catalog, or for own keys only; a builtin one is turned off by keys
+    that are there."""
+    if refused is None or refused.step != "routing":
         return False
     models = settings.models.values()
+    if refused.answer.code == "byok_required":
+        keyless = [model.slug for model in models if model.needs_own_key and not model.byok_only]
+        return any(f"'{slug}'" in refused.answer.message for slug in keyless)
+    if refused.answer.code != "invalid_state":
+        return False
     turned_off = [model.slug for model in models if not model.active and not model.provider.builtin]
     return not any(f"'{slug}'" in refused.answer.message for slug in turned_off)
