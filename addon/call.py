@@ -12,6 +12,7 @@ from addon.chat import ChatRequest
 from addon.errors import INTERNAL, ErrorAnswer
 from addon.exchange import Exchange, Stage
 from addon.relay import Relay
+from addon.retry_after import NO_ADVICE, RetryAdvice
 from addon.settings import Settings
 from policies.facts import Attempt
 from policies.fallback import is_failure
@@ -29,8 +30,8 @@ class Call:
     ``cap_tokens`` is what the client and operators' policies let the next attempt's completion have, None for no limit;
     ``narrowed_tokens`` is the policies' part in it; ``sanitized`` what became of the request for it. ``chosen`` is the
     attempt under way with the platform key whose turn it was, which an access token may stand in for.
-    ``upstream_status`` and ``retry_after`` stood in the head of its answer. ``first_failure`` is that of the attempt
-    before it.
+    ``upstream_status``, ``retry_after`` and ``advice`` stood in the head of its answer. ``first_failure`` is that of
+    the attempt before it.
     """
 
     exchange: Exchange
@@ -43,6 +44,7 @@ class Call:
     relay: Relay | None = None
     upstream_status: int | None = None
     retry_after: str | None = None
+    advice: RetryAdvice = NO_ADVICE
     refusal: Refusal | None = None
     failure: ErrorAnswer | None = None
     first_failure: ErrorAnswer | None = None

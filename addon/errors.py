@@ -33,13 +33,18 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """One error as the client sees it. ``message`` bears no secret. Source: contract, "Errors"."""
+    """One error as the client sees it. ``message`` bears no secret. Source: contract, "Errors".
+
+    ``retry_after_s`` and ``should_retry`` are as those of ``Refusal``; they become headers.
+    """
 
     status: int
     type: ErrorType
     code: str
     message: str
     param: str | None = None
+    retry_after_s: int | None = None
+    should_retry: bool | None = None
 
     def body(self) -> bytes:
         """Return ``{"error": {"message", "type", "param", "code"}}`` as JSON on one line, in UTF-8."""
@@ -93,7 +98,15 @@ def from_refusal(refusal: Refusal) -> ErrorAnswer:
     if refusal.code == "internal_error":
         return INTERNAL
     status, type_ = REFUSALS[refusal.code]
-    return ErrorAnswer(status, type_, refusal.code, _one_line(refusal.message), refusal.param)
+    return ErrorAnswer(
+        status,
+        type_,
+        refusal.code,
+        _one_line(refusal.message),
+        refusal.param,
+        refusal.retry_after_s,
+        refusal.should_retry,
+    )
 
 
 def from_upstream(

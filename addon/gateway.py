@@ -36,6 +36,7 @@ from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
 from addon.prepare import client_head, read_request, reader_of, route_call
 from addon.request_id import new_request_id
+from addon.retry_after import with_advice
 from addon.settings import Settings, load_settings
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
@@ -169,7 +170,7 @@ class Gateway(Connections):
     async def attempt_failed(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
-            failure = call.failure or INTERNAL
+            failure = with_advice(call.failure or INTERNAL, call.advice)
             self._books().attempt_ended(call, failure)
             if call.may_go_on(failure) and (request := await self._attempts().follow(call, failure)):
                 flow.request = request

@@ -5,6 +5,7 @@ it works on mitmproxy's messages, and stamps those that it makes with the time.
 """
 
 import time
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from mitmproxy import http
@@ -17,6 +18,7 @@ from addon.errors import upstream_garbage
 from addon.exchange import Stage
 from addon.mask import bookable
 from addon.relay import Broken, ErrorRelay, Guarded, Inflated, Relay
+from addon.retry_after import NO_ADVICE, parse_retry_advice
 from addon.reviewing import reviewed_call
 from addon.source import source_of
 from addon.store import HoldRequest
@@ -102,6 +104,7 @@ def prepare_attempt(call: Call) -> http.Request:
     """Approve the next attempt of the route and return its request. Raises Refusal ``validation_failed``."""
     request = _http_request(upstream_request(call))
     call.relay = call.upstream_status = call.retry_after = None
+    call.advice = NO_ADVICE
     call.exchange = call.exchange.advance(Stage.DISPATCHED, attempts=call.exchange.attempts + 1)
     return request
 
@@ -121,6 +124,7 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     attempt = call.exchange.attempt
     dialect = DIALECTS[attempt.model.provider.dialect]
     call.upstream_status, call.retry_after = head.status_code, head.headers.get("retry-after")
+    call.advice = parse_retry_advice(head.headers, datetime.now(UTC))
     created_s = int(call.exchange.created_at.timestamp())
     source = source_of(attempt, created_s, _choices_asked(call))
     relay: Relay

@@ -1,14 +1,39 @@
-"""What a ``Retry-After`` header asks for, in seconds. Pure.
+"""When a failed call may be made again: what a provider's headers say of it, and what the client is told. Pure.
 
-Source: RFC 9110, 10.2.3: a number of seconds, or a date; of fractions of seconds, which some write, all is read.
+Source: RFC 9110, 10.2.3 (``Retry-After``: a number of seconds, or a date); openai-python 2.x, ``_base_client.py``
+(``retry-after-ms``, ``x-should-retry``, and no wait above 60 s: a longer one is retried at once).
 """
 
+import math
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Final
 
+from addon.errors import INTERNAL, ErrorAnswer
+
 MAX_CHARS: Final = 100
+LONGEST_OBEYED_S: Final = 60
+"""The longest wait that the SDKs obey."""
+MOST_S: Final = 366 * 86_400
+"""The longest wait that is passed on."""
+
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_WORDS: Final[Mapping[str, bool]] = MappingProxyType({"true": True, "false": False})
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAdvice:
+    """What one answer's headers say about another try; None where they say nothing."""
+
+    after_s: int | None = None
+    should_retry: bool | None = None
+
+
+NO_ADVICE: Final = RetryAdvice()
 
 
 def parse_retry_after(text: str | None, now: datetime) -> float | None:
@@ -19,7 +44,7 @@ def parse_retry_after(text: str | None, now: datetime) -> float | None:
     text = (text or "").strip()
     if not text or len(text) > MAX_CHARS:
         return None
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+    if _NUMBER.fullmatch(text):
         return float(text)
     try:
         then = parsedate_to_datetime(text)
@@ -27,3 +52,34 @@ def parse_retry_after(text: str | None, now: datetime) -> float | None:
         return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()
     except (ValueError, OverflowError):
         return None
+
+
+def parse_retry_advice(headers: Mapping[str, str], now: datetime) -> RetryAdvice:
+    """Return what the headers of a provider's answer say, in whole seconds from 1 on. ``retry-after-ms`` goes first."""
+    milliseconds = headers.get("retry-after-ms", "").strip()
+    if len(milliseconds) <= MAX_CHARS and _NUMBER.fullmatch(milliseconds):
+        wait_s: float | None = float(milliseconds) / 1000
+    else:
+        wait_s = parse_retry_after(headers.get("retry-after"), now)
+    after_s = None if wait_s is None else max(1, math.ceil(min(wait_s, MOST_S)))
+    return RetryAdvice(after_s, _WORDS.get(headers.get("x-should-retry", "").strip().lower()))
+
+
+def with_advice(failure: ErrorAnswer, advice: RetryAdvice) -> ErrorAnswer:
+    """Return a provider's failure with what its headers advised. A failure of the gateway's own bears none."""
+    if failure.code == INTERNAL.code or advice == NO_ADVICE:
+        return failure
+    return replace(failure, retry_after_s=advice.after_s, should_retry=advice.should_retry)
+
+
+def retry_headers(answer: ErrorAnswer) -> dict[str, str]:
+    """Return the headers that tell a client when to try again, if anything is known of that."""
+    headers = {}
+    should_retry = answer.should_retry
+    if answer.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, answer.retry_after_s))
+        if answer.retry_after_s > LONGEST_OBEYED_S:
+            should_retry = False
+    if should_retry is not None:
+        headers["x-should-retry"] = "true" if should_retry else "false"
+    return headers

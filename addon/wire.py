@@ -30,6 +30,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from addon.catalog import is_fresh
 from addon.errors import ErrorAnswer, from_refusal
 from addon.request_id import new_request_id
+from addon.retry_after import retry_headers
 from policies.refusal import Refusal
 
 MAX_HEAD_BYTES = 65_536
@@ -59,7 +60,7 @@ def json_response(answer: ErrorAnswer, *, close: bool = False) -> http.Response:
 
     Its request id is a new one, until the gateway puts the call's own there.
     """
-    headers = {"content-type": "application/json", "x-request-id": new_request_id()}
+    headers = {"content-type": "application/json", "x-request-id": new_request_id(), **retry_headers(answer)}
     if close:
         headers["connection"] = "close"
     return http.Response.make(answer.status, answer.body(), headers)

@@ -1,0 +1,139 @@
+"""When to try again: what a provider's headers say is read, made anew, and obeyed by the real SDK."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from conftest import HELLO, Chat
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import APIStatusError, OpenAI
+from rig.gateway import Gateway
+from rig.scripts import Received, Script, completion, whole
+from rig.upstream import Upstream
+
+from addon.errors import INTERNAL, ErrorAnswer, from_refusal
+from addon.retry_after import (
+    MOST_S,
+    NO_ADVICE,
+    RetryAdvice,
+    parse_retry_advice,
+    retry_headers,
+    with_advice,
+)
+from policies.refusal import Refusal
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BUSY = ErrorAnswer(429, "rate_limit_error", "rate_limit_exceeded", "Slower.")
+ERROR: Any = {"error": {"message": "Slower."}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "advice"),
+    [
+        ({}, NO_ADVICE),
+        ({"retry-after": "7"}, RetryAdvice(7)),
+        ({"retry-after": "0"}, RetryAdvice(1)),
+        ({"retry-after": "1.2"}, RetryAdvice(2)),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, RetryAdvice(30)),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, RetryAdvice(1)),
+        ({"retry-after": "9" * 90}, RetryAdvice(MOST_S)),
+        ({"retry-after": "soon"}, NO_ADVICE),
+        ({"retry-after": "7, 8"}, NO_ADVICE),
+        ({"retry-after": "-3"}, NO_ADVICE),
+        ({"retry-after-ms": "250"}, RetryAdvice(1)),
+        ({"retry-after-ms": "2500.5", "retry-after": "9"}, RetryAdvice(3)),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, RetryAdvice(9)),
+        ({"retry-after-ms": "9" * 101}, NO_ADVICE),
+        ({"x-should-retry": "true"}, RetryAdvice(None, True)),
+        ({"x-should-retry": " False"}, RetryAdvice(None, False)),
+        ({"x-should-retry": "sk-secret"}, NO_ADVICE),
+    ],
+)
+def test_a_providers_advice_is_read(headers: dict[str, str], advice: RetryAdvice) -> None:
+    assert parse_retry_advice(headers, NOW) == advice
+
+
+@given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "x-should-retry"]), st.text()))
+def test_whatever_a_provider_says_the_client_gets_an_integer_and_a_word(headers: dict[str, str]) -> None:
+    told = retry_headers(with_advice(BUSY, parse_retry_advice(headers, NOW)))
+    assert told.keys() <= {"retry-after", "x-should-retry"}
+    assert 1 <= int(told.get("retry-after", "1")) <= MOST_S
+    assert told.get("x-should-retry", "true") in ("true", "false")
+
+
+@pytest.mark.parametrize(
+    ("after_s", "should_retry", "headers"),
+    [
+        (None, None, {}),
+        (60, None, {"retry-after": "60"}),
+        (61, None, {"retry-after": "61", "x-should-retry": "false"}),
+        (61, True, {"retry-after": "61", "x-should-retry": "false"}),
+        (1, True, {"retry-after": "1", "x-should-retry": "true"}),
+        (0, None, {"retry-after": "1"}),
+        (None, False, {"x-should-retry": "false"}),
+    ],
+)
+def test_a_wait_that_no_sdk_obeys_is_no_reason_to_retry(
+    after_s: int | None, should_retry: bool | None, headers: dict[str, str]
+) -> None:
+    refusal = Refusal("payment_required", "No.", retry_after_s=after_s, should_retry=should_retry)
+    assert retry_headers(from_refusal(refusal)) == headers
+
+
+def test_a_failure_of_the_gateways_own_bears_no_providers_advice() -> None:
+    assert with_advice(INTERNAL, RetryAdvice(7, True)) is INTERNAL
+
+
+# --- over the gateway --------------------------------------------------------------------------------------------
+
+
+def headers_of(answer: Any) -> tuple[str | None, str | None]:
+    return answer.headers.get("retry-after"), answer.headers.get("x-should-retry")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [400, 402, 404, 429, 500, 503])
+def test_a_providers_advice_goes_with_the_failure_that_is_answered(
+    chat: Chat, upstream: Upstream, status: int, stream: bool
+) -> None:
+    said = [("Retry-After", "0007.0"), ("X-Should-Retry", "TRUE")]
+    upstream.behave(whole(ERROR, status, said))
+    answer = chat(stream=stream)
+    assert answer.status_code == status
+    assert headers_of(answer) == ("7", "true")
+
+
+def test_a_success_bears_none(chat: Chat, upstream: Upstream) -> None:
+    upstream.behave(whole(completion(), 200, [("Retry-After", "7"), ("X-Should-Retry", "true")]))
+    assert headers_of(chat()) == (None, None)
+
+
+def test_a_failure_without_advice_does_not_get_that_of_the_call_before(
+    chat: Chat, upstream: Upstream
+) -> None:
+    upstream.behave(whole(ERROR, 429, [("Retry-After", "7")]))
+    chat()
+    upstream.behave(whole(ERROR, 429))
+    assert headers_of(chat()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"),
+    [([("Retry-After", "600")], 1), ([("X-Should-Retry", "false")], 1), ([("Retry-After", "1")], 2)],
+)
+def test_the_sdk_obeys(gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int) -> None:
+    """With a wait that it obeys it comes again, and is served; with one that it would ignore it comes no more."""
+
+    def once_busy(_request: Received) -> Script:
+        return whole(ERROR, 429, said) if len(upstream.requests) == 1 else whole(completion())
+
+    upstream.behave(once_busy)
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=1, timeout=120) as sdk:
+        ask = sdk.chat.completions.create
+        if calls == 1:
+            with pytest.raises(APIStatusError):
+                ask(model="tester-large", messages=HELLO)  # type: ignore[arg-type]
+        else:
+            assert ask(model="tester-large", messages=HELLO).choices  # type: ignore[arg-type]
+    assert len(upstream.requests) == calls
