@@ -37,6 +37,7 @@ from policies.facts import (
 )
 from policies.families import check_family
 from policies.money import retail_prices
+from policies.routing import fold_slug
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
     {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
@@ -118,7 +119,10 @@ class Facts:
         return enabled is True or (enabled == "auto" and has_builtin and no_key)
 
     def _load_models(self, file: Path) -> None:
+        spelled: dict[str, str] = {}
         for slug, table in validate(MODELS_FILE, file, self._sources.read_toml(file)).items():
+            if (other := spelled.setdefault(fold_slug(slug), slug)) != slug:
+                raise SettingsError(file, dotted(slug), f'differs from "{other}" in case only')
             provider = self.providers[_known(table.provider, self.providers, file, slug, "provider")]
             family = self.families[_known(table.family, self.families, file, slug, "family")]
             active = table.active and (self.sandbox_enabled or not provider.builtin)

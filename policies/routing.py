@@ -8,6 +8,7 @@ Source: contract, "Chat request body" (model) and "Errors" (bad_request, invalid
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from pydantic import SecretStr
@@ -19,6 +20,9 @@ from policies.request_facts import RequestFacts
 
 # As long as a slug may be. An id may be a path of several segments, but never one that leads elsewhere in a URL.
 _CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]+(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]+)+")
+# No other letters: Unicode folds some of them, such as the sign of the kelvin, to ASCII ones.
+_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+_BLANKS: Final = " \t\r\n"
 _FREE: Final = Prices(0, 0, 0)
 _LISTED: Final = "GET /v1/models lists them"
 _WELL_FORMED: Final = (
@@ -48,10 +52,11 @@ def choose_route(
 
     Each refusal says what to change, and repeats no name that the client gave: now and then somebody puts a key there.
     """
+    listed = None if request.model is None else _listed(request.model, models, providers)
     choice = (
-        _with_own_key(request, workspace, models, providers)
+        _with_own_key(request.model, listed, workspace, providers)
         or _by_rule(request, workspace, models)
-        or _pinned(request, models)
+        or (_Choice(listed, "pinned") if listed else None)
         or _by_heuristic(request, workspace, models)
         or _by_default(workspace, models)
     )
@@ -69,20 +74,39 @@ def choose_route(
 # --- what chooses ----------------------------------------------------------------------------------------------
 
 
+def _listed(name: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> Model | None:
+    """Return the model of the catalog that ``name`` means: ``provider/id`` comes before a slug in another spelling."""
+    if model := models.get(name):
+        return model
+    return None if _provider_named(name, providers) else find_model(name, models)
+
+
+def find_model(name: str, models: Mapping[str, Model]) -> Model | None:
+    """Return the model of a slug, or of the one slug that ``name`` spells in another case or with blanks around it."""
+    folded = fold_slug(name)
+    return models.get(name) or next((m for slug, m in models.items() if fold_slug(slug) == folded), None)
+
+
+def fold_slug(name: str) -> str:
+    """Return what two spellings of one slug have in common: ASCII letters in lower case, and no blanks around them."""
+    return name.strip(_BLANKS).translate(_LOWER)
+
+
+def _provider_named(name: str, providers: Mapping[str, Provider]) -> Provider | None:
+    """Return the provider that stands before the first slash of ``name``, in any case."""
+    prefix, slash, _ = name.partition("/")
+    return providers.get(prefix.upper()) if slash else None
+
+
 def _with_own_key(
-    request: RequestFacts,
-    workspace: Workspace,
-    models: Mapping[str, Model],
-    providers: Mapping[str, Provider],
+    name: str | None, listed: Model | None, workspace: Workspace, providers: Mapping[str, Provider]
 ) -> _Choice | None:
     """BYOK Tier 1, and what else a name means while BYOK is enabled."""
-    name = request.model
     if name is None:
         return None
-    if model := models.get(name):
-        return _Choice(model, "byok_tier1") if workspace.routed_key(model.provider) else None
-    prefix, slash, _ = name.partition("/")
-    if slash and (provider := providers.get(prefix.upper())):
+    if listed:
+        return _Choice(listed, "byok_tier1") if workspace.routed_key(listed.provider) else None
+    if provider := _provider_named(name, providers):
         return _Choice(_custom_model(name, provider, workspace), "custom_model")
     if any(byok.routing for byok in workspace.byok.values()):
         raise _no_route(name)
@@ -97,12 +121,6 @@ def _by_rule(request: RequestFacts, workspace: Workspace, models: Mapping[str, M
         if keyword := rule.compiled.find_in(folded):
             return _Choice(models[rule.model], f"rule {index + 1} ({keyword})", f"rules[{index}].model")
     return None
-
-
-def _pinned(request: RequestFacts, models: Mapping[str, Model]) -> _Choice | None:
-    if request.model is None or request.model not in models:
-        return None
-    return _Choice(models[request.model], "pinned")
 
 
 def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:

@@ -274,6 +274,13 @@ EDITS = {
         "64 lower-case hex digits",
     ),
     "id of two words": (ACME, '"ci"', '"c i"', "keys[0].id", "must be letters, digits"),
+    "slugs alike but for case": (
+        MODELS,
+        '["openai/gpt-oss-20b"]',
+        '["GPT-4o-mini"]',
+        "GPT-4o-mini",
+        'differs from "gpt-4o-mini" in case only',
+    ),
     "id twice": (ACME, '"laptop"', '"ci"', "keys[1].id", '"ci" is used twice'),
     "hash twice": (ACME, "c" * 64, HASH_A, "keys[1].hash", 'key "ci" of workspace "acme"'),
     "hash in two workspaces": (BETA, HASH_B, HASH_A, "keys[0].hash", 'key "ci" of workspace "acme"'),
