@@ -12,11 +12,16 @@ from typing import Any
 import httpx
 import pytest
 import trustme
+from hypothesis import HealthCheck, settings
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
-from rig.upstream import DeafPort, RefusingPort, Upstream
+from rig.upstream import BOUND_S, DeafPort, RefusingPort, Upstream
+
+# How fast the machine is decides nothing.
+settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tollgate")
 
 type StartGateway = Callable[..., Gateway]
 type Chat = Callable[..., httpx.Response]
@@ -129,7 +134,9 @@ def gateway(_shared_gateway: Gateway, upstream: Upstream) -> Gateway:
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
     """An HTTP client of ``gateway`` with a good key and the right content type."""
-    with httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=120, trust_env=False) as made:
+    with httpx.Client(
+        base_url=gateway.url, headers=gateway.headers, timeout=BOUND_S, trust_env=False
+    ) as made:
         yield made
 
 

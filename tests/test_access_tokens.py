@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
 from rig.service_accounts import EMAIL, key_file, pem, rsa_key
+from rig.upstream import BOUND_S
 from tornado.httputil import HTTPServerRequest
 
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable
@@ -135,7 +136,7 @@ async def test_a_token_near_its_end_is_renewed_while_calls_go_on_with_it(
         assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
     await server.was_asked.wait()
     server.may_answer.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(BOUND_S):
         while bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1":
             await let_others_run()
     assert len(server.asked) >= 2
@@ -221,7 +222,7 @@ async def test_a_token_that_is_still_good_outlives_a_failed_renewal(
     server.answer["expires_in"] = 200
     await tokens.authorize(attempt(secret))
     server.status = 503
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(BOUND_S):
         while len(server.asked) < 4:
             assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
             await let_others_run()

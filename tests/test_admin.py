@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from rig.upstream import BOUND_S
 
 from addon.admin import Admin, Readiness
 
@@ -37,7 +38,7 @@ async def probe() -> AsyncIterator[Probe]:
     made = Probe()
     port = await made.admin.start("127.0.0.1", 0)
     made.http = httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False, verify=False
+        base_url=f"http://127.0.0.1:{port}", timeout=BOUND_S, trust_env=False, verify=False
     )
     yield made
     await made.http.aclose()
@@ -110,7 +111,7 @@ async def test_head_has_the_head_of_get(probe: Probe) -> None:
 async def test_a_body_larger_than_any_question_is_refused(probe: Probe) -> None:
     reader, writer = await asyncio.open_connection(probe.http.base_url.host, probe.http.base_url.port)
     writer.write(b"POST /healthz HTTP/1.1\r\nHost: admin\r\nContent-Length: 100000\r\n\r\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_S):
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
     assert (await probe.get("/healthz")).status_code == 200
@@ -156,7 +157,10 @@ async def test_stop_ends_a_check_that_takes_too_long() -> None:
 
     admin = Admin(readiness)
     port = await admin.start("127.0.0.1", 0)
-    async with asyncio.timeout(20), httpx.AsyncClient(trust_env=False, verify=False, timeout=20) as http:
+    async with (
+        asyncio.timeout(BOUND_S),
+        httpx.AsyncClient(trust_env=False, verify=False, timeout=BOUND_S) as http,
+    ):
         waiting = asyncio.create_task(http.get(f"http://127.0.0.1:{port}/readyz"))
         await entered.wait()
         await admin.stop()

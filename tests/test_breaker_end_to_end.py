@@ -19,7 +19,7 @@ from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 from addon.store.sqlite import SqliteStore
 
@@ -112,7 +112,7 @@ class Story:
 
     def open_of(self, place: str) -> set[str]:
         """The modes in which /metrics counts an open circuit of the provider."""
-        metrics = httpx.get(f"{self.gateway.admin_url}/metrics", trust_env=False).text
+        metrics = httpx.get(f"{self.gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
         return {
             sample.labels["mode"]
             for family in text_string_to_metric_families(metrics)
@@ -128,7 +128,7 @@ class Story:
 
 @pytest.fixture
 def story(request: pytest.FixtureRequest, gateway: Gateway, upstream: Upstream) -> Iterator[Story]:
-    with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
         made = Story(request.param, gateway, upstream, client)
         upstream.behave(made.behave)
         yield made
@@ -303,7 +303,7 @@ def test_a_gateway_that_has_just_started_knows_what_others_found_out(
     )
     headers = {"Authorization": f"Bearer {key}"}
     asked = {"messages": HELLO, "model": "first"}
-    answer = httpx.post(started.url + PATH, json=asked, headers=headers, timeout=20, trust_env=False)
+    answer = httpx.post(started.url + PATH, json=asked, headers=headers, timeout=BOUND_S, trust_env=False)
     assert (answer.status_code, answer.json()["model"]) == (200, "second")
     assert len(upstream.requests) == 1
     checks = {

@@ -13,7 +13,7 @@ from conftest import HELLO, StartGateway
 from rig.configuration import PROVIDER_KEY, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.scripts import CLOSE, Received, Script, chunk, chunked, event, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from test_contract_errors import assert_error
 
 PATH = "/v1/chat/completions"
@@ -72,7 +72,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
 @pytest.fixture
 def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
     """Make a call: ``ask("own", key="ci", stream=True)``."""
-    with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
 
         def send(name: str | None = None, key: str = "ci", **body: Any) -> httpx.Response:
             named = {} if name is None else {"model": name}

@@ -45,7 +45,7 @@ from rig.leaky import WIRE, Leaks, leaks_of_answers, leaks_of_errors, leaks_of_s
 from rig.processes import run_to_its_end
 from rig.raw import RawClient, request_bytes
 from rig.scripts import completion, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 from addon.cli import main
 from addon.sealed import MasterKeys
@@ -69,7 +69,7 @@ def scene(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory)
         # The gateway closes a connection after a stream that failed, which the next call on it might not see in time.
         limits = httpx.Limits(max_keepalive_connections=0)
         client = httpx.Client(
-            base_url=gateway.url, headers=CLIENT_HEADERS, limits=limits, timeout=20, trust_env=False
+            base_url=gateway.url, headers=CLIENT_HEADERS, limits=limits, timeout=BOUND_S, trust_env=False
         )
         running.enter_context(client)
         yield Scene(gateway, providers, tokens, client, written, settings)
@@ -446,7 +446,9 @@ def test_at_the_end_no_page_no_log_and_no_file_holds_a_secret(scene: Scene) -> N
     assert CANARIES.found_in(_logged(scene)) == {"planted text, as it is"}
     assert CANARIES.found_in(all_files_seen(gateway.folder, scene.written)) == {"planted text, as it is"}
     for page in ("metrics", "readyz", "healthz"):
-        scene.look(page, seen_in_answer(httpx.get(f"{gateway.admin_url}/{page}", trust_env=False)))
+        scene.look(
+            page, seen_in_answer(httpx.get(f"{gateway.admin_url}/{page}", timeout=BOUND_S, trust_env=False))
+        )
     scene.look("catalog", seen_in_answer(scene.client.get("/v1/models")))
     assert gateway.stop() == 0
     scene.look("log", _logged(scene), {"planted text"})

@@ -23,7 +23,7 @@ from rig.scripts import (
     until_close,
     whole,
 )
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 PATH = "/v1/chat/completions"
 TYPES = {
@@ -99,7 +99,9 @@ def test_without_an_active_key_nothing_is_served(gateway: Gateway, upstream: Ups
 @pytest.mark.parametrize("headers", [{"X-Api-Key": "{key}"}, {"Cookie": "key={key}"}, {"Api-Key": "{key}"}])
 def test_a_key_counts_only_in_the_authorization_header(gateway: Gateway, headers: dict[str, str]) -> None:
     filled = {name: value.format(key=gateway.key) for name, value in headers.items()}
-    answer = httpx.post(gateway.url + PATH, json={"messages": HELLO}, headers=filled, trust_env=False)
+    answer = httpx.post(
+        gateway.url + PATH, json={"messages": HELLO}, headers=filled, timeout=BOUND_S, trust_env=False
+    )
     assert_error(answer, 401, "invalid_api_key", "authentication_error")
 
 
@@ -548,7 +550,7 @@ def strict_gateway(start_gateway: StartGateway) -> Gateway:
 @pytest.fixture
 def strict(strict_gateway: Gateway, upstream: Upstream) -> Any:
     with httpx.Client(
-        base_url=strict_gateway.url, headers=strict_gateway.headers, timeout=20, trust_env=False
+        base_url=strict_gateway.url, headers=strict_gateway.headers, timeout=BOUND_S, trust_env=False
     ) as made:
         yield made
 
@@ -585,7 +587,7 @@ def test_an_upstream_that_says_nothing_times_out(
     upstream.behave((UNTIL_CLIENT_LEAVES,))
     answer = strict.post(PATH, content=_body(stream=stream))
     assert_error(answer, 504, "upstream_error", "api_error")
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)
     assert len(upstream.requests) == 1
     row = strict_gateway.wait_for_row(answer.headers["x-request-id"])
     assert (row["status"], row["error_code"]) == (504, "upstream_error")
@@ -603,7 +605,7 @@ def test_an_upstream_that_stops_inside_a_whole_answer_times_out(
     )
     answer = strict.post(PATH, content=_body())
     assert_error(answer, 504, "upstream_error", "api_error")
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)
 
 
 def test_an_upstream_that_never_accepts_times_out(strict: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import credit, holds, select, spent
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, stream_of, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from test_contract_errors import assert_error
 
 PATH = "/v1/chat/completions"
@@ -47,7 +47,7 @@ class Limited:
     def chat(self, **body: Any) -> httpx.Response:
         asked = {"model": "dear", "messages": HELLO} | body
         return httpx.post(
-            self.gateway.url + PATH, json=asked, headers=self.headers, timeout=20, trust_env=False
+            self.gateway.url + PATH, json=asked, headers=self.headers, timeout=BOUND_S, trust_env=False
         )
 
     def settled(self, answer: httpx.Response) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_a_plan_admits_its_calls_a_minute_and_no_more(
     limited: Any, upstream: Upstream, plan: str, rpm: int
 ) -> None:
     one = limited(plan=plan, wallet="100", rpm_override=None)
-    with httpx.Client(headers=one.headers, trust_env=False, timeout=20) as client:
+    with httpx.Client(headers=one.headers, trust_env=False, timeout=BOUND_S) as client:
         url, body = one.gateway.url + PATH, {"model": "cheap", "messages": HELLO}
         answers = [client.post(url, json=body) for _ in range(rpm + 5)]
     assert [answer.status_code for answer in answers] == [200] * rpm + [429] * 5
@@ -90,7 +90,9 @@ def test_every_key_of_a_workspace_draws_on_one_rate(start_gateway: StartGateway,
     def status(name: str) -> int:
         headers = {"Authorization": f"Bearer {keys[name]}"}
         body = {"model": "cheap", "messages": HELLO}
-        return httpx.post(gateway.url + PATH, json=body, headers=headers, trust_env=False).status_code
+        return httpx.post(
+            gateway.url + PATH, json=body, headers=headers, timeout=BOUND_S, trust_env=False
+        ).status_code
 
     assert [status(name) for name in ("a", "b", "a", "b", "other", "other")] == [200, 200, 429, 429, 200, 429]
 
@@ -98,17 +100,22 @@ def test_every_key_of_a_workspace_draws_on_one_rate(start_gateway: StartGateway,
 def test_a_call_whose_body_is_bad_took_its_token_and_one_without_a_key_took_none(limited: Any) -> None:
     one = limited(rpm_override=2)
     for _ in range(3):
-        assert httpx.post(one.gateway.url + PATH, json={}, trust_env=False).status_code == 401
+        assert (
+            httpx.post(one.gateway.url + PATH, json={}, timeout=BOUND_S, trust_env=False).status_code == 401
+        )
     assert one.chat(messages=[]).status_code == 400
     assert one.chat().status_code == 200
     assert one.chat(messages=[]).status_code == 429
-    assert httpx.get(one.gateway.url + "/v1/models", headers=one.headers, trust_env=False).status_code == 200
+    url = one.gateway.url + "/v1/models"
+    assert httpx.get(url, headers=one.headers, timeout=BOUND_S, trust_env=False).status_code == 200
 
 
 def test_a_refused_rate_takes_no_body(limited: Any) -> None:
     one = limited(rpm_override=1)
     assert one.chat().status_code == 200
-    with httpx.Client(base_url=one.gateway.url, headers=one.headers, trust_env=False, timeout=20) as client:
+    with httpx.Client(
+        base_url=one.gateway.url, headers=one.headers, trust_env=False, timeout=BOUND_S
+    ) as client:
         request = client.build_request("POST", PATH, content=iter([b'{"messages": [', b"never", b"finished"]))
         answer = client.send(request)
     assert_error(answer, 429, "rate_limit_exceeded", "rate_limit_error")
@@ -287,7 +294,9 @@ def test_a_hold_stands_until_its_stream_ends_and_becomes_the_cost(limited: Any, 
     upstream.behave((*stream_of("a")[:2], gate, *stream_of("b", usage=PAID)[1:]))
     body = {"model": "dear", "messages": HELLO, "stream": True}
     url = one.gateway.url + PATH
-    with httpx.stream("POST", url, json=body, headers=one.headers, trust_env=False) as answer:
+    with httpx.stream(
+        "POST", url, json=body, headers=one.headers, timeout=BOUND_S, trust_env=False
+    ) as answer:
         lines = answer.iter_lines()
         next(lines)
         assert len(holds(one.ledger)) == 1
@@ -306,7 +315,9 @@ def test_a_client_that_leaves_pays_for_what_was_relayed_and_no_hold_is_left(
     upstream.behave(chunked(event(chunk("word " * 4)), UNTIL_CLIENT_LEAVES, finish=False))
     body = {"model": "dear", "messages": HELLO, "stream": True, "max_tokens": 20}
     url = one.gateway.url + PATH
-    with httpx.stream("POST", url, json=body, headers=one.headers, trust_env=False) as answer:
+    with httpx.stream(
+        "POST", url, json=body, headers=one.headers, timeout=BOUND_S, trust_env=False
+    ) as answer:
         next(answer.iter_lines())
     row = one.gateway.wait_for_row(answer.headers["x-request-id"])
     assert (row["status"], row["usage_source"]) == (499, "estimated")
@@ -330,7 +341,9 @@ def test_what_is_estimated_is_never_more_than_what_was_held(limited: Any, upstre
     upstream.behave(chunked(event(chunk("word " * 2_000)), UNTIL_CLIENT_LEAVES, finish=False))
     body = {"model": "dear", "messages": HELLO, "stream": True, "max_tokens": 20}
     url = one.gateway.url + PATH
-    with httpx.stream("POST", url, json=body, headers=one.headers, trust_env=False) as answer:
+    with httpx.stream(
+        "POST", url, json=body, headers=one.headers, timeout=BOUND_S, trust_env=False
+    ) as answer:
         lines = answer.iter_lines()  # Kept, for an iterator that is dropped closes the answer.
         next(lines)
         (hold,) = holds(one.ledger)

@@ -9,7 +9,7 @@ import pytest
 from conftest import MODELS, StartGateway
 from rig.configuration import model
 from rig.gateway import Gateway
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 SIX_KEYS = {
     "modelSlug": str,
@@ -30,7 +30,7 @@ def _rows(answer: httpx.Response) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def anonymous(gateway: Gateway) -> Any:
-    with httpx.Client(base_url=gateway.url, trust_env=False, timeout=20) as made:
+    with httpx.Client(base_url=gateway.url, trust_env=False, timeout=BOUND_S) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ def test_a_retail_price_is_the_wholesale_price_and_four_percent_rounded_to_six_d
     models = {f"m{n}": model(input_price_per_m=given) for n, (given, _) in enumerate(RETAIL)}
     models["tester-large"] = model()
     gateway = start_gateway(models=models)
-    answer = httpx.get(f"{gateway.url}/v1/models", trust_env=False)
+    answer = httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False)
     rows = _rows(answer)
     seen = {given: rows[f"m{n}"]["inputPricePerMRetail"] for n, (given, _) in enumerate(RETAIL)}
     assert seen == {given: Decimal(retail) for given, retail in RETAIL}

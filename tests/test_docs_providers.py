@@ -15,7 +15,7 @@ from rig.configuration import model
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 from addon import access_tokens
 from addon.settings import load_settings
@@ -132,7 +132,7 @@ def gateway(
 @pytest.fixture
 def sdk(gateway: Gateway, loopback: Upstream) -> Iterator[OpenAI]:
     loopback.requests.clear()
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=20) as made:
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=BOUND_S) as made:
         yield made
     assert loopback.failures == []
 

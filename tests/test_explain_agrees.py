@@ -14,7 +14,7 @@ from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, T
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 from addon.cli import main
 
@@ -135,7 +135,7 @@ class Live:
         self.held.clear()
         headers = {"Authorization": f"Bearer {self.gateway.keys[key]}", "Content-Type": "application/json"}
         url = f"{self.gateway.url}/v1/chat/completions"
-        return httpx.post(url, content=content, headers=headers, timeout=20, trust_env=False)
+        return httpx.post(url, content=content, headers=headers, timeout=BOUND_S, trust_env=False)
 
     def row(self, answer: httpx.Response) -> dict[str, Any]:
         return self.gateway.wait_for_row(answer.headers["x-request-id"])

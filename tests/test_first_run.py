@@ -43,12 +43,15 @@ def _status(gateway: Gateway, key: str, model: str = "sandbox-chat") -> tuple[in
     """What a call with ``key`` gets: the status, and the code of an error."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
     headers = {"Authorization": f"Bearer {key}"}
-    answer = httpx.post(gateway.url + CHAT, headers=headers, json=body, trust_env=False)
+    answer = httpx.post(gateway.url + CHAT, headers=headers, json=body, timeout=BOUND_S, trust_env=False)
     return answer.status_code, answer.json().get("error", {}).get("code")
 
 
 def _slugs(gateway: Gateway) -> set[str]:
-    return {row["modelSlug"] for row in httpx.get(f"{gateway.url}/v1/models", trust_env=False).json()}
+    return {
+        row["modelSlug"]
+        for row in httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).json()
+    }
 
 
 def test_the_first_run_shows_a_curl_line_that_works(start: Start) -> None:

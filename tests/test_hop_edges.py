@@ -13,7 +13,7 @@ from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import RefusingPort, Upstream
+from rig.upstream import BOUND_S, RefusingPort, Upstream
 from test_contract_errors import assert_error
 
 from policies.breaker import FAILURES
@@ -87,7 +87,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
 @pytest.fixture
 def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
     """Make a call of one of the workspaces: ``ask("to_good", "broken", stream=True)``."""
-    with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
 
         def send(key: str, name: str, **body: Any) -> httpx.Response:
             headers = {"Authorization": f"Bearer {gateway.keys[key]}"}

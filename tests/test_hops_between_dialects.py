@@ -31,7 +31,7 @@ from rig.three_apis import (
     secret,
     whole_answer,
 )
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from test_contract_errors import assert_error
 
 # --- the gateway -------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Caller:
 def caller(request: pytest.FixtureRequest, gateway: Gateway, upstream: Upstream) -> Iterator[Caller]:
     test, pair = request.param
     key = gateway.keys["-".join((test, *pair))]
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0, timeout=20) as sdk:
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0, timeout=BOUND_S) as sdk:
         yield Caller(sdk, test, pair)
     gateway.assert_no_secret_logged([secret(vendor) for vendor in DIALECTS])
 

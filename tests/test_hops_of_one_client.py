@@ -23,7 +23,7 @@ from rig.money import holds, select
 from rig.raw import RawClient, request_bytes
 from rig.scripts import Received
 from rig.situations import PATH, Found, Situation, Situations
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served
 
 FORMS = {"whole": False, "stream": True}
@@ -115,7 +115,9 @@ def test_one_connection_serves_call_after_call_whatever_fails(
 ) -> None:
     names = [("HTTP/1.1", *case) for case in IN_TURN]
     answers, ports = {}, set()
-    with httpx.Client(base_url=running.gateway.url, verify=trusting, timeout=30, trust_env=False) as client:
+    with httpx.Client(
+        base_url=running.gateway.url, verify=trusting, timeout=BOUND_S, trust_env=False
+    ) as client:
         for name in names:
             one = SITUATIONS[name]
             with client.stream(
@@ -134,7 +136,12 @@ async def test_one_http2_connection_serves_all_calls_at_once_whatever_fails(
     names = [name for name in SITUATIONS if name[0] == "HTTP/2"]
     ports = set()
     async with httpx.AsyncClient(
-        base_url=running.gateway.url, http1=False, http2=True, verify=trusting, timeout=30, trust_env=False
+        base_url=running.gateway.url,
+        http1=False,
+        http2=True,
+        verify=trusting,
+        timeout=BOUND_S,
+        trust_env=False,
     ) as client:
 
         async def call(one: Situation) -> httpx.Response:
@@ -162,7 +169,7 @@ def test_a_client_that_leaves_ends_the_attempt_and_no_other_follows(
     place, attempts = ("first", 1) if where == "in the first" else ("second", 2)
     with _pending(running, upstreams["TESTER"], one, place, trusting) as request:
         pass
-    assert request.client_left.wait(20)
+    assert request.client_left.wait(BOUND_S)
     row = running.gateway.wait_for_row(lambda row: row["workspace"] == one.workspace_id)
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")
     assert (row["model_slug"], row["attempts"], row["fallback"]) == (one.slug(place), attempts, 0)

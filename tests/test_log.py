@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from rig.upstream import BOUND_S
 
 from addon.exchange import Exchange, Stage
 from addon.log import JsonFormatter, configure_logging, log_call, log_refusal
@@ -365,7 +366,7 @@ def test_lines_of_four_processes_into_one_pipe_stay_whole_and_in_their_order() -
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
         said = [json.loads(line) for line in pipe]
-    assert [speaker.wait(60) for speaker in speakers] == [0] * 4
+    assert [speaker.wait(BOUND_S) for speaker in speakers] == [0] * 4
     for number in range(1, 5):
         assert [line["nth"] for line in said if line["worker"] == number] == list(range(1_500))
 

@@ -15,7 +15,7 @@ from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
 from rig.raw import RawClient, request_bytes
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 CHAT = "/v1/chat/completions"
 
@@ -65,7 +65,9 @@ def mitmdump(shared: Gateway, upstream: Upstream) -> Gateway:
 
 @pytest.fixture
 def client(mitmdump: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=mitmdump.url, headers=mitmdump.headers, trust_env=False) as made:
+    with httpx.Client(
+        base_url=mitmdump.url, headers=mitmdump.headers, timeout=BOUND_S, trust_env=False
+    ) as made:
         yield made
 
 
@@ -216,7 +218,11 @@ def test_an_address_of_the_command_line_goes_before_the_file(
     assert url.hostname == "127.0.0.2"
     assert _listening_ports(gateway.pid) == {("127.0.0.2", url.port), (admin.hostname, admin.port)}
     answer = httpx.post(
-        gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False
+        gateway.url + CHAT,
+        headers=gateway.headers,
+        json={"messages": HELLO},
+        timeout=BOUND_S,
+        trust_env=False,
     )
     assert answer.status_code == 200
     assert gateway.stop() == 0

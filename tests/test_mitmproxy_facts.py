@@ -9,7 +9,7 @@ from conftest import HELLO, StartGateway
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 CHAT = "/v1/chat/completions"
 
@@ -102,7 +102,7 @@ def test_3_a_client_that_leaves_mid_stream_has_its_row(gateway: Gateway, upstrea
     row = gateway.wait_for_row(head.header("x-request-id") or "")
     gate.open()
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)
 
 
 def test_4_no_connection_is_made_before_the_request_is_read(gateway: Gateway, upstream: Upstream) -> None:
@@ -252,4 +252,4 @@ def test_an_http2_client_that_reads_nothing_is_cut_off(
         client.post_without_reading(CHAT, headers, _body(stream=True, user="reads nothing"))
         row = secure_gateway.wait_for_row(lambda row: row["end_user"] == "reads nothing")
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)

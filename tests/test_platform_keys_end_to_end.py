@@ -9,7 +9,7 @@ from conftest import HELLO, StartGateway
 from rig.configuration import model, provider
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 ONE, TWO = "fake-platform-key-of-account-1", "fake-platform-key-of-account-2"
 
@@ -53,7 +53,7 @@ def accounts(upstream: Upstream) -> Accounts:
 
 @pytest.fixture
 def caller(pair: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=pair.url, headers=pair.headers, timeout=20, trust_env=False) as made:
+    with httpx.Client(base_url=pair.url, headers=pair.headers, timeout=BOUND_S, trust_env=False) as made:
         yield made
 
 
@@ -71,7 +71,7 @@ def told(pair: Gateway) -> str:
 
 def counted(pair: Gateway) -> dict[str, float]:
     """How many keys are in each state, of /metrics."""
-    page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False).text
+    page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     found = re.findall(
         r'^tollgate_platform_keys\{provider="TESTER",state="(\w+)"\} (\S+)$', page, re.MULTILINE
     )
@@ -101,7 +101,7 @@ def test_keys_take_turns_and_one_that_is_turned_down_rests_where_operators_see_i
     assert accounts.asked == [TWO, ONE, ONE, ONE]
     assert re.fullmatch(r"TESTER: key 2 of 2 rests \d+ s after 429", told(pair))
 
-    page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False).text
+    page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     pair.wait_for_log(lambda line: line["message"] == "TESTER: key 1 of 2 rests 60 s after 401")
     for key in (ONE, TWO):
         assert key not in page + pair.readiness().text

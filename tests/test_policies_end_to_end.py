@@ -12,7 +12,7 @@ from conftest import HELLO, StartGateway
 from rig.configuration import ROOT, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from settings_files_on_disk import edit, replace
 from test_contract_errors import assert_error
 
@@ -59,7 +59,7 @@ def gateway(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactor
 def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
     """Make a call: ``ask("hello", key="ci", stream=True)``."""
     assert upstream.requests == []
-    with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
 
         def send(text: str = "hello", key: str = "free", **body: Any) -> httpx.Response:
             headers = {"Authorization": f"Bearer {gateway.keys[key]}"}

@@ -19,7 +19,7 @@ from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import select
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from test_contract_errors import assert_error
 
 MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}
@@ -45,7 +45,9 @@ class OnRedis:
     def chat(self) -> httpx.Response:
         body = {"model": "dear", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
         headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx.post(self.gateway.url + PATH, json=body, headers=headers, timeout=20, trust_env=False)
+        return httpx.post(
+            self.gateway.url + PATH, json=body, headers=headers, timeout=BOUND_S, trust_env=False
+        )
 
     @contextmanager
     def under_load(self) -> Iterator[None]:

@@ -9,9 +9,9 @@ import pytest
 import redis
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import NO_RETRY, RedisServer
+from rig.upstream import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[1]
-BOUND_S = 60
 
 
 def test_it_answers_as_redis_7_or_newer(redis_server: RedisServer):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 MODELS = {
     "paid": model(),
@@ -60,7 +60,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
 
 @pytest.fixture(scope="module")
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=gateway.url, trust_env=False, timeout=20) as made:
+    with httpx.Client(base_url=gateway.url, trust_env=False, timeout=BOUND_S) as made:
         yield made
 
 

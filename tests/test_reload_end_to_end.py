@@ -34,7 +34,7 @@ def own(start_gateway: StartGateway, tmp_path: Path, upstream: Upstream) -> Iter
 
 @pytest.fixture
 def client(own: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=own.url, headers=own.headers, trust_env=False) as made:
+    with httpx.Client(base_url=own.url, headers=own.headers, timeout=BOUND_S, trust_env=False) as made:
         yield made
 
 
@@ -173,7 +173,9 @@ def test_a_call_keeps_the_settings_that_it_started_with(
 
 
 def _is_refused(own: Gateway) -> bool:
-    answer = httpx.post(own.url + CHAT, headers=own.headers, json={"messages": []}, trust_env=False)
+    answer = httpx.post(
+        own.url + CHAT, headers=own.headers, json={"messages": []}, timeout=BOUND_S, trust_env=False
+    )
     return answer.status_code == 401
 
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rig.upstream import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[1]
-BOUND_S = 120
+
 
 PROGRAM = """
 import os, sys

@@ -19,6 +19,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from rig.upstream import BOUND_S
 
 from addon.sandbox import Sandbox
 from addon.sandbox_directives import FLAGS, NAMES, NUMBERS, parse_directives
@@ -27,7 +28,6 @@ from addon.sandbox_schema import plain_value
 from addon.sandbox_script import count_tokens, split_tokens
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMEOUT_S = 20
 LONGEST = 4_096
 
 
@@ -52,7 +52,7 @@ class Caller:
         self.base_url = base_url
         self.key = sandbox.key.get_secret_value()
         headers = {"Authorization": f"Bearer {self.key}"}
-        self.http = httpx.AsyncClient(headers=headers, timeout=TIMEOUT_S, trust_env=False, verify=False)
+        self.http = httpx.AsyncClient(headers=headers, timeout=BOUND_S, trust_env=False, verify=False)
         self.sdk = openai.AsyncOpenAI(
             api_key=self.key, base_url=base_url, max_retries=0, http_client=self.http
         )
@@ -589,7 +589,7 @@ async def test_an_unknown_model_is_not_found(caller: Caller) -> None:
 @pytest.mark.parametrize("header", [None, "Bearer sk-sandbox", "Bearer", "Basic x", "bearer clé"])
 async def test_only_its_own_key_is_let_in(caller: Caller, header: str | None) -> None:
     headers = [] if header is None else [(b"Authorization", header.encode())]
-    async with httpx.AsyncClient(trust_env=False) as stranger:
+    async with httpx.AsyncClient(timeout=BOUND_S, trust_env=False) as stranger:
         answer = await stranger.post(f"{caller.base_url}/chat/completions", headers=headers, json={})
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
 
@@ -627,7 +627,7 @@ class _Asleep:
 
 async def test_a_client_that_leaves_ends_its_answer() -> None:
     asleep = _Asleep()
-    async with asyncio.timeout(TIMEOUT_S), started(Sandbox(asleep.sleep)) as caller:
+    async with asyncio.timeout(BOUND_S), started(Sandbox(asleep.sleep)) as caller:
         body = {"model": CHAT_MODEL, "messages": user("[[pace:5000]]"), "stream": True}
         async with caller.http.stream("POST", f"{caller.base_url}/chat/completions", json=body) as answer:
             await anext(answer.aiter_raw())
@@ -638,7 +638,7 @@ async def test_a_client_that_leaves_ends_its_answer() -> None:
 
 async def test_stopping_breaks_off_what_is_being_answered() -> None:
     asleep = _Asleep()
-    async with asyncio.timeout(TIMEOUT_S), started(Sandbox(asleep.sleep)) as caller:
+    async with asyncio.timeout(BOUND_S), started(Sandbox(asleep.sleep)) as caller:
         waiting = asyncio.create_task(caller.post("[[delay:60000]]"))
         await asleep.entered.wait()
         await caller.sandbox.stop()

@@ -24,7 +24,7 @@ from rig.scripts import (
     event,
     whole,
 )
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 MODEL = "tester-large"
 TOOLS: Any = [
@@ -45,14 +45,14 @@ ASKED: Any = HELLO
 
 @pytest.fixture
 def sdk(gateway: Gateway) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=20) as made:
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=BOUND_S) as made:
         yield made
 
 
 @pytest.fixture
 async def async_sdk(gateway: Gateway) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(
-        base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=20
+        base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0, timeout=BOUND_S
     ) as made:
         yield made
 
@@ -203,7 +203,7 @@ def test_reasoning_content_and_unknown_keys_can_be_read(sdk: OpenAI, upstream: U
 
 
 def test_the_catalog_is_read_with_any_http_client(gateway: Gateway) -> None:
-    rows = httpx.get(f"{gateway.url}/v1/models", trust_env=False).json()
+    rows = httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).json()
     assert MODEL in [row["modelSlug"] for row in rows]
 
 
@@ -281,5 +281,5 @@ def test_a_client_that_stops_listening_ends_the_call(
     with sdk.chat.completions.create(model=MODEL, messages=ASKED, stream=True) as stream:
         next(stream)
         call = stream.response.headers["x-request-id"]
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)
     assert gateway.wait_for_row(call)["status"] == 499

@@ -288,9 +288,8 @@ def test_a_gateway_serves_with_a_sealed_key_before_during_and_after_a_rotation(
     tokens = re.findall(r"gAAAAA[\w=-]+", file.read_text())
 
     def calls_go_through() -> None:
-        answer = httpx.post(
-            f"{own.url}/v1/chat/completions", headers=own.headers, json={"messages": HELLO}, trust_env=False
-        )
+        url, body = f"{own.url}/v1/chat/completions", {"messages": HELLO}
+        answer = httpx.post(url, headers=own.headers, json=body, timeout=BOUND_S, trust_env=False)
         assert answer.status_code == 200
         assert upstream.last.header("authorization") == f"Bearer {PROVIDER_KEY}"
 

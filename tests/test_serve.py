@@ -14,7 +14,7 @@ from rig.gateway import Gateway
 from rig.processes import run_to_its_end
 from rig.raw import RawClient, request_bytes
 from rig.scripts import Gate, chunk, chunked, event, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 CHAT = "/v1/chat/completions"
 MODELS = request_bytes("GET", "/v1/models", [])
@@ -52,7 +52,7 @@ def test_ipv6_addresses_are_served_in_brackets(start_gateway: StartGateway) -> N
     sections = {"listen": {"host": "::1"}, "admin": {"host": "::1", "port": 0}}
     gateway = start_gateway(sections=sections)
     assert gateway.url.startswith("http://[::1]:")
-    assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+    assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
     assert gateway.readiness().status_code == 200
 
 
@@ -162,7 +162,7 @@ def test_answers_do_not_wait_for_nagles_algorithm(start_gateway: StartGateway) -
 
 
 def test_the_admin_port_tells_health_and_readiness_and_the_public_port_does_not(gateway: Gateway) -> None:
-    health = httpx.get(f"{gateway.admin_url}/healthz", trust_env=False)
+    health = httpx.get(f"{gateway.admin_url}/healthz", timeout=BOUND_S, trust_env=False)
     assert (health.status_code, health.json()) == (200, {"status": "ok"})
     ready = gateway.readiness()
     checks = ready.json()["checks"]
@@ -171,7 +171,7 @@ def test_the_admin_port_tells_health_and_readiness_and_the_public_port_does_not(
     assert list(checks) == ["settings", "store", "drain", "platform_keys", "circuits"]
     assert {checks[name] for name in ("settings", "store", "drain")} == {"ok"}
     for path in ("/healthz", "/readyz", "/metrics"):
-        public = httpx.get(gateway.url + path, trust_env=False)
+        public = httpx.get(gateway.url + path, timeout=BOUND_S, trust_env=False)
         assert (public.status_code, public.json()["error"]["code"]) == (404, "not_found")
 
 
@@ -202,7 +202,11 @@ def test_a_call_is_one_log_line_without_body_or_key(
 def test_a_refusal_is_one_log_line_without_its_key(gateway: Gateway) -> None:
     wrong = new_key()
     refused = httpx.post(
-        gateway.url + CHAT, headers={"Authorization": f"Bearer {wrong}"}, json={}, trust_env=False
+        gateway.url + CHAT,
+        headers={"Authorization": f"Bearer {wrong}"},
+        json={},
+        timeout=BOUND_S,
+        trust_env=False,
     )
     call_id = refused.headers["x-request-id"]
     line = gateway.wait_for_log(lambda line: line.get("id") == call_id)
@@ -240,6 +244,10 @@ def test_a_workspace_file_is_not_needed_to_start(tmp_path: Path, start_gateway: 
     names = ("settings", "store", "drain", "platform_keys", "circuits")
     assert gateway.readiness().json() == {"ready": True, "checks": dict.fromkeys(names, "ok")}
     answer = httpx.post(
-        gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False
+        gateway.url + CHAT,
+        headers=gateway.headers,
+        json={"messages": HELLO},
+        timeout=BOUND_S,
+        trust_env=False,
     )
     assert answer.status_code == 401

@@ -7,7 +7,7 @@ from conftest import StartGateway
 from rig.gateway import Gateway
 from rig.raw import RawClient, request_bytes
 from rig.scripts import DONE, Gate, Script, chunk, chunked, completion, event, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 MODELS = request_bytes("GET", "/v1/models", [])
 
@@ -83,7 +83,7 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
         _begin(gateway, upstream, client, Gate(), stream=stream)
         assert gateway.stop() == 0
         assert b"[DONE]" not in client.read_to_close()
-    assert upstream.last.client_left.wait(20)
+    assert upstream.last.client_left.wait(BOUND_S)
     booked = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
     assert booked == [(499, "interrupted", int(stream))]
     assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)

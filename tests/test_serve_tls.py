@@ -9,7 +9,7 @@ from conftest import HELLO, StartGateway
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient
 from rig.scripts import Script, stream_of
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 CHAT = "/v1/chat/completions"
 
@@ -35,7 +35,7 @@ def test_tls_serves_both_http_versions(
     stream: bool,
 ) -> None:
     assert secure_gateway.url.startswith("https://127.0.0.1:")
-    with httpx.Client(http2=http2, verify=trusting, trust_env=False) as client:
+    with httpx.Client(http2=http2, verify=trusting, timeout=BOUND_S, trust_env=False) as client:
         body = {"messages": HELLO, "stream": stream}
         answer = client.post(secure_gateway.url + CHAT, headers=secure_gateway.headers, json=body)
     assert (answer.status_code, answer.http_version) == (200, version)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rig.ledger import booked, booked_ids, second_connection
 from rig.stores import Place
+from rig.upstream import BOUND_S
 
 from addon.store import ledger_file
 from addon.store.ledger_file import LedgerFile
@@ -110,7 +111,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_path: Path)
         assert opener.stdin is not None
         opener.stdin.write("\n")
         opener.stdin.flush()
-    assert [opener.communicate(timeout=30)[0] for opener in openers] == ["done\n"] * 4
+    assert [opener.communicate(timeout=BOUND_S)[0] for opener in openers] == ["done\n"] * 4
     assert len(booked(ledger_path)) == 4
 
 
@@ -137,7 +138,7 @@ def test_while_one_opens_a_ledger_no_other_can_begin_to(
 def test_processes_that_write_at_once_lose_nothing(ledger_path: Path) -> None:
     writers = [start(WRITER, ledger_path, name, "300") for name in ("a", "b")]
     for writer in writers:
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=BOUND_S)
         assert writer.returncode == 0
     assert sorted(booked_ids(ledger_path)) == sorted(
         f"{name}-{number}" for name in ("a", "b") for number in range(300)
@@ -150,7 +151,7 @@ def test_a_reader_does_not_stop_the_writer(ledger_path: Path) -> None:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
         writer = start(WRITER, ledger_path, "a", "10")
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=BOUND_S)
         assert writer.returncode == 0
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
     assert len(booked(ledger_path)) == 10
@@ -167,7 +168,7 @@ def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_o
     writer.wait()
     writer.stdout.close()
     again = start(OPENER, ledger_path, stdin=subprocess.PIPE)
-    assert again.communicate("\n", timeout=60)[0] == "ready\ndone\n"
+    assert again.communicate("\n", timeout=BOUND_S)[0] == "ready\ndone\n"
     ids = booked_ids(ledger_path)
     assert acknowledged == ids[: len(acknowledged)]
     assert len(ids) == len(set(ids))
@@ -200,6 +201,6 @@ def _kill_two_at_work(ledger_path: Path, url: str, turn: int) -> set[str]:
     said = [[caller.stdout.readline() for _ in range(40 + 17 * turn)] for caller in callers if caller.stdout]
     for caller in callers:
         caller.kill()
-    rest = [caller.communicate(timeout=60)[0].splitlines(keepends=True) for caller in callers]
+    rest = [caller.communicate(timeout=BOUND_S)[0].splitlines(keepends=True) for caller in callers]
     assert [caller.returncode for caller in callers] == [-signal.SIGKILL] * 2
     return {line.strip() for lines in (*said, *rest) for line in lines if line.endswith("\n")}

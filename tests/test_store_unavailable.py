@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
 from rig.stores import WORKSPACE, Place, booking, credit, request
+from rig.upstream import BOUND_S
 
 from addon.store import Booking, Store, StoreUnavailable
 from addon.store.circuits import BELIEVED_S
@@ -17,7 +18,6 @@ from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
 from policies.breaker import FAILURES, REST_US
 
-BOUND_S = 20
 """Far more than any step may take on a busy machine, and far less than a hang."""
 
 OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {

@@ -375,7 +375,7 @@ async def test_many_streams_at_once_stay_apart(gateway: Gateway, upstream: Upstr
     )
     limits = httpx.Limits(max_connections=50)
     async with httpx.AsyncClient(
-        base_url=gateway.url, headers=gateway.headers, limits=limits, timeout=30, trust_env=False
+        base_url=gateway.url, headers=gateway.headers, limits=limits, timeout=BOUND_S, trust_env=False
     ) as client:
 
         async def one(number: int) -> str:

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rig.ledger import booked, locked_by_another, make_row, second_connection
 from rig.redis_server import RedisServer
+from rig.upstream import BOUND_S
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.usage import usage
@@ -482,7 +483,7 @@ def test_the_command_line_has_it(conf: Path, ledger: Path) -> None:
         cwd=conf.parent,
         env={"PYTHONPATH": str(Path(__file__).parent.parent), "PATH": ""},
         capture_output=True,
-        timeout=60,
+        timeout=BOUND_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr.decode()

@@ -21,7 +21,7 @@ from rig.ledger import locked_by_another, make_row
 from rig.money import USD, select, spent
 from rig.redis_server import RedisServer
 from rig.scripts import completion, whole
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.wallet import credit_entry, enter, wallet
@@ -341,7 +341,9 @@ def test_a_credit_beside_a_running_gateway_lets_its_next_call_through(
 
     def chat() -> Any:
         url = f"{gateway.url}/v1/chat/completions"
-        return httpx.post(url, json={"messages": HELLO}, headers=gateway.headers, timeout=20, trust_env=False)
+        return httpx.post(
+            url, json={"messages": HELLO}, headers=gateway.headers, timeout=BOUND_S, trust_env=False
+        )
 
     assert chat().json()["error"]["code"] == "payment_required"
     credited = tollgate(gateway.folder, "wallet", "credit", "acme", "0.5")

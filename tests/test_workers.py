@@ -24,7 +24,7 @@ from rig.load import run_calls, sized_calls
 from rig.processes import Shipped, run_to_its_end
 from rig.raw import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
-from rig.upstream import Upstream
+from rig.upstream import BOUND_S, Upstream
 
 from addon.admin import Readiness
 from addon.listening import bind, join, reserve
@@ -58,7 +58,8 @@ def _calls(gateway: Gateway) -> dict[str, int]:
 
 def _call(gateway: Gateway) -> httpx.Response:
     """One call on a connection of its own."""
-    return httpx.post(gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO}, trust_env=False)
+    url, body = gateway.url + CHAT, {"messages": HELLO}
+    return httpx.post(url, headers=gateway.headers, json=body, timeout=BOUND_S, trust_env=False)
 
 
 def _served_by(gateway: Gateway, count: int = CALLERS) -> set[int]:
@@ -160,7 +161,7 @@ def test_workers_serve_tls(
 ) -> None:
     gateway = start_gateway(arguments=TWO, sections=secure_sections)
     assert gateway.url.startswith("https://127.0.0.1:")
-    with httpx.Client(verify=trusting, trust_env=False) as client:
+    with httpx.Client(verify=trusting, timeout=BOUND_S, trust_env=False) as client:
         answer = client.post(gateway.url + CHAT, headers=gateway.headers, json={"messages": HELLO})
     assert answer.status_code == 200
 
@@ -183,14 +184,14 @@ def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
     others = found["checks"].keys() - {"platform_keys", "circuits"}
     assert {found["checks"][name] for name in others} == {"ok"}
     assert found["ready"]
-    assert httpx.get(f"{pair.admin_url}/healthz", trust_env=False).status_code == 200
-    page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False)
+    assert httpx.get(f"{pair.admin_url}/healthz", timeout=BOUND_S, trust_env=False).status_code == 200
+    page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False)
     assert (page.status_code, page.headers["content-type"].split(";")[0]) == (200, "text/plain")
 
 
 def test_the_page_counts_the_keys_of_every_worker_and_the_circuits_that_they_share(pair: Gateway) -> None:
     def counted(name: str) -> list[float]:
-        page = httpx.get(f"{pair.admin_url}/metrics", trust_env=False).text
+        page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
         found = re.findall(rf'^{name}{{.*provider="TESTER".*}} (\S+)$', page, re.MULTILINE)
         return [float(count) for count in found]
 
@@ -217,7 +218,7 @@ def test_one_page_of_metrics_sums_up_all_workers_the_dead_ones_too(
     for number, pid in _workers(gateway).items():
         os.kill(pid, signal.SIGKILL)
         _wait_for_successor(gateway, number, pid)
-    page = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+    page = httpx.get(f"{gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     assert sum(map(float, re.findall(r"^tollgate_calls_total\{.*\} (\S+)$", page, re.MULTILINE))) == CALLERS
     assert "\ntollgate_workers 2.0\n" in page
     assert "\ntollgate_worker_starts_total 4.0\n" in page

@@ -125,7 +125,7 @@ class Gateway:
 
     def readiness(self) -> httpx.Response:
         """What /readyz says now."""
-        return httpx.get(f"{self.admin_url}/readyz", trust_env=False)
+        return httpx.get(f"{self.admin_url}/readyz", timeout=BOUND_S, trust_env=False)
 
     def stop(self, bound_s: float = BOUND_S) -> int:
         """SIGTERM; return the exit code. One that does not end in time is killed, and the test fails."""

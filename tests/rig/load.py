@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from rig.scripts import Received, Script, completion, whole
+from rig.upstream import BOUND_S
 
 PATH = "/v1/chat/completions"
 
@@ -52,7 +53,7 @@ async def _run(urls: list[str], key: str, calls: dict[str, dict[str, Any]], at_o
     waiting = list(calls.items())
     client = httpx.AsyncClient(
         headers={"Authorization": f"Bearer {key}"},
-        timeout=30,
+        timeout=BOUND_S,
         trust_env=False,
         verify=False,  # Nothing here is encrypted, and to load certificates takes a while.
         limits=httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once),

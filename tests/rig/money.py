@@ -10,6 +10,7 @@ from typing import Any
 from addon.store import WalletEntry
 from addon.store.sqlite import SqliteStore
 from policies.money import parse_usd_nanousd
+from rig.upstream import BOUND_S
 
 USD = 10**9
 
@@ -33,7 +34,9 @@ def credit(ledger: Path, workspace: str, usd: str, reference: str = "test") -> N
 
 def select(ledger: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
     """Rows of any table, read by a connection of its own."""
-    with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+    with closing(
+        sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=BOUND_S)
+    ) as connection:
         connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute(sql, values)]
 

@@ -13,8 +13,8 @@ from policies.spend import Hold
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 from rig.stores import WORKSPACE, Place, booking, credit, request
+from rig.upstream import BOUND_S
 
-BOUND_S = 120
 """Far more than any step may take on a busy machine, and far less than a hang."""
 
 type Op = Callable[[Store], Awaitable[Any]]

@@ -15,6 +15,7 @@ from rig.gateway import Gateway
 from rig.readers import Answer, client, difference
 from rig.readers.plain import is_plain
 from rig.replay import Run
+from rig.upstream import BOUND_S
 
 type Question = dict[str, Any]
 
@@ -52,7 +53,7 @@ async def ask_all(gateway: Gateway, runs: list[Run], asked: Callable[[Run], Ques
     """Ask for every run, ``PARALLEL_CALLS`` at a time over kept connections."""
     places = asyncio.Semaphore(PARALLEL_CALLS)
     url = f"{gateway.url}/v1"
-    async with AsyncOpenAI(base_url=url, api_key=gateway.key, max_retries=0, timeout=60) as sdk:
+    async with AsyncOpenAI(base_url=url, api_key=gateway.key, max_retries=0, timeout=BOUND_S) as sdk:
 
         async def one(run: Run) -> Outcome:
             async with places:

@@ -22,6 +22,7 @@ from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_count
 from policies.spend import Used, Want
 from rig.ledger import booked, make_row
 from rig.redis_server import NO_RETRY
+from rig.upstream import BOUND_S
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 WORKSPACE, KEY = "acme", "ci"
@@ -148,7 +149,7 @@ class Place:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=BOUND_S, isolation_level=None)
         try:
             yield connection
         finally:
