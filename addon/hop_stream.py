@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mitmproxy.connection import Server
 from mitmproxy.flow import Error
 from mitmproxy.net.http.validate import validate_headers
-from mitmproxy.proxy import commands, events
+from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
@@ -45,7 +45,7 @@ from addon.exchange import Stage
 from addon.hop_attempt import AttemptFailedHook, GetUpstream, SentAttempt
 from addon.log import log_no_connection
 from addon.request_stream import RequestStream
-from addon.wire import Commands, Overdue, json_response
+from addon.wire import Commands, Overdue, dated, json_response
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -239,8 +239,6 @@ class HopStream(RequestStream):
         if self.committed:
             yield SendHttp(ResponseData(self.stream_id, failure.sse_event()), self.context.client)
             yield from self.end_answer()
-            if self.context.client.alpn != b"h2":
-                yield commands.CloseConnection(self.context.client)
         elif call.exchange.stage is Stage.DISPATCHED and call.exchange.attempts > attempts:
             if not self.client_is_leaving():
                 self.retried_stale = False
@@ -273,7 +271,7 @@ class HopStream(RequestStream):
         call.first_byte_s = time.monotonic()
         if self.client_request.http_version == "HTTP/1.1":
             self.flow.response.headers["transfer-encoding"] = "chunked"
-        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
+        yield SendHttp(ResponseHeaders(self.stream_id, dated(self.flow.response)), self.context.client)
 
     def overdue(self) -> Commands:
         if self in self.hops.deadlines:

@@ -22,7 +22,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpRequestHeadersHook, HttpReque
 
 from addon.call import Call, call_of
 from addon.errors import INTERNAL
-from addon.wire import Commands, Deadlines, json_response
+from addon.wire import Commands, Deadlines, dated, json_response
 from policies.refusal import Refusal
 
 BODY_PIECE_TIMEOUT_S = 30.0
@@ -124,7 +124,7 @@ class RequestStream(HttpStream):
     def answer(self, response: http.Response) -> Commands:
         """Send a whole response."""
         content = b"" if self.client_request.method == "HEAD" else response.raw_content
-        yield SendHttp(ResponseHeaders(self.stream_id, response, not content), self.context.client)
+        yield SendHttp(ResponseHeaders(self.stream_id, dated(response), not content), self.context.client)
         if content:
             yield SendHttp(ResponseData(self.stream_id, content), self.context.client)
         yield from self.end_answer()

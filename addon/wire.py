@@ -5,7 +5,9 @@ reading while a pipelined request waits, and has no place for trailers. Each is 
 """
 
 import re
+import time
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Protocol
 
 import h2.events
@@ -64,6 +66,12 @@ def json_response(answer: ErrorAnswer, *, close: bool = False) -> http.Response:
     if close:
         headers["connection"] = "close"
     return http.Response.make(answer.status, answer.body(), headers)
+
+
+def dated(response: http.Response) -> http.Response:
+    """Return ``response`` with the header ``Date``. Source: RFC 9110, 6.6.1: a server with a clock sends it."""
+    response.headers["date"] = formatdate(time.time(), usegmt=True)
+    return response
 
 
 def catalog_response(body: bytes, tag: str, if_none_match: str) -> http.Response:
@@ -202,7 +210,7 @@ class ClientSide(_ForgivesTrailers, _OneWrite, Http1Server):
 
     def refuse(self, refusal: Refusal) -> Commands:
         """Answer in JSON, below the level of flows, and close."""
-        response = json_response(from_refusal(refusal), close=True)
+        response = dated(json_response(from_refusal(refusal), close=True))
         if self.conn.state & ConnectionState.CAN_WRITE:
             yield commands.SendData(self.conn, http1.assemble_response(response))
         yield from self.close_gently()

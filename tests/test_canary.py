@@ -66,11 +66,7 @@ def scene(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory)
         written = {file: file.read_bytes() for file in folder.rglob("*.toml")} | {
             file: file.read_bytes() for file in (folder / "proxy.conf", folder / "policies" / "nosy.py")
         }
-        # The gateway closes a connection after a stream that failed, which the next call on it might not see in time.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        client = httpx.Client(
-            base_url=gateway.url, headers=CLIENT_HEADERS, limits=limits, timeout=BOUND_S, trust_env=False
-        )
+        client = httpx.Client(base_url=gateway.url, headers=CLIENT_HEADERS, timeout=BOUND_S, trust_env=False)
         running.enter_context(client)
         yield Scene(gateway, providers, tokens, client, written, settings)
 

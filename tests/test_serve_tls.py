@@ -39,6 +39,7 @@ def test_tls_serves_both_http_versions(
         body = {"messages": HELLO, "stream": stream}
         answer = client.post(secure_gateway.url + CHAT, headers=secure_gateway.headers, json=body)
     assert (answer.status_code, answer.http_version) == (200, version)
+    assert answer.headers["date"].endswith(" GMT")
     assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.json()["model"] == "tester-large"
 
 

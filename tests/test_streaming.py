@@ -202,20 +202,43 @@ CUTS_OFF: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("name", CUTS_OFF)
-def test_a_stream_that_breaks_ends_with_one_error_event_and_a_close(
+def test_a_stream_that_breaks_ends_with_one_error_event_and_the_connection_serves_the_next_call(
     raw: RawClient, gateway: Gateway, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(CUTS_OFF[name])
     ask(raw, gateway)
     answer = raw.read_answer()
-    assert answer.status == 200
+    assert (answer.status, answer.complete) == (200, True)
     assert b'"hi"' in answer.body
     _one_error_and_no_done(answer)
-    assert raw.is_closed_by_peer()
     row = gateway.wait_for_row(answer.header("x-request-id") or "")
     assert row["error_code"] == "upstream_error"
     assert row["usage_source"] == "estimated"
     assert row["completion_tokens"] > 0
+    upstream.behave(ordinary)
+    ask(raw, gateway)
+    assert raw.read_answer().body.endswith(DONE)
+
+
+def test_a_client_of_http_1_0_knows_a_failed_stream_is_over_by_the_close(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(CUTS_OFF["between events"])
+    raw.send(request_bytes("POST", PATH, gateway.headers.items(), STREAMED).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    answer = raw.read_head()
+    answer.body = raw.read_to_close()
+    _one_error_and_no_done(answer)
+
+
+def test_a_pooling_client_loses_no_call_behind_a_stream_that_failed(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    body = {"messages": HELLO, "stream": True}
+    with httpx.Client(headers=gateway.headers, trust_env=False) as client:
+        for number in range(20):
+            upstream.behave(CUTS_OFF["between events"] if number % 2 == 0 else ordinary)
+            answer = client.post(gateway.url + PATH, json=body)
+            assert answer.text.endswith("data: [DONE]\n\n") == (number % 2 == 1)
 
 
 def test_a_provider_that_reported_usage_before_it_broke_is_believed(
