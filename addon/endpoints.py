@@ -6,9 +6,12 @@ Decided from mitmproxy's request alone: no I/O.
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote
 
 from mitmproxy.http import Request
 
+from addon.other_apis import nothing_at
 from policies.refusal import Refusal
 
 
@@ -17,11 +20,13 @@ class Endpoint(Enum):
 
     CHAT = "/v1/chat/completions"
     MODELS = "/v1/models"
+    MODEL = "/v1/models/{slug}"
 
 
 METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
-    {Endpoint.CHAT: ("POST",), Endpoint.MODELS: ("GET", "HEAD")}
+    {Endpoint.CHAT: ("POST",), Endpoint.MODELS: ("GET", "HEAD"), Endpoint.MODEL: ("GET", "HEAD")}
 )
+_ONE_MODEL: Final = f"{Endpoint.MODELS.value}/"
 
 
 def endpoint_of(request: Request) -> Endpoint:
@@ -31,13 +36,19 @@ def endpoint_of(request: Request) -> Endpoint:
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if request.authority and not request.is_http2:
         raise Refusal("bad_request", "This is a gateway, not a proxy: send a path, not a whole URL.")
-    endpoint = _endpoint_at(request.path)
+    endpoint = _endpoint_at(_path(request))
     if endpoint is None:
-        raise Refusal("not_found", "There is nothing here. Try POST /v1/chat/completions or GET /v1/models.")
+        raise nothing_at(_path(request))
     if request.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} is served to {allowed} only.")
     return endpoint
+
+
+def slug_in_path(request: Request) -> str | None:
+    """Return the slug of a request for one model of the catalog, None for all; ``%2F`` in it is a slash."""
+    path = _path(request)
+    return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
 
 
 def check_size(request: Request, max_request_bytes: int) -> None:
@@ -58,10 +69,15 @@ def bearer_header(request: Request) -> str | None:
 
 def allowed_methods(request: Request) -> str:
     """Return the value of an ``Allow`` header for the request's path."""
-    endpoint = _endpoint_at(request.path)
+    endpoint = _endpoint_at(_path(request))
     return ", ".join(METHODS[endpoint]) if endpoint else ""
 
 
-def _endpoint_at(target: str) -> Endpoint | None:
-    path = target.split("?", 1)[0]
-    return next((endpoint for endpoint in Endpoint if endpoint.value == path), None)
+def _path(request: Request) -> str:
+    return request.path.split("?", 1)[0]
+
+
+def _endpoint_at(path: str) -> Endpoint | None:
+    if path.startswith(_ONE_MODEL) and path != _ONE_MODEL:
+        return Endpoint.MODEL
+    return next((endpoint for endpoint in (Endpoint.CHAT, Endpoint.MODELS) if endpoint.value == path), None)

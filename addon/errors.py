@@ -66,6 +66,7 @@ REFUSALS: Mapping[RefusalCode, tuple[int, ErrorType]] = MappingProxyType(
         "payment_required": (402, "invalid_request_error"),
         "byok_required": (403, "permission_denied"),
         "not_found": (404, "invalid_request_error"),
+        "model_not_found": (404, "invalid_request_error"),
         "method_not_allowed": (405, "invalid_request_error"),
         "request_timeout": (408, "invalid_request_error"),
         "request_too_large": (413, "invalid_request_error"),

@@ -25,11 +25,11 @@ from addon.attempts import Attempts
 from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
-from addon.catalog import catalog_json, etag
+from addon.catalog import PublicCatalog
 from addon.chat import check_content_type
 from addon.clients import is_behind
 from addon.connections import Connections
-from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of
+from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of, slug_in_path
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
 from addon.lifecycle import Lifecycle
@@ -55,7 +55,7 @@ class Gateway(Connections):
 
     def __init__(self) -> None:
         super().__init__()
-        self.catalog: tuple[bytes, str] = (b"[]", "")
+        self.catalog = PublicCatalog({})
         self.lifecycle: Lifecycle | None = None
         self.books: Books | None = None
         self.attempts: Attempts | None = None
@@ -109,8 +109,7 @@ class Gateway(Connections):
 
     def adopt(self, settings: Settings) -> None:
         """Use ``settings`` for every call that begins from now on."""
-        body = catalog_json(settings.models.values())
-        self.settings, self.catalog = settings, (body, etag(body))
+        self.settings, self.catalog = settings, PublicCatalog(settings.models)
 
     async def drain(self, timeout_s: float) -> None:
         """Let the calls in flight end, then close every client. ``/readyz`` says no, and answers close connections."""
@@ -131,9 +130,9 @@ class Gateway(Connections):
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = self._begin(flow)
-            endpoint = endpoint_of(flow.request)
-            if endpoint is Endpoint.MODELS:
-                answer = catalog_response(*self.catalog, flow.request.headers.get("if-none-match", ""))
+            if endpoint_of(flow.request) is not Endpoint.CHAT:
+                page, known = self.catalog.page(slug_in_path(flow.request)), flow.request.headers
+                answer = catalog_response(*page, known.get("if-none-match", ""))
                 flow.response = self._respond(call, answer)
                 return
             check_size(flow.request, call.settings.conf.limits.max_request_bytes)

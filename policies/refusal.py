@@ -10,6 +10,7 @@ RefusalCode = Literal[
     "payment_required",
     "byok_required",
     "not_found",
+    "model_not_found",
     "method_not_allowed",
     "request_timeout",
     "request_too_large",

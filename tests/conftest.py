@@ -35,6 +35,7 @@ MODELS: dict[str, Any] = {
         input_price_per_m="3",
     ),
     "tester-retired": model(active=False),
+    "vendor/tall": model(),
     "tester-byok": model(byok_only=True),
     "refusing-model": model(provider="REFUSING"),
     "deaf-model": model(provider="DEAF"),

@@ -1,4 +1,4 @@
-"""The public catalog: the contract's six keys, exact prices, the same bytes for the same models."""
+"""The public catalog: the contract's keys, exact prices, the same bytes for the same models."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ MODEL = Model(
 )
 
 
-def test_a_row_has_exactly_the_six_keys_of_the_contract_at_retail() -> None:
+def test_a_row_has_the_keys_of_the_contract_at_retail_and_those_that_clients_look_for() -> None:
     assert json.loads(catalog_json([MODEL])) == [
         {
             "modelSlug": "vendor-large",
@@ -36,6 +36,8 @@ def test_a_row_has_exactly_the_six_keys_of_the_contract_at_retail() -> None:
             "inputPricePerMRetail": 0.156,
             "outputPricePerMRetail": 0.624,
             "isByokOnly": False,
+            "id": "vendor-large",
+            "object": "model",
         }
     ]
 

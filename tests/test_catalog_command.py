@@ -160,6 +160,8 @@ def test_list_shows_the_public_rows_at_retail(run: Run) -> None:
         "inputPricePerMRetail",
         "outputPricePerMRetail",
         "isByokOnly",
+        "id",
+        "object",
     }
     assert re.search(r"gpt-4o-mini +OPENAI +gpt-4o-mini +0\.156 +0\.624 +True", run("list").output)
 

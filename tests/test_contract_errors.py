@@ -115,7 +115,7 @@ NO_SUCH_PATH = [
     "/v1/chat/completions/",
     "/v1/chat/completions/x",
     "/V1/chat/completions",
-    "/v1/models/tester-large",
+    "/v1/models/",
     "/v2/chat/completions",
     "/v1//chat/completions",
     "/v1/%63hat/completions",
@@ -146,6 +146,7 @@ def test_every_other_path_is_not_found(gateway: Gateway, upstream: Upstream, pat
     [
         *((method, PATH) for method in ("GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")),
         *((method, "/v1/models") for method in ("POST", "PUT", "DELETE", "OPTIONS")),
+        *((method, "/v1/models/no-such-model") for method in ("POST", "DELETE")),
     ],
 )
 def test_another_method_is_not_allowed(

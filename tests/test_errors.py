@@ -53,6 +53,7 @@ GATEWAY: list[tuple[RefusalCode, int, ErrorType]] = [
     ("internal_error", 500, "api_error"),
     ("rate_limit_unavailable", 503, "api_error"),
     ("not_found", 404, "invalid_request_error"),
+    ("model_not_found", 404, "invalid_request_error"),
     ("method_not_allowed", 405, "invalid_request_error"),
     ("request_timeout", 408, "invalid_request_error"),
     ("request_too_large", 413, "invalid_request_error"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tabulate import tabulate
 
-from addon.catalog import public_rows, rows_json
+from addon.catalog import CLIENTS_KEYS, public_rows, rows_json
 from addon.commands.common import clear_errors, conf_option, json_option
 from addon.settings import load_settings
 from policies.facts import Model
@@ -79,7 +79,11 @@ def catalog() -> None:
 def list_models(conf_file: Path, as_json: bool) -> None:
     """Show the active models with retail prices, as GET /v1/models does."""
     rows = public_rows(_load_models(conf_file))
-    click.echo(rows_json(rows) if as_json else tabulate(rows, headers="keys", disable_numparse=True))
+    if as_json:
+        click.echo(rows_json(rows))
+        return
+    shown = [{key: value for key, value in row.items() if key not in CLIENTS_KEYS} for row in rows]
+    click.echo(tabulate(shown, headers="keys", disable_numparse=True))
 
 
 @catalog.command()

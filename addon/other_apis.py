@@ -1,0 +1,70 @@
+"""Paths of APIs that are not served: a client that asks for one is told how to switch to what is. Pure.
+
+Sources: the vendors' API references; the documentation of each client that is named.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from policies.refusal import Refusal
+
+SERVED: Final = "POST /v1/chat/completions, GET /v1/models and GET /v1/models/{slug}"
+
+_TO_PROVIDER: Final = "This gateway serves chat completions only: send such calls to the provider itself."
+_NATIVE: Final = (
+    "Use an OpenAI-compatible client with a base_url that ends in /v1; models of all providers are served so."
+)
+_WITHOUT_VERSION: Final = "Let the client's base_url end in /v1."
+
+OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "/v1/responses": (
+            "The Responses API is not served. Switch the client to chat completions: OpenAI SDKs "
+            "client.chat.completions.create, LangChain use_responses_api=False, AI SDK .chat(model), OpenAI Agents "
+            "set_default_openai_api('chat_completions'), pydantic-ai 'openai-chat:'."
+        ),
+        "/v1/messages": f"Anthropic's Messages API is not served. {_NATIVE}",
+        "/v1/complete": f"Anthropic's Text Completions API is not served. {_NATIVE}",
+        "/v1/completions": "Legacy text completions are not served: send messages to /v1/chat/completions instead.",
+        "/v1/engines": "Engines are not served: name the model in the body of /v1/chat/completions instead.",
+        "/v1/edits": "Edits are not served: send messages to /v1/chat/completions instead.",
+        "/v1/embeddings": f"Embeddings are not served. {_TO_PROVIDER}",
+        "/v1/rerank": f"Reranking is not served. {_TO_PROVIDER}",
+        "/v1/moderations": f"Moderations are not served. {_TO_PROVIDER}",
+        "/v1/audio": f"Speech and transcriptions are not served. {_TO_PROVIDER}",
+        "/v1/realtime": f"The Realtime API is not served. {_TO_PROVIDER}",
+        "/v1/images": f"The Images API is not served. {_TO_PROVIDER}",
+        "/v1/videos": f"The Videos API is not served. {_TO_PROVIDER}",
+        "/v1/files": f"Files are not stored here: put them into the messages. {_TO_PROVIDER}",
+        "/v1/uploads": f"Files are not stored here: put them into the messages. {_TO_PROVIDER}",
+        "/v1/batches": f"Batches are not served. {_TO_PROVIDER}",
+        "/v1/assistants": f"The Assistants API is not served. {_TO_PROVIDER}",
+        "/v1/threads": f"The Assistants API is not served. {_TO_PROVIDER}",
+        "/v1/conversations": f"Conversations are not stored here: send all messages with each call. {_TO_PROVIDER}",
+        "/v1/vector_stores": f"Vector stores are not served. {_TO_PROVIDER}",
+        "/v1/containers": f"Containers are not served. {_TO_PROVIDER}",
+        "/v1/fine_tuning": f"Fine-tuning is not served. {_TO_PROVIDER}",
+        "/v1/evals": f"Evals are not served. {_TO_PROVIDER}",
+        "/v1/organization": f"Organizations are not managed here. {_TO_PROVIDER}",
+        "/v1/chat/completions": "The path is /v1/chat/completions, without a slash or anything else behind it.",
+        "/v1/v1": "The path has /v1 twice: take it off the client's base_url.",
+        "/v1beta": f"Gemini's native API is not served. {_NATIVE}",
+        "/v1/projects": f"Vertex AI's native API is not served. {_NATIVE}",
+        "/openai": "Azure's paths are not served: use the ordinary OpenAI client with a base_url that ends in /v1.",
+        "/api": f"Ollama's native API is not served. {_NATIVE}",
+        "/chat/completions": _WITHOUT_VERSION,
+        "/models": _WITHOUT_VERSION,
+        "/completions": _WITHOUT_VERSION,
+        "/responses": _WITHOUT_VERSION,
+        "/embeddings": _WITHOUT_VERSION,
+        "/messages": _WITHOUT_VERSION,
+    }
+)
+"""What is said for a path, and for all below it."""
+
+
+def nothing_at(path: str) -> Refusal:
+    """Return the refusal ``not_found`` of a path at which nothing is served; it repeats nothing of the path."""
+    known = next((told for prefix, told in OTHER_APIS.items() if f"{path}/".startswith(f"{prefix}/")), None)
+    return Refusal("not_found", f"{known or 'There is nothing here.'} Served are {SERVED}.")
