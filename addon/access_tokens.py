@@ -15,6 +15,7 @@ from typing import Final
 import httpx
 from pydantic import SecretStr
 
+from addon.deadline import within
 from addon.mask import bookable
 from addon.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
 from policies.facts import Attempt
@@ -110,7 +111,7 @@ class AccessTokens:
     async def _renewed(self, known: _Account) -> None:
         asked_at_s = time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with within(self._timeout_s):
                 token, life_s = await self._fetch(known.account)
             known.token, known.expires_at_s, known.failure = token, asked_at_s + life_s, ""
         except (AccessTokenUnavailable, httpx.HTTPError, OSError) as error:
@@ -125,7 +126,8 @@ class AccessTokens:
         if self._client is None:
             # The operator's authorities hold here too (SSL_CERT_FILE), but no proxy sees what is signed.
             trusted = httpx.create_ssl_context()
-            self._client = httpx.AsyncClient(verify=trusted, trust_env=False, timeout=self._timeout_s)
+            # Timers of its own would blame the server for a loop that was blocked; ``_renewed`` bounds it all.
+            self._client = httpx.AsyncClient(verify=trusted, trust_env=False, timeout=None)  # noqa: S113
         async with self._client.stream("POST", account.token_uri, data=form) as response:
             body = await _bounded_body(response)
         return _token(response.status_code, body, assertion)

@@ -65,7 +65,7 @@ class Books:
                 )
         if call.chosen:
             self.platform_keys.note(call.chosen, failure.status if failure else OK, call.retry_after)
-        if failure is None or failure.code != INTERNAL.code:
+        if failure is None or (failure.code != INTERNAL.code and not call.lagged):
             circuit = circuit_of(attempt, workspace)
             self._do(self.store.note_attempt(circuit, failed=call.has_failed(failure)))
 

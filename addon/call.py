@@ -31,7 +31,7 @@ class Call:
     ``narrowed_tokens`` is the policies' part in it; ``sanitized`` what became of the request for it. ``chosen`` is the
     attempt under way with the platform key whose turn it was, which an access token may stand in for.
     ``upstream_status``, ``retry_after`` and ``advice`` stood in the head of its answer. ``first_failure`` is that of
-    the attempt before it.
+    the attempt before it. ``lagged``: what failed is this process, which was late all along, and no provider.
     """
 
     exchange: Exchange
@@ -49,6 +49,7 @@ class Call:
     failure: ErrorAnswer | None = None
     first_failure: ErrorAnswer | None = None
     first_byte_s: float | None = None
+    lagged: bool = False
     client_is_behind: Callable[[], bool] = field(default=lambda: False)
 
     @property

@@ -4,11 +4,13 @@ import asyncio
 import collections
 import resource
 from contextlib import suppress
+from functools import partial
 
 from mitmproxy import ctx
 from mitmproxy.connection import Client, Connection
 from mitmproxy.proxy.server import ConnectionHandler
 
+from addon.deadline import Deadline
 from addon.wire import HEAD_TIMEOUT_S
 
 MAX_UPSTREAM_CONNECTIONS_PER_CLIENT = 256
@@ -34,7 +36,7 @@ class Clients:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.silent: dict[str, asyncio.TimerHandle] = {}
+        self.silent: dict[str, Deadline] = {}
         self.open: dict[str, Client] = {}
         self.all_gone = asyncio.Event()
 
@@ -48,8 +50,7 @@ class Clients:
         handler = _handler_of(client)
         if handler:
             _harden(handler)
-        loop = asyncio.get_running_loop()
-        self.silent[client.id] = loop.call_later(HEAD_TIMEOUT_S, close_client, client)
+        self.silent[client.id] = Deadline(HEAD_TIMEOUT_S, partial(close_client, client))
 
     def spoke(self, client: Client) -> None:
         """The client's first bytes are in, and its TLS is done: from here on ``wire.ClientSide`` watches it."""

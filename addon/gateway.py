@@ -170,6 +170,7 @@ class Gateway(Connections):
         with self._guard(flow):
             call = _expect(flow)
             failure = with_advice(call.failure or INTERNAL, call.advice)
+            call.lagged = call.lagged or flow.server_conn in self.connecting.lagged
             self._books().attempt_ended(call, failure)
             if call.may_go_on(failure) and (request := await self._attempts().follow(call, failure)):
                 flow.request = request

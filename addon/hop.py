@@ -20,9 +20,13 @@ from mitmproxy.proxy.layers.http import (
     RegisterHttpConnection,
 )
 
+from addon.deadline import is_late
 from addon.hop_attempt import GetUpstream, SentAttempt
 from addon.hop_stream import HopStream
 from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Commands, Http2ClientSide, Overdue, UpstreamSide
+
+SECOND_LOOK_S = 0.5
+"""How long a deadline is put off, once, whose alarm came late."""
 
 
 class HopLayer(HttpLayer):
@@ -32,6 +36,7 @@ class HopLayer(HttpLayer):
         super().__init__(context, HTTPMode.transparent)
         self.idle: set[Connection] = set()
         self.deadlines: dict[layer.Layer, float] = {}
+        self.put_off: set[layer.Layer] = set()
         self.alarms: dict[commands.Command, float] = {}
         self.attempt_ids = itertools.count(-1, -1)
 
@@ -91,6 +96,7 @@ class HopLayer(HttpLayer):
 
     def set_deadline(self, owner: layer.Layer, delay_s: float | None) -> None:
         """See ``wire.Deadlines``."""
+        self.put_off.discard(owner)
         if delay_s is None:
             self.deadlines.pop(owner, None)
         else:
@@ -106,14 +112,20 @@ class HopLayer(HttpLayer):
             yield alarm
 
     def ring(self, alarm: commands.Command) -> Commands:
-        del self.alarms[alarm]
         now_s = time.monotonic()
+        late = is_late(self.alarms.pop(alarm), now_s)
         for owner in [owner for owner, due_s in self.deadlines.items() if due_s <= now_s]:
+            if late and owner not in self.put_off:
+                # The loop was blocked: what ``owner`` waits for may lie in the socket, and is read first.
+                self.put_off.add(owner)
+                self.deadlines[owner] = now_s + SECOND_LOOK_S
+                continue
+            self.put_off.discard(owner)
             del self.deadlines[owner]
             if isinstance(owner, Http2ClientSide):
                 yield commands.CloseConnection(self.context.client)
             else:
-                yield from self.event_to_child(owner, Overdue(0))
+                yield from self.event_to_child(owner, Overdue(0, late))
 
     # Upstream connections: one call at a time on each, kept for the next call of this client.
 
@@ -136,7 +148,7 @@ class HopLayer(HttpLayer):
 
     def open_upstream(self, event: GetUpstream) -> Commands:
         context = self.context.fork()
-        context.server = Server(address=event.address)
+        context.server = event.opened = Server(address=event.address)
         stack = tunnel.LayerStack()
         if event.tls:
             context.server.sni = event.address[0]

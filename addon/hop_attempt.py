@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mitmproxy import http
-from mitmproxy.connection import Connection
+from mitmproxy.connection import Connection, Server
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers.http import GetHttpConnection
 
@@ -24,10 +24,11 @@ class AttemptFailedHook(commands.StartHook):
 
 @dataclass
 class GetUpstream(GetHttpConnection):
-    """Ask for a connection to ``address``; ``fresh`` refuses one that was used before."""
+    """Ask for a connection to ``address``; ``fresh`` refuses one that was used before, ``opened`` is a new one."""
 
     fresh: bool = False
     reused: bool = False
+    opened: Server | None = None
 
     __hash__ = GetHttpConnection.__hash__
 

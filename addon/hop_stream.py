@@ -86,7 +86,9 @@ class HopStream(RequestStream):
                 yield from self.server_state(event)
         elif kind is RequestProtocolError:
             yield from self.client_left()
-        elif kind is Overdue:
+        elif isinstance(event, Overdue):
+            if self.call:
+                self.call.lagged = event.late
             yield from self.overdue()
         elif kind is events.Start:
             self.client_state = self.read_head
@@ -108,10 +110,13 @@ class HopStream(RequestStream):
             yield from self.answer(json_response(INTERNAL))
             return
         request = self.flow.request
+        call.lagged = False
         self.attempt = attempt = self.hops.new_attempt(self)
         ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
         connection, error = yield ask
         if error:
+            if ask.opened:
+                self.flow.server_conn = ask.opened
             log_no_connection(call.exchange, error)
             yield from self.attempt_over(unreachable())
             return
@@ -162,8 +167,8 @@ class HopStream(RequestStream):
         elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
             yield from self.client_left()
             yield from self.cut_client()
-        else:
-            self.deadlines.set_deadline(self, self.patience_s(call))
+        elif patience_s := self.patience_s(call):
+            self.deadlines.set_deadline(self, patience_s)
 
     def end_of_relay(self, call: Call) -> Commands:
         assert call.relay is not None and self.flow.response is not None  # noqa: S101

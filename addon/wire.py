@@ -47,7 +47,9 @@ Commands = layer.CommandGenerator[None]
 
 @dataclass
 class Overdue(HttpEvent):
-    """A deadline that this connection end or stream had set is past."""
+    """A deadline that this connection end or stream had set is past; ``late``: by more than it was put off for."""
+
+    late: bool = False
 
 
 class Deadlines(Protocol):

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -262,3 +264,23 @@ async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_i
     assert booked_ids(ledger_path) == ["a"]
     assert await place.discrepancies() == []
     await store.close()
+
+
+async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_passed(
+    store: SqliteStore,
+) -> None:
+    """As of a process that was stopped: all of its time is over, and it has hardly tried."""
+    tries = 0
+
+    def succeed_late() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            time.sleep(0.05)
+        if tries < 40:
+            locked = sqlite3.OperationalError("database is locked")
+            locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise locked
+        return "done"
+
+    assert await store._file.attempt(succeed_late, bound_s=0.01) == "done"

@@ -30,6 +30,10 @@ _CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
 _TRIES_IN_PLACE = 8
 _IN_PLACE_S = 0.0001
 _RETRY_S = 0.0005
+_LONGEST_RETRY_S = 0.1
+_LEAST_TURNS = 10
+"""How often other tasks run between two tries, at least, before a locked file is given up: time also passes while this
+process is stopped. Together they take at most ``BOUND_S`` where it is not."""
 
 _REPLACED = "the file was removed or replaced; restart to book into the new one"
 
@@ -66,25 +70,28 @@ class LedgerFile:
     async def attempt[T](self, work: Callable[[], T], bound_s: float = BOUND_S) -> T:
         """Return what ``work`` returns, trying again while another process has the file locked."""
         give_up_s = time.monotonic() + bound_s
+        turns = 0
         for tries in count(1):
             try:
                 return work()
             except NEVER_WRITABLE:
                 raise
             except (OSError, sqlite3.Error) as error:
-                if not _is_locked(error) or time.monotonic() > give_up_s:
+                is_over = turns >= _LEAST_TURNS and time.monotonic() > give_up_s
+                if is_over or not _is_locked(error):
                     raise StoreUnavailable(f"{self.path}: {_why(error)}") from error
-            await self._wait(tries)
+            if tries % _TRIES_IN_PLACE and not self._waiting:
+                time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
+            else:
+                turns += 1
+                await self._wait()
         raise AssertionError("unreachable")
 
-    async def _wait(self, tries: int) -> None:
-        if tries % _TRIES_IN_PLACE and not self._waiting:
-            time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
-            return
+    async def _wait(self) -> None:
         # The lock stays: hundreds of calls must not stand in each other's way as well.
         self._waiting += 1
         try:
-            await asyncio.sleep(_RETRY_S * self._waiting)
+            await asyncio.sleep(min(_RETRY_S * self._waiting, _LONGEST_RETRY_S))
         finally:
             self._waiting -= 1
 

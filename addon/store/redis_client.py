@@ -4,10 +4,9 @@ A connection whose answer is outstanding is never used again, and nothing is tri
 may be repeated.
 """
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from addon.deadline import within
 from addon.store import BOUND_S, StoreUnavailable
 
 CONNECTIONS = 32
@@ -55,6 +55,9 @@ class RedisClient:
             url.get_secret_value(),
             max_connections=CONNECTIONS,
             timeout=None,
+            # Timers of its own would blame Redis for a loop that was blocked; ``bounded`` limits every use.
+            socket_timeout=None,
+            socket_connect_timeout=None,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
             decode_responses=True,
@@ -66,7 +69,7 @@ class RedisClient:
     async def bounded(self, bound_s: float = BOUND_S) -> AsyncIterator[None]:
         """Give up what is asked within the block after ``bound_s``."""
         try:
-            async with asyncio.timeout(bound_s):
+            async with within(bound_s):
                 yield
         except TimeoutError as error:
             raise StoreUnavailable(f"Redis at {self.address}: no answer within {bound_s:g} s") from error
@@ -95,11 +98,10 @@ class RedisClient:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        try:
-            await self._redis.aclose()
-            await self._redis.connection_pool.disconnect()
-        except (RedisError, OSError):
-            return
+        with suppress(RedisError, OSError):  # TimeoutError is an OSError.
+            async with within(BOUND_S):
+                await self._redis.aclose()
+                await self._redis.connection_pool.disconnect()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -1,0 +1,66 @@
+"""Deadlines that are believed only while the event loop was on time.
+
+A timer that fires late says that this process was blocked or stopped, not that its peer is slow: the answer may lie in
+the socket, unread. So time is counted in steps. A step that ends late does not count, but as many steps as a deadline
+has may be late before it expires all the same: every wait stays bounded. Each step is at least one turn of the loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+STEPS = 10
+LATE_S = 0.05
+"""A timer that fires so much later than it was due is late."""
+
+
+def is_late(due_s: float, now_s: float) -> bool:
+    """Return whether a timer that was due at ``due_s``, and fires at ``now_s``, is late."""
+    return now_s - due_s > LATE_S
+
+
+class Deadline:
+    """Calls ``expire`` once ``bound_s`` seconds of an event loop that was on time have passed."""
+
+    def __init__(self, bound_s: float, expire: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._step_s = bound_s / STEPS
+        self._expire = expire
+        self._steps_left = STEPS
+        self._late_steps_left = STEPS
+        self._begin_step()
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether the peer gets, or had, the whole of its time: the process was not late all along."""
+        return self._late_steps_left > 0
+
+    def cancel(self) -> None:
+        """Never expire. Cancelling twice is harmless."""
+        self._timer.cancel()
+
+    def _begin_step(self) -> None:
+        self._due_s = self._loop.time() + self._step_s
+        self._timer = self._loop.call_at(self._due_s, self._end_step)
+
+    def _end_step(self) -> None:
+        if self._late_steps_left and is_late(self._due_s, self._loop.time()):
+            self._late_steps_left -= 1
+        else:
+            self._steps_left -= 1
+        if self._steps_left:
+            self._begin_step()
+        else:
+            self._expire()
+
+
+@asynccontextmanager
+async def within(bound_s: float) -> AsyncIterator[None]:
+    """Raise TimeoutError where the block takes longer: ``asyncio.timeout`` with a ``Deadline``."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as timeout:
+        deadline = Deadline(bound_s, lambda: timeout.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            deadline.cancel()
