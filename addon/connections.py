@@ -1,8 +1,9 @@
 """The hooks of connections, of clients and to upstreams: counted, bounded in time, and TLS where it is asked for."""
 
+import logging
+
 from mitmproxy.connection import Client
 from mitmproxy.proxy.layer import NextLayer
-from mitmproxy.proxy.layers import ClientTLSLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 
@@ -11,6 +12,8 @@ from addon.clients import Clients, max_clients
 from addon.connecting import ConnectTimers
 from addon.hop import HopLayer
 from addon.settings import Settings
+
+log = logging.getLogger("tollgate.connections")
 
 
 class Connections:
@@ -30,10 +33,12 @@ class Connections:
         self.clients.disconnected(client)
 
     def next_layer(self, data: NextLayer) -> None:
-        if self.settings and self.settings.conf.listen.tls_certificate and not data.context.client.tls:
-            data.layer = ClientTLSLayer(data.context)
-        else:
+        if not (self.settings and self.settings.conf.listen.tls_certificate) or data.context.client.tls:
             data.layer = HopLayer(data.context)
+        elif tls.is_tls(data.data_client()):
+            data.layer = tls.ClientTls(data.context)
+        else:
+            data.layer = tls.PlainHttp(data.context)
 
     def tls_start_client(self, data: TlsData) -> None:
         if self.settings and self.settings.conf.listen.tls_certificate:
@@ -44,6 +49,11 @@ class Connections:
 
     def tls_established_client(self, data: TlsData) -> None:
         self.clients.spoke(data.context.client)
+
+    def tls_failed_client(self, data: TlsData) -> None:
+        fields = {"event": "client tls failed"}
+        if data.conn.error != tls.LEFT:
+            log.warning("a client's TLS handshake failed: %s", data.conn.error, extra=fields)
 
     def tls_established_server(self, data: TlsData) -> None:
         self.connecting.end(data.conn)

@@ -1,8 +1,9 @@
 """Structured logs: one JSON object a line, one line a call, and no credential, body or header in any of them.
 
-Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING. Several
-processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece; and no line
-is longer than that.
+Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING. What a library
+says is left out, and so are the words of exceptions: only the place in the code is told.
+Several processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece; and
+no line is longer than that.
 """
 
 import asyncio
@@ -11,13 +12,16 @@ import logging
 import os
 import select
 import sys
+import sysconfig
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
 from addon.errors import ErrorAnswer
+from addon.exception_text import format_exception
 from addon.exchange import Exchange
 from addon.mask import mask_credentials
 
@@ -28,6 +32,10 @@ WHOLE_BYTES = 4096
 """What a pipe never mixes with the bytes of other processes: PIPE_BUF on Linux. Source: pipe(7)."""
 _CUT = " … "
 QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
+WITHHELD = "withheld: it may quote what a client or a provider sent"
+
+_STDLIB = sysconfig.get_path("stdlib")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 _calls = logging.getLogger(f"{OURS}.call")
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -49,14 +57,16 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _message(record),
+            "message": WITHHELD if _is_of_library(record) else _message(record),
             **self.own,
         }
+        if line["message"] is WITHHELD:
+            line["source"] = f"{record.module}:{record.lineno}"
         if is_ours(record.name):
             extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}
             line |= {name: value for name, value in extra.items() if name not in line}
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1]:
+            line["exception"] = format_exception(record.exc_info[1])
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return _fitted(_masked({name: _plain(value) for name, value in line.items()}))
@@ -218,6 +228,13 @@ def _ms(start_s: float, end_s: float | None) -> float | None:
 def is_ours(name: str) -> bool:
     """Tell whether a logger of this name is one of Tollgate's own."""
     return name == OURS or name.startswith(f"{OURS}.")
+
+
+def _is_of_library(record: logging.LogRecord) -> bool:
+    """Tell whether an installed library wrote it; operators' policy modules may say what they want."""
+    path = Path(record.pathname)
+    is_installed = not _INSTALLED.isdisjoint(path.parts) or path.is_relative_to(_STDLIB)
+    return not is_ours(record.name) and (is_installed or record.name.partition(".")[0] in QUIET)
 
 
 def _message(record: logging.LogRecord) -> str:

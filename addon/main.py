@@ -11,6 +11,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from addon.gateway import Gateway
 from addon.log import OURS, JsonFormatter, is_ours
 
+_OF_CONNECTIONS = "mitmproxy.proxy.server"
+_HARMLESS = ("client connect", "client disconnect", "server connect ", "server disconnect ")
+"""What mitmproxy says of a connection and no peer sent; the rest may quote its bytes."""
+
+
+def _may_be_displayed(record: logging.LogRecord) -> bool:
+    is_harmless = record.name != _OF_CONNECTIONS or str(record.msg).startswith(_HARMLESS)
+    return is_harmless and not is_ours(record.name)
+
 
 def _keep_logs_apart() -> None:
     """Write our lines as ``serve`` does, and mitmproxy's as it does: its display shows no fields and masks nothing."""
@@ -21,7 +30,7 @@ def _keep_logs_apart() -> None:
     ours.handlers = [handler]
     for shown in logging.getLogger().handlers:
         if isinstance(shown, TermLogHandler):
-            shown.addFilter(lambda record: not is_ours(record.name))
+            shown.addFilter(_may_be_displayed)
 
 
 _keep_logs_apart()

@@ -27,6 +27,10 @@ FORMS = {
     "in base64 of URLs": base64.urlsafe_b64encode(f"u:{PLANTED}:".encode()).decode(),
     "escaped for JSON": "".join(f"\\u{ord(char):04x}" for char in PLANTED),
     "escaped for JSON in JSON": "".join(f"\\\\u{ord(char):04X}" for char in PLANTED),
+    "as a hex dump": PLANTED.encode().hex(),
+    "as a hex dump behind a digit": "a" + PLANTED.encode().hex(),
+    "as a hex dump with blanks": PLANTED.encode().hex(" "),
+    "escaped for Python": "".join(f"\\x{ord(char):02x}" for char in PLANTED),
     "escaped for URLs": "".join(f"%{ord(char):02x}" for char in PLANTED),
 }
 

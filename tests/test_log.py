@@ -1,6 +1,7 @@
 """The log lines, and the mask that no credential gets past."""
 
 import asyncio
+import errno
 import io
 import json
 import logging
@@ -21,7 +22,7 @@ from pydantic import SecretStr
 from rig.upstream import BOUND_S
 
 from addon.exchange import Exchange, Stage
-from addon.log import JsonFormatter, configure_logging, log_call, log_refusal
+from addon.log import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from addon.mask import MASK, mask_credentials
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 
@@ -280,15 +281,39 @@ def test_ours_are_shown_from_info_and_others_from_warning(
     assert [line["logger"] for line in lines.all] == ([logger] if shown else [])
 
 
-def test_a_traceback_is_one_string_on_the_same_line_without_credentials(lines: Lines) -> None:
+def test_a_traceback_is_one_string_on_the_same_line_without_any_word_of_an_exception(lines: Lines) -> None:
+    said = "a-private-word"
     try:
-        raise RuntimeError("Incorrect API key provided: sk-fake0000.\nTry again")
+        try:
+            raise KeyError(said)
+        except KeyError as error:
+            raise RuntimeError(f"Incorrect API key provided: {said}") from error
     except RuntimeError:
         logging.getLogger("tollgate.gateway").exception("failed with %s", "Bearer fake0000")
     line = lines.one
     assert (line["level"], line["message"]) == ("error", "failed with Bearer ***")
     assert line["exception"].startswith("Traceback (most recent call last):\n")
-    assert line["exception"].endswith("RuntimeError: Incorrect API key provided: ***.\nTry again")
+    assert "KeyError\n\nThe above exception led to:" in line["exception"]
+    assert line["exception"].endswith("\nRuntimeError")
+    assert said not in json.dumps(line)
+
+
+def test_what_the_system_says_of_a_fault_is_told(lines: Lines) -> None:
+    try:
+        raise OSError(errno.ENOSPC, "whatever", "/a-private-word")
+    except OSError:
+        logging.getLogger("tollgate").exception("failed")
+    assert lines.one["exception"].endswith("\nOSError: No space left on device")
+
+
+def test_what_a_library_says_is_withheld_and_what_an_operators_module_says_is_not(lines: Lines) -> None:
+    logging.getLogger("mitmproxy.proxy.server").warning("a-private-word")
+    logging.getLogger("my_policy").warning("told")
+    record = logging.LogRecord("some.library", logging.WARNING, pytest.__file__, 7, "a word", None, None)
+    logging.getLogger("some.library").handle(record)
+    library, own, installed = lines.all
+    assert (library["message"], own["message"], installed["message"]) == (WITHHELD, "told", WITHHELD)
+    assert installed["source"] == "__init__:7"
 
 
 def test_a_stack_is_a_string_too(lines: Lines) -> None:
@@ -305,7 +330,7 @@ def test_extra_fields_of_ours_are_shown_and_masked_and_those_of_others_are_not(l
     ours, others = lines.all
     assert (ours["event"], ours["url"], ours["level"]) == ("listening", "http://***@127.0.0.1:1", "info")
     assert ours["nested"] == "{'key': '***'}"
-    assert set(others) == {"time", "level", "logger", "message"}
+    assert set(others) == {"time", "level", "logger", "message", "source"}
 
 
 @pytest.mark.parametrize(
@@ -418,7 +443,7 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
     assert told["message"] == "deep"
     assert told["exception"].startswith("Traceback (most recent call last):\n")
     assert " … " in told["exception"]
-    assert told["exception"].endswith("RuntimeError: at the bottom of it all")
+    assert told["exception"].endswith("RuntimeError")
 
 
 def test_a_pipe_that_nobody_reads_any_more_ends_no_call() -> None:

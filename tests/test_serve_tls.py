@@ -10,6 +10,7 @@ from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient
 from rig.scripts import Script, stream_of
 from rig.upstream import BOUND_S, Upstream
+from test_contract_errors import assert_error
 
 CHAT = "/v1/chat/completions"
 
@@ -43,11 +44,24 @@ def test_tls_serves_both_http_versions(
     assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.json()["model"] == "tester-large"
 
 
-def test_tls_closes_who_speaks_plain_http(secure_gateway: Gateway, upstream: Upstream) -> None:
+def test_who_speaks_plain_http_is_told_so_in_plain_http(secure_gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(secure_gateway.url) as client:
         client.send(secure_gateway.chat_bytes())
-        assert b"HTTP/" not in client.read_to_close()
+        answer = client.read_answer()
+        assert assert_error(answer, 400, "bad_request", "invalid_request_error")["message"] == (
+            "This port speaks HTTPS: begin the base URL with https://."
+        )
+        assert answer.header("connection") == "close"
+        assert client.is_closed_by_peer()
     assert upstream.requests == []
+
+
+def test_who_speaks_plain_http_and_goes_on_is_cut_off(secure_gateway: Gateway, upstream: Upstream) -> None:
+    with RawClient(secure_gateway.url) as client:
+        client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n")
+        assert client.read_answer().status == 400
+        client.send(b"x" * 100_000)
+        assert client.is_closed_by_peer()
 
 
 def test_tls_closes_who_never_greets_or_stops_half_way(secure_gateway: Gateway) -> None:

@@ -18,6 +18,7 @@ from rig.scripts import Received
 
 PIECE_CHARS = 8
 # What no secret holds ends a word. Files of SQLite, and logs, say most words many times.
+_DUMP = re.compile(rb"(?:[0-9a-f]{2}[ :]?){%d,}[0-9a-f]?" % PIECE_CHARS)
 _WORD = re.compile(rb"[!-~]{%d,}" % PIECE_CHARS)
 
 
@@ -37,17 +38,28 @@ def _forms(secret: bytes) -> dict[str, set[bytes]]:
 
 
 def _readings(seen: bytes) -> Iterator[bytes]:
-    """What was seen, as it is and without the escapes of JSON and of URLs."""
+    """What was seen, as it is, as the bytes of its hex dumps, and without the escapes of JSON, Python and URLs."""
     lower = seen.lower()
     yield lower
+    yield from _dumped(lower)
     plain = lower
     if b"\\" in plain:
-        unescaped = re.sub(rb"\\+u00([0-9a-f]{2})", lambda match: bytes.fromhex(match[1].decode()), plain)
+        unescaped = re.sub(
+            rb"\\+(?:u00|x)([0-9a-f]{2})", lambda match: bytes.fromhex(match[1].decode()), plain
+        )
         plain = unescaped.replace(b"\\/", b"/")
     if b"%" in plain:
         plain = unquote_to_bytes(plain)
     if plain is not lower:
         yield plain.lower()
+
+
+def _dumped(seen: bytes) -> Iterator[bytes]:
+    """The bytes that hex digits stand for, also where a stray digit stands in front of them."""
+    runs = [re.sub(rb"[ :]", b"", run) for run in _DUMP.findall(seen)]
+    for first in (0, 1):
+        pairs = (run[first : len(run) - (len(run) - first) % 2] for run in runs)
+        yield b"\n".join(bytes.fromhex(pair.decode()).lower() for pair in pairs)
 
 
 class Canaries:

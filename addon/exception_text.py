@@ -1,0 +1,34 @@
+"""What of an exception may be logged: where it was raised and of what type, but none of its words.
+
+Words may quote what a client or a provider sent. Those of the system, such as "No space left on device", may not.
+"""
+
+import os
+import traceback
+from collections.abc import Iterator
+
+_CAUSED = "\n\nThe above exception led to:\n\n"
+_LONGEST_CHAIN = 8
+
+
+def format_exception(error: BaseException) -> str:
+    """Return the traceback of ``error`` and of what led to it, oldest first, without any exception's own words."""
+    told = [_format_one(one) for one in _chain(error)]
+    return _CAUSED.join(reversed(told))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen = 0
+    while error and seen < _LONGEST_CHAIN:
+        yield error
+        seen += 1
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _format_one(error: BaseException) -> str:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(error, OSError) and isinstance(error.errno, int) and error.errno > 0:
+        name += f": {os.strerror(error.errno)}"
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"Traceback (most recent call last):\n{frames}{name}"
