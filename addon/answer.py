@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from addon.answer_bounds import exceeded_bound
 from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason, shows_nothing
@@ -49,7 +50,9 @@ def decode_answer(body: bytes, source: Source) -> dict[str, Any] | ErrorAnswer:
         return upstream_garbage("it is not JSON." if body.strip() else "it is empty.")
     if is_error_payload(payload):
         return from_upstream_payload(payload, names=source.names, secrets=source.secrets)
-    return payload if isinstance(payload, dict) else upstream_garbage("it is not a chat completion.")
+    if not isinstance(payload, dict):
+        return upstream_garbage("it is not a chat completion.")
+    return exceeded_bound(payload) or payload
 
 
 def rewrite_answer(body: bytes, source: Source) -> Answer:

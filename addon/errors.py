@@ -203,7 +203,7 @@ def _stated_status(payload: object) -> int | None:
 
 
 def _shown(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:
-    text = _one_line(text)[:MAX_READ_CHARS]
+    text = _one_line(text[:MAX_READ_CHARS])
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = mask_fragments(text, secret)
         if "%" in text and (hidden := mask_fragments(unquote(text), secret)) != unquote(text):

@@ -23,7 +23,7 @@ MAX_REASONING = {"none": 0, "minimal": 1, "low": 1, "medium": 2, "high": 3}
 
 type FinishReason = Literal["stop", "length", "tool_calls"]
 
-_TOKEN = re.compile(r"\s*+(?:\w+|[^\w\s]|\Z)")
+_TOKEN = re.compile(r"\s*+(?:\w++|[^\w\s])?+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 type Text = Annotated[str, _matching(r"(?=.*\S)[^\x00-\x1f\x7f]+", "a text of one line, not empty")]
-type DottedPath = Annotated[str, _matching(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*", "names joined by dots")]
+type DottedPath = Annotated[str, _matching(r"[A-Za-z0-9_]++(\.[A-Za-z0-9_]++)*+", "names joined by dots")]
 type Name = Annotated[str, _matching(NAME, NAME_IS)]
 type PolicyName = Annotated[str, AfterValidator(check_name)]
 type ProviderName = Annotated[str, _matching(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
+# A string is always closed; that its end may be missing keeps a search from beginning again inside one that is not.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
 _MODEL = b'"model"'
 _STRING_MEMBER = re.compile(rb'"model"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL)
 _EMPTY_OBJECT = re.compile(rb"\{\s*\}")

@@ -6,10 +6,12 @@ way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
+from addon.answer_bounds import TOO_MANY_CHOICES, TooManyChoicesError, exceeded_bound
 from addon.errors import (
     ErrorAnswer,
     from_upstream_payload,
@@ -22,6 +24,7 @@ from addon.source import Source
 from policies.facts import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
+MAX_EVENT_LINES = 1_000
 MAX_HELD_BYTES = 64 * 1024
 DONE_EVENT = b"data: [DONE]\n\n"
 
@@ -45,23 +48,25 @@ _CUT = stream_interrupted()
 _UNREADABLE = upstream_garbage("an event of its stream is not a JSON object.")
 _NOT_UNDERSTOOD = upstream_garbage("an event of its stream makes no sense.")
 _TOO_LARGE = upstream_garbage("an event of its stream is too large.")
+_TOO_MANY_LINES = upstream_garbage(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
 _NO_STREAM = upstream_garbage("it is not an event stream.")
 
 
 class Event(NamedTuple):
-    """One event: its bytes, where in them the values of its data lines stand, and those values, joined."""
+    """One event: its bytes, where in them the values of its data lines stand, and those values, joined.
+
+    ``starts`` is where each of these values begins in ``payload``.
+    """
 
     text: bytes
     lines: Sequence[tuple[int, int]]
+    starts: Sequence[int]
     payload: bytes
 
     def place(self, position: int) -> int:
         """Return where a byte of ``payload`` stands in ``text``."""
-        for start, end in self.lines:
-            if start + position <= end:
-                return start + position
-            position -= end - start + 1
-        raise ValueError("a position beyond the event's data")
+        line = bisect_right(self.starts, position) - 1
+        return self.lines[line][0] + position - self.starts[line]
 
 
 class Chunks(Protocol):
@@ -169,6 +174,8 @@ class StreamRelay:
             return self._fail(_TOO_LARGE)
         if (filled := self._chunks.fill(text)) is not None:
             return self._release(filled)
+        if max(text.count(b"\n"), text.count(b"\r")) > MAX_EVENT_LINES + 1:  # one of them ends the blank line
+            return self._fail(_TOO_MANY_LINES)
         if not text.startswith(b"data: "):
             text = _UNKNOWN_FIELD.sub(b"", text)
         lines = _data_lines(text)
@@ -190,20 +197,24 @@ class StreamRelay:
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
             return self._fail(broken)
-        return self._read(Event(text, lines, payload), chunk)
+        if failure := exceeded_bound(chunk):
+            return self._fail(failure)
+        return self._read(Event(text, lines, _starts(lines), payload), chunk)
 
     def _relay_each(self, event: bytes, *, at_end: bool) -> bytes:
         """Some servers leave out the blank line between two events: then each data line is its own event."""
         starts = [0, *[line.start() for line in _DATA_LINE.finditer(event)][1:], len(event)]
-        relayed = b""
+        relayed: list[bytes] = []
         for start, end in pairwise(starts):
             if not self._is_over:
-                relayed += self._relay(_closed(event[start:end]), at_end=at_end)
-        return relayed
+                relayed.append(self._relay(_closed(event[start:end]), at_end=at_end))
+        return b"".join(relayed)
 
     def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         try:
             relayed = self._chunks.read(event, chunk)
+        except TooManyChoicesError:
+            return self._fail(TOO_MANY_CHOICES)
         except ValueError:
             return self._fail(_NOT_UNDERSTOOD)
         relayed = self._release(relayed) if relayed else b""
@@ -248,10 +259,9 @@ class StreamRelay:
         if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
             return self._fail(_NO_STREAM if _FIELD_LINE.search(body) else _CUT)
         self._held = None
-        relayed = b""
-        for chunk in chunks:
-            if not self._is_over:
-                relayed += self._relay(b"data: " + json_text(chunk) + b"\n\n")
+        relayed = b"".join(
+            [self._relay(b"data: " + json_text(chunk) + b"\n\n") for chunk in chunks if not self._is_over]
+        )
         return relayed if self._is_over else relayed + self._end(b"")
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:
@@ -273,6 +283,13 @@ def _parse(payload: bytes) -> object:
 def _closed(text: bytes) -> bytes:
     """Return ``text`` with the line ends that it lacks to be a whole event."""
     return next(text + ends for ends in (b"", b"\n", b"\n\n") if _CLOSED.search(text + ends))
+
+
+def _starts(lines: Sequence[tuple[int, int]]) -> Sequence[int]:
+    """Return where each value begins in all of them joined."""
+    if len(lines) == 1:
+        return (0,)
+    return list(accumulate((end - start + 1 for start, end in lines[:-1]), initial=0))
 
 
 def _data_lines(event: bytes) -> list[tuple[int, int]]:

@@ -14,10 +14,13 @@ MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
 _OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
+# No expression sees more of a text than this; ``errors`` shows far less.
+MAX_SENTENCE_CHARS = 65_536
+# Fewer than the digits of a character reference that Python refuses to read.
+MAX_TITLE_CHARS = 2_000
 # What Google's servers write around the sentence where they show one for programmers.
-_DEBUG_FRAME = re.compile(
-    r"^\[ORIGINAL ERROR\] (?:generic::\w+: )?|\s*\[google\.rpc\.error_details_ext\].*", re.DOTALL
-)
+_DEBUG_OPENING = re.compile(r"\[ORIGINAL ERROR\] (?:generic::\w{1,64}: )?")
+_DEBUG_DETAILS = "[google.rpc.error_details_ext]"
 
 
 class Found(NamedTuple):
@@ -33,8 +36,8 @@ def read_body(body: bytes) -> Found | None:
         return None
     text = body.decode("utf-8-sig", "replace").strip()
     if re.match(r"<[a-z!?]", text, re.IGNORECASE):
-        title = re.search(r"<title[^<>]*>([^<]*)</title", text, re.IGNORECASE)
-        return Found(html.unescape(title[1])) if title else None
+        title = re.search(r"<title[^<>]*>([^<]*)</title", text[:MAX_SENTENCE_CHARS], re.IGNORECASE)
+        return Found(html.unescape(title[1][:MAX_TITLE_CHARS])) if title else None
     found = read_payload(text)
     return None if found is None or "\ufffd" in found.message else found
 
@@ -57,13 +60,18 @@ def _read_text(text: str, depth: int) -> Found | None:
     found = None if inner is None else read_payload(inner, depth + 1)
     if found or inner is not None:
         return found
-    sentence = _DEBUG_FRAME.sub("", text)
+    sentence = _without_debug_frame(text[:MAX_SENTENCE_CHARS])
     return Found(sentence) if _is_sentence(sentence) else None
+
+
+def _without_debug_frame(text: str) -> str:
+    opening = _DEBUG_OPENING.match(text)
+    return text[opening.end() if opening else 0 :].partition(_DEBUG_DETAILS)[0].rstrip()
 
 
 def _json_in(text: str) -> Any:
     """Return the JSON value that ``text`` is, or the error object that it bears, or None."""
-    bearing = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text)
+    bearing = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text[:MAX_SENTENCE_CHARS])
     start = 0 if text.startswith(("{", "[", '"')) else bearing.start() if bearing else None
     if start is None:
         return None

@@ -19,7 +19,7 @@ from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 
 # As long as a slug may be. An id may be a path of several segments, but never one that leads elsewhere in a URL.
-_CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]+(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]+)+")
+_CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]++(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]++)++")
 # No other letters: Unicode folds some of them, such as the sign of the kelvin, to ASCII ones.
 _LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _BLANKS: Final = " \t\r\n"

@@ -341,6 +341,20 @@ def test_the_message_is_found_however_the_provider_words_it(
     assert "Too long." in error["message"]
 
 
+@pytest.mark.parametrize("blanks", [60_000, 900_000])
+def test_a_long_run_of_blanks_that_the_provider_repeats_is_answered_at_once(
+    chat: Chat, upstream: Upstream, blanks: int
+) -> None:
+    def repeat(request: Received) -> Script:
+        said = request.json()["messages"][0]["content"]
+        return whole({"error": {"message": f"Invalid value: '{said}'.", "type": "x"}}, 400)
+
+    upstream.behave(repeat)
+    answer = chat(messages=[{"role": "user", "content": f"a{' ' * blanks}b"}])
+    error = assert_error(answer, 400, "invalid_request_error", "invalid_request_error")
+    assert error["message"].startswith("Invalid value: 'a")
+
+
 UNREADABLE: dict[str, tuple[bytes, str | None]] = {
     "HTML": (b"<html><body><h1>502 Bad Gateway</h1><a href='x'>nginx</a></body></html>", "text/html"),
     "plain text": (b"upstream connect error", "text/plain"),

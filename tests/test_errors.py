@@ -20,6 +20,7 @@ from addon.errors import (
     from_upstream_payload,
     is_error_payload,
 )
+from addon.upstream_message import MAX_SENTENCE_CHARS
 from policies.refusal import Refusal, RefusalCode
 
 KEY = "sk-fake-0000000000000000"
@@ -339,6 +340,16 @@ def test_a_long_message_is_bounded() -> None:
     assert message.endswith("…")
     exact = "x" * MAX_MESSAGE_CHARS
     assert from_upstream(400, json.dumps({"error": exact}).encode()).message == exact
+
+
+def test_what_stands_beyond_the_bound_of_a_sentence_is_not_read() -> None:
+    message = "No." + " " * MAX_SENTENCE_CHARS + "[google.rpc.error_details_ext] and more"
+    assert from_upstream(400, json.dumps({"error": {"message": message}}).encode()).message == "No."
+
+
+def test_a_character_reference_of_endless_digits_is_not_read() -> None:
+    answer = from_upstream(502, b"<html><title>Busy &#" + b"9" * 9_000 + b";</title>")
+    assert answer.code == "upstream_error"
 
 
 # --- what may not be shown -----------------------------------------------------------------------------------

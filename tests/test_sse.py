@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from addon.answer_bounds import MAX_CHOICES, TOO_MANY_CHOICES
 from addon.chat_chunks import ChatChunks
+from addon.errors import ErrorAnswer
 from addon.source import Source
-from addon.sse import MAX_EVENT_BYTES, MAX_HELD_BYTES, StreamRelay
+from addon.sse import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
 from policies.facts import Family, Usage
 
 SLUG = "house/slug"
@@ -274,6 +276,38 @@ def test_an_endless_line_is_given_up_and_not_kept() -> None:
     assert machine.failure is not None
     assert machine.failure.status == 502
     assert len(machine._pending) == 0
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_an_event_has_at_most_so_many_lines(end: bytes) -> None:
+    lines = (b"data: %b" % A + end) * MAX_EVENT_LINES
+    assert (
+        relay(lines + b"\n", DONE, max_event_bytes=MAX_EVENT_BYTES).out.count(b'"house/slug"')
+        == MAX_EVENT_LINES
+    )
+    result = relay(lines + b"data: 1" + end + end, DONE, max_event_bytes=MAX_EVENT_BYTES)
+    assert isinstance(result.failure, ErrorAnswer)
+    assert f"more than {MAX_EVENT_LINES} lines" in result.failure.message
+
+
+def test_a_change_finds_its_place_among_a_thousand_lines() -> None:
+    middle = MAX_EVENT_LINES // 2
+    event = b'data: {"choices":[]\n' + b"data:\n" * middle + b'data:,"model": "up"\n'
+    event += b"data:\n" * (MAX_EVENT_LINES - middle - 5) + b"data: }\n\n"
+    assert (
+        relay(event, DONE, max_event_bytes=MAX_EVENT_BYTES).out
+        == event.replace(b'"up"', b'"house/slug"') + DONE
+    )
+
+
+def test_an_answer_has_at_most_so_many_choices_in_one_event_or_in_all() -> None:
+    one = b'{"index":%d,"delta":{"content":"a"}}'
+    every = [one % index for index in range(MAX_CHOICES + 1)]
+    in_one = b'data: {"choices":[%b]}\n\n'
+    assert relay(in_one % b",".join(every[:-1]), DONE, max_event_bytes=MAX_EVENT_BYTES).failure is None
+    assert relay(*[in_one % choice for choice in every[:-1]], DONE).failure is None
+    assert relay(in_one % b",".join(every), DONE, max_event_bytes=MAX_EVENT_BYTES).failure == TOO_MANY_CHOICES
+    assert relay(*[in_one % choice for choice in every], DONE).failure == TOO_MANY_CHOICES
 
 
 def test_usage_is_read_from_wherever_the_stream_reports_it() -> None:

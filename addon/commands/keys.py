@@ -28,7 +28,7 @@ from policies.money import format_nanousd
 
 _HEADER = re.compile(r"\s*\[")
 _KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
-_ACTIVE = re.compile(r"(\s*active\s*=\s*)(true|false)")
+_ACTIVE = re.compile(r"\A(\s*active\s*=\s*)(true|false)")
 
 
 @click.group()

@@ -13,8 +13,9 @@ from policies.refusal import Refusal
 
 type Block = dict[str, Any]
 
+# What stands before the base64 of a data URL.
 _DATA_URL: Final = re.compile(
-    r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.IGNORECASE | re.DOTALL
+    r"data:([\w.+-]{1,100}/[\w.+-]{1,100})(?:;[\w=.+-]{1,100}){0,8};base64,", re.IGNORECASE
 )
 _IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _SYNONYMS: Final = MappingProxyType({"image/jpg": "image/jpeg"})
@@ -67,14 +68,14 @@ def _text(part: Mapping[str, Any], place: str) -> Block:
 def _image(part: Mapping[str, Any], place: str) -> Block:
     image = part.get("image_url")
     url = image if isinstance(image, str) else _string(image, "url", f"{place}.image_url")
-    found = _DATA_URL.fullmatch(url)
+    found = _DATA_URL.match(url)
     if found is None:
         return {"type": "image", "source": _url_source(url, f"{place}.image_url.url")}
     media_type = found[1].lower()
     media_type = _SYNONYMS.get(media_type, media_type)
     if media_type not in _IMAGE_TYPES:
         refuse(f"{place}.image_url.url", f"An image must be one of {', '.join(_IMAGE_TYPES)}.")
-    return {"type": "image", "source": _base64_source(media_type, found[2])}
+    return {"type": "image", "source": _base64_source(media_type, url[found.end() :])}
 
 
 def _file(part: Mapping[str, Any], place: str) -> Block:
@@ -82,12 +83,12 @@ def _file(part: Mapping[str, Any], place: str) -> Block:
     if isinstance(file, dict) and file.get("file_data") is None:
         refuse(f"{place}.file", "A file must be sent with the request, in file_data.")
     url = _string(file, "file_data", f"{place}.file")
-    found = _DATA_URL.fullmatch(url)
+    found = _DATA_URL.match(url)
     block: Block = {"type": "document"}
     if found is None:
         block["source"] = _url_source(url, f"{place}.file.file_data")
     elif found[1].lower() == "application/pdf":
-        block["source"] = _base64_source("application/pdf", found[2])
+        block["source"] = _base64_source("application/pdf", url[found.end() :])
     else:
         refuse(f"{place}.file.file_data", "A file must be a PDF.")
     title = file.get("filename") if isinstance(file, dict) else None

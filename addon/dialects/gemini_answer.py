@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from addon.answer_bounds import check_choices
 from addon.dialects.gemini_parts import objects, read_parts
 from addon.dialects.gemini_usage import running_usage, usage_block
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
@@ -128,6 +129,7 @@ class Stream:
         index = _index(candidate)
         delta: dict[str, Any] = {}
         if (told := self._told.get(index)) is None:
+            check_choices(len(self._told))
             told = self._told[index] = _Told()
             delta["role"] = "assistant"
         delta |= _message(candidate, identity, index, told.calls)

@@ -7,6 +7,7 @@ changes what it is given, and what they return they would leave as it is.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from addon.answer_bounds import check_choices
 from addon.normal.edits import same_or
 from addon.normal.stream_choice import Made, StreamChoice
 from addon.normal.whole_choice import whole_choice
@@ -104,6 +105,7 @@ class ChunkNormalizer:
     def _state(self, chunk: Mapping[str, Any], index: int) -> StreamChoice:
         state = self._choices.get(index)
         if state is None:
+            check_choices(len(self._choices))
             seed = (chunk.get("id"), chunk.get("created"), index)
             state = self._choices[index] = StreamChoice(index, seed, think_tags=self._think_tags)
         return state

@@ -1,0 +1,144 @@
+"""No regular expression of the project takes more than linear time, whatever text it is given."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rig.expressions import (
+    Expression,
+    faults_of,
+    find_expressions,
+    hostile_openings,
+    hostile_units,
+)
+
+from policies.keywords import compile_keywords
+
+CHARS = 2_000
+QUICK_S = 0.02
+"""What takes no longer on the longest text is not quadratic: that would be some hundred milliseconds."""
+
+EXPRESSIONS, DYNAMIC = find_expressions()
+
+# Functions that make an expression of what they are given, and one such expression each, as it is used.
+MADE = {
+    # The tables of genai-prices on an operator's own URL: nobody hostile writes either.
+    "addon.commands.catalog._find_published": None,
+    # ``_matching``, whose calls are among the expressions.
+    "addon.settings_types.check": None,
+    "addon.errors._renamed": Expression(
+        "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
+    ),
+    "addon.sandbox_script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
+    "policies.keywords.compile_keywords": Expression(
+        "compile_keywords",
+        compile_keywords(("sql", "a b", "two  words", "été", "東京", "c++", "- -")).pattern,
+        True,
+    ),
+    "policies.keywords._joining": Expression("_joining", re.compile(r"(?:[^\W]|[\u200c])"), True),
+    "policies.messages._new_ids": Expression("_new_ids", re.compile(r"(?s:.{0,64})"), False),
+}
+
+ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
+
+
+def test_the_expressions_were_found() -> None:
+    places = {expression.place for expression in EXPRESSIONS}
+    assert {"addon.sse._DATA_LINE", "addon.mask._PATTERNS", "policies.money._AMOUNT"} <= places
+    assert any(place.startswith("addon.errors:") for place in places), "an inline re.sub"
+    assert MADE.keys() == DYNAMIC
+
+
+@pytest.mark.parametrize("expression", ALL, ids=str)
+def test_no_expression_is_built_to_be_slow(expression: Expression) -> None:
+    assert faults_of(expression.pattern, searches=expression.searches) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "searches"),
+    [
+        (r"\s*x", True),
+        (r"a[a-z]*x", True),
+        (r"\s*\s*x", False),
+        (r"\d+\w*x", False),
+        (r"a*(?:b?c?)a*x", False),
+        (r"a*(?=a*x)", False),
+        (r"\w+foo\w+x", False),
+        (r"(?:a+)+x", False),
+        (r"(?:a|ab?)*x", False),
+        (r"(?:aa?)*x", False),
+        (r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', True),
+        (r"a{0,5000}a{0,5000}x", False),
+        (r"a*(?:a|b)*x", False),
+    ],
+)
+def test_the_lint_sees_what_is_slow(pattern: str, searches: bool) -> None:
+    assert faults_of(re.compile(pattern), searches=searches)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "searches"),
+    [
+        (r"\s*x", False),
+        (r"(?<!\s)\s*x", True),
+        (r"\bkey\w*!", True),
+        (r"\Aa*x", True),
+        (r"\s++x\s*y", False),
+        (r"[0-9]+(\.[0-9]+)?", False),
+        (r"(?:[^x]++|x\.)*+z", False),
+        (r"a+", True),
+        (r"\w++(?:/\w++)++x", False),
+        (r'"model"\s*:\s*"', True),
+    ],
+)
+def test_the_lint_lets_pass_what_is_not(pattern: str, searches: bool) -> None:
+    assert faults_of(re.compile(pattern), searches=searches) == []
+
+
+def cpu_s(run: Callable[[], object], times: int) -> float:
+    spent = []
+    for _ in range(times):
+        start = time.thread_time()
+        run()
+        spent.append(time.thread_time() - start)
+    return min(spent)
+
+
+def hostile_texts(pattern: re.Pattern[Any], chars: int) -> list[str]:
+    return [
+        opening + unit * (chars // len(unit)) + "\x01"
+        for unit in hostile_units(pattern)
+        for opening in hostile_openings(pattern)
+    ]
+
+
+def scan(expression: Expression, text: str) -> Callable[[], object]:
+    pattern: Any = expression.pattern
+    given: Any = text if isinstance(pattern.pattern, str) else text.encode()
+    if expression.searches:
+        return lambda: sum(1 for _ in pattern.finditer(given))
+    return lambda: (pattern.match(given), pattern.fullmatch(given))
+
+
+def slow_text(expression: Expression) -> tuple[str, list[float]] | None:
+    """Return the beginning of a text on which an expression is not linear, with what it took, or None."""
+    texts = [hostile_texts(expression.pattern, CHARS * times) for times in (1, 2, 4)]
+    for once, twice, four_times in zip(*texts, strict=True):
+        if cpu_s(scan(expression, four_times), 1) < QUICK_S:
+            continue
+        spent_s = [cpu_s(scan(expression, text), 5) for text in (once, twice, four_times)]
+        # Linear is 4, quadratic 16; a text at the edge of a cache may cost a little more than its share.
+        if spent_s[2] > max(10 * spent_s[0], QUICK_S):
+            return once[:40], spent_s
+    return None
+
+
+@pytest.mark.parametrize("expression", ALL, ids=str)
+def test_hostile_runs_take_linear_time(expression: Expression) -> None:
+    assert slow_text(expression) is None
+
+
+def test_a_quadratic_expression_would_be_seen() -> None:
+    assert slow_text(Expression("a run of white space", re.compile(r"\s*\[details\]"), searches=True))
