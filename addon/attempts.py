@@ -92,7 +92,7 @@ class Attempts:
         except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
             _log_no_fallback(exchange, _why(reason))
             return None
-        if refusal := refusal_after_failure(decided, exchange.attempt):
+        if refusal := refusal_after_failure(decided, exchange.attempt, exchange.created_at):
             raise refusal
         _log_no_fallback(exchange, f"a limit has no room ({decided.reason})")
         return None
@@ -123,7 +123,7 @@ class Attempts:
     async def _hold(self, call: Call) -> None:
         decided = await self._store.hold(hold_request(call))
         if isinstance(decided, Denial):
-            raise refusal_of(decided)
+            raise refusal_of(decided, call.exchange.created_at)
         call.exchange = call.exchange.held(decided)
 
     async def _authorize(self, call: Call) -> None:

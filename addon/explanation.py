@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -149,7 +150,7 @@ def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], coun
     if not first.refused and call.exchange.has_next_attempt:
         second = _explain_attempt(call, given, counted)
         told.attempts.append(second)
-        told.told_on_failure = _told_instead(first, second)
+        told.told_on_failure = _told_instead(first, second, call.exchange.created_at)
 
 
 def _admit(call: Call, content: bytes) -> None:
@@ -190,7 +191,7 @@ def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
     decided = place_hold(request.want, request.limits, used)
     if isinstance(decided, Denial):
         told.denial = decided
-        raise refusal_of(decided)
+        raise refusal_of(decided, request.created_at)
     told.hold_nanousd = decided.amount_nanousd
     call.exchange = call.exchange.held(decided)
 
@@ -213,11 +214,11 @@ def _send(call: Call, told: ExplainedAttempt, given: Mapping[str, Any]) -> None:
     told.fields = explained_fields(given, call.sanitized, told.attempt)
 
 
-def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt) -> ErrorAnswer | None:
+def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:
     """Return what the client is told where ``first`` failed and ``second`` is refused, None: of the failure."""
     if second.refused and second.refused.answer is INTERNAL:
         return INTERNAL
-    if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt)):
+    if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt, now)):
         return from_refusal(refusal)
     return None
 

@@ -9,6 +9,7 @@ Hooks fail open in mitmproxy: an exception in one is logged and the flow goes on
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -210,10 +211,9 @@ class Gateway(Connections):
         limit_rpm = rpm_of(
             workspace, call.settings.conf.limits.standard_rpm, call.settings.conf.limits.pro_rpm
         )
-        if not await self._books().store.take(workspace.id, limit_rpm):
-            raise Refusal(
-                "rate_limit_exceeded", f"The workspace's limit of {limit_rpm} requests a minute is reached."
-            )
+        if wait_us := await self._books().store.take(workspace.id, limit_rpm):
+            message = f"The workspace's limit of {limit_rpm} requests a minute is reached."
+            raise Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(wait_us / 1_000_000))
         call.exchange = call.exchange.advance(Stage.ADMITTED)
 
     def _refuse(self, flow: http.HTTPFlow, answer: ErrorAnswer) -> None:

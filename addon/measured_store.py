@@ -16,7 +16,7 @@ class MeasuredStore:
         self._metrics = metrics
         self._held: set[str] = set()
 
-    async def take(self, workspace: str, limit_rpm: int) -> bool:
+    async def take(self, workspace: str, limit_rpm: int) -> int:
         return await self._ask("take", self._store.take(workspace, limit_rpm))
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:

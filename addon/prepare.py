@@ -96,6 +96,7 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
         cap_tokens=completion_cap(call.cap_tokens, model.max_completion_tokens),
         choices=choices_sent(sendable, model.family),
         is_protected=is_protected,
+        names_cap=call.chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
     )
 

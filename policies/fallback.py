@@ -7,6 +7,7 @@ Safety Net, where the catalog's row allows it. Source: contract, "What the servi
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from policies.facts import Attempt, Model, Workspace
 from policies.refusal import Refusal
@@ -89,7 +90,7 @@ def idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | No
     return fallback if isinstance(fallback, str) else None
 
 
-def refusal_after_failure(denial: Denial, failed: Attempt) -> Refusal | None:
+def refusal_after_failure(denial: Denial, failed: Attempt, now: datetime) -> Refusal | None:
     """Return what a client is told where no limit has room for what follows ``failed``; None: of the failure itself.
 
     The customer's own key failed, and without the money nothing else is left to try: that must be known to be mended.
@@ -98,7 +99,4 @@ def refusal_after_failure(denial: Denial, failed: Attempt) -> Refusal | None:
     """
     if failed.mode != "byok":
         return None
-    told = refusal_of(denial)
-    return Refusal(
-        told.code, f"{told.message.removesuffix('.')}; cannot use the Safety Net fallback.", told.param
-    )
+    return refusal_of(denial, now, note="cannot use the Safety Net fallback")

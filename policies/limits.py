@@ -5,9 +5,10 @@ A counter is what one scope used up within one period. Periods are UTC: a day ("
 Source: contract, "402 situations" and "Limits".
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -78,6 +79,14 @@ def period_end(period: str) -> str:
     if len(period) == len("2026-11"):
         return (first + timedelta(days=31)).replace(day=1).isoformat()
     return (first + timedelta(days=7 if "W" in period else 1)).isoformat()
+
+
+def seconds_to_reset(period: str, now: datetime) -> int | None:
+    """Return in how many seconds ``period`` ends, from ``now`` (UTC) on, at least 1; None where it never does."""
+    if period == EVER:
+        return None
+    end = datetime.fromisoformat(period_end(period)).replace(tzinfo=UTC)
+    return max(1, math.ceil((end - now).total_seconds()))
 
 
 def key_scope(workspace: str, key_id: str) -> str:

@@ -7,18 +7,25 @@ Source: contract, "402 situations"; design of holds: docs/limits.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from policies.facts import Prices
-from policies.limits import Counter, Limit, LimitKind
-from policies.money import dearest_input_microusd_per_mtok
+from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
+from policies.money import dearest_input_microusd_per_mtok, format_nanousd
 from policies.refusal import Refusal, RefusalCode
 
 PICOUSD_PER_NANOUSD = 1_000
 
 MAX_HOLD_NANOUSD = 10**15
 """A million USD: the most that is held for a call that no limit bounds. Nobody misses what is beyond it."""
+
+MAX_ROOM_NANOUSD: Final = 2**53
+"""Nine million USD: what is left of a limit counts as so much at most, because Redis counts exactly to there."""
+
+MIN_SHARE_TOKENS: Final = 4_096
+"""What a call that names no cap may have, where there is so much, however little a quarter of the rest is."""
 
 DenialReason = LimitKind | Literal["budget", "budget_of_prompt"]
 
@@ -40,12 +47,14 @@ class Want:
     What no cap bounds stands with the prompt.
 
     ``is_protected``: overage protection may lower the cap to what is left, and refuses what does not fit.
+    ``names_cap``: the client asked for a cap; where it did not, it is content with a share of what is left.
     """
 
     prompt_nanousd: int
     token_picousd: int
     cap_tokens: int
     is_protected: bool
+    names_cap: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The first limit that a call does not fit under."""
+    """The first limit that a call does not fit under.
+
+    Where it would fit but for the calls in flight, ``in_flight`` is their number, else 0; ``held_nanousd`` is what they
+    hold of this limit.
+    """
 
     reason: DenialReason
+    limit: Limit
+    in_flight: int = 0
+    held_nanousd: int = 0
 
 
 NOT_METERED = Want(0, 0, 1, is_protected=False)
@@ -74,16 +90,19 @@ def wanted(
     choices: int,
     *,
     is_protected: bool,
+    names_cap: bool = True,
     uncapped_tokens: int = 0,
 ) -> Want:
     """Return what a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
 
-    ``uncapped_tokens`` are what the model's family may generate for each choice beyond its cap.
+    ``names_cap`` is as in ``Want``; ``uncapped_tokens`` are what the model's family may generate for each choice beyond
+    its cap.
     """
     token_picousd = prices.output_microusd_per_mtok * choices
     prompt_picousd = prompt_tokens * dearest_input_microusd_per_mtok(prices)
     sure_picousd = prompt_picousd + uncapped_tokens * token_picousd
-    return Want(_divide_up(sure_picousd, PICOUSD_PER_NANOUSD), token_picousd, cap_tokens, is_protected)
+    prompt_nanousd = _divide_up(sure_picousd, PICOUSD_PER_NANOUSD)
+    return Want(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
 
 
 def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:
@@ -91,30 +110,35 @@ def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]
 
     Without overage protection a limit that is reached refuses, counting the prompts of the calls in flight, and
     nothing is lowered: only the prompt is held. With it, the whole cost is held, so that calls in flight together can't
-    pass a limit.
+    pass a limit; a call that names no cap takes a quarter of what is left, or ``MIN_SHARE_TOKENS``, so that the next
+    ones find something, too.
     """
     for limit in limits:
-        if _is_reached(limit, used.get(limit.counter, _UNUSED), want.is_protected):
-            return Denial(limit.kind)
+        if denial := _find_reached(limit, used.get(limit.counter, _UNUSED), want.is_protected):
+            return denial
     if not want.is_protected:
         return Hold(want.prompt_nanousd, want.cap_tokens)
-    left = [_left_nanousd(limit, used) for limit in limits if limit.kind != "request_cap"]
-    if not left:
+    metered = [limit for limit in limits if limit.kind != "request_cap"]
+    if not metered:
         whole = _hold(want, want.cap_tokens)
         return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
-    room_nanousd = min(left) - want.prompt_nanousd
-    if room_nanousd < 0:
-        return Denial("budget_of_prompt")
-    if want.token_picousd == 0:
-        return _hold(want, want.cap_tokens)
-    budget_tokens = room_nanousd * PICOUSD_PER_NANOUSD // want.token_picousd
-    return _hold(want, min(want.cap_tokens, budget_tokens)) if budget_tokens >= 1 else Denial("budget")
+    tightest = min(metered, key=lambda limit: _left_nanousd(limit, used))
+    room_nanousd = _left_nanousd(tightest, used)
+    if reason := _find_shortage(want, room_nanousd):
+        return _deny(want, reason, metered, tightest, used)
+    return _hold(want, _cap_within(want, room_nanousd))
 
 
-def refusal_of(denial: Denial) -> Refusal:
-    """Return what a client is told of ``denial``."""
+def refusal_of(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
+    """Return what a client is told at ``now`` (UTC) of ``denial``, with a ``note``, and when it may ask again."""
     code, message = _SAID[denial.reason]
-    return Refusal(code, message)
+    message = f"{message.removesuffix('.')}; {note}." if note else message
+    if denial.in_flight:
+        calls = "1 call" if denial.in_flight == 1 else f"{denial.in_flight} calls"
+        held = f"{calls} in flight hold{'s' * (denial.in_flight == 1)} ${_cents(denial.held_nanousd)}"
+        return Refusal(code, f"{message} {held}.", retry_after_s=1, should_retry=True)
+    reset_s = seconds_to_reset(denial.limit.counter.period, now)
+    return Refusal(code, message, retry_after_s=reset_s, should_retry=None if reset_s else False)
 
 
 _UNUSED = Used()
@@ -140,15 +164,58 @@ _SAID: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
 )
 
 
-def _is_reached(limit: Limit, used: Used, is_protected: bool) -> bool:
+def _find_reached(limit: Limit, used: Used, is_protected: bool) -> Denial | None:
     if limit.kind == "request_cap":
-        return used.requests + used.in_flight >= limit.most
-    return used.spent_nanousd + (0 if is_protected else used.held_nanousd) >= limit.most
+        return Denial(limit.kind, limit) if used.requests + used.in_flight >= limit.most else None
+    if used.spent_nanousd >= limit.most:
+        return Denial(limit.kind, limit)
+    if not is_protected and used.spent_nanousd + used.held_nanousd >= limit.most:
+        return Denial(limit.kind, limit, used.in_flight, used.held_nanousd)
+    return None
+
+
+def _find_shortage(want: Want, room_nanousd: int) -> DenialReason | None:
+    """Return why a call can't be made with so much left, if it can't."""
+    if room_nanousd < want.prompt_nanousd:
+        return "budget_of_prompt"
+    is_free = want.token_picousd == 0
+    return None if is_free or _tokens_within(want, room_nanousd) >= 1 else "budget"
+
+
+def _deny(
+    want: Want,
+    reason: DenialReason,
+    limits: Sequence[Limit],
+    tightest: Limit,
+    used: Mapping[Counter, Used],
+) -> Denial:
+    """Return the denial for want of money: of the calls in flight, or of the limit that has the least to spend."""
+    scarcest = min(limits, key=lambda limit: _unspent_nanousd(limit, used))
+    if _find_shortage(want, _unspent_nanousd(scarcest, used)):
+        return Denial(reason, scarcest)
+    counter = used.get(tightest.counter, _UNUSED)
+    return Denial(reason, tightest, counter.in_flight, counter.held_nanousd)
+
+
+def _cap_within(want: Want, room_nanousd: int) -> int:
+    if want.token_picousd == 0:
+        return want.cap_tokens
+    cap_tokens = min(want.cap_tokens, _tokens_within(want, room_nanousd))
+    if want.names_cap:
+        return cap_tokens
+    return min(cap_tokens, max(_tokens_within(want, room_nanousd // 4), MIN_SHARE_TOKENS))
+
+
+def _tokens_within(want: Want, room_nanousd: int) -> int:
+    return (room_nanousd - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
+
+
+def _unspent_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
+    return min(limit.most - used.get(limit.counter, _UNUSED).spent_nanousd, MAX_ROOM_NANOUSD)
 
 
 def _left_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
-    counter = used.get(limit.counter, _UNUSED)
-    return limit.most - counter.spent_nanousd - counter.held_nanousd
+    return _unspent_nanousd(limit, used) - used.get(limit.counter, _UNUSED).held_nanousd
 
 
 def _hold(want: Want, cap_tokens: int) -> Hold:
@@ -158,3 +225,13 @@ def _hold(want: Want, cap_tokens: int) -> Hold:
 
 def _divide_up(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
+
+
+def _cents(amount_nanousd: int) -> str:
+    """Return an amount in USD with two decimals, rounded up; one below a cent as it is."""
+    cent_nanousd = 10**7
+    return format_nanousd(
+        amount_nanousd
+        if amount_nanousd < cent_nanousd
+        else _divide_up(amount_nanousd, cent_nanousd) * cent_nanousd
+    )

@@ -73,12 +73,13 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
                 completion_cap(chat.requested_cap, model.max_completion_tokens),
                 choices_sent(fields, model.family),
                 is_protected=workspace.overage_protection,
+                names_cap=chat.requested_cap is not None,
                 uncapped_tokens=model.family.uncapped_completion_tokens,
             )
         limits = limits_of(workspace, workspace.keys[0], attempt.mode, NOW)
         decided = place_hold(want, limits, {limit.counter: used for limit in limits})
         if isinstance(decided, Denial):
-            raise refusal_of(decided)
+            raise refusal_of(decided, NOW)
         budget = decided.cap_tokens if attempt.mode == "payg" else None
         cap = completion_cap(chat.requested_cap, model.max_completion_tokens, budget)
         body = sanitize(fields, model, cap, chat.stream).body

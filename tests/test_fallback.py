@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
@@ -22,6 +23,7 @@ from test_routing import (
 
 from policies.facts import Attempt, Byok, Workspace
 from policies.fallback import idle_fallback, is_failure, refusal_after_failure
+from policies.limits import Counter, Limit
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route
@@ -130,16 +132,20 @@ def test_what_is_the_clients_own_is_none_unless_it_stands_in_a_success(status: i
 # --- what is told where there is no money for it -----------------------------------------------------------------
 
 
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
+
+
 def told(reason: DenialReason, mode: Any) -> Refusal | None:
-    return refusal_after_failure(Denial(reason), Attempt(MODELS["gpt"], mode, SecretStr("")))
+    return refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
 
 
 @pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
 def test_a_limit_that_has_no_room_for_the_safety_net_is_told_as_such(reason: DenialReason) -> None:
     refusal = told(reason, "byok")
     assert refusal
-    usual = refusal_of(Denial(reason))
-    assert refusal.code == usual.code
+    usual = refusal_of(Denial(reason, CAP), NOON)
+    assert (refusal.code, refusal.retry_after_s) == (usual.code, 12 * 3600)
     assert refusal.message.startswith(usual.message[:20])
     assert refusal.message.endswith("; cannot use the Safety Net fallback.")
     assert told(reason, "payg") is None

@@ -1,6 +1,8 @@
 """Holds: which limit refuses a call, how far overage protection lowers its cap, and how much is held for it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
@@ -10,7 +12,17 @@ from hypothesis import strategies as st
 from policies.facts import Prices, Usage
 from policies.limits import Counter, Limit, LimitKind
 from policies.money import cost_nanousd
-from policies.spend import Denial, Hold, Used, Want, place_hold, refusal_of, wanted
+from policies.spend import (
+    MIN_SHARE_TOKENS,
+    Denial,
+    DenialReason,
+    Hold,
+    Used,
+    Want,
+    place_hold,
+    refusal_of,
+    wanted,
+)
 
 USD = 10**9
 COUNTERS: dict[LimitKind, Counter] = {
@@ -50,65 +62,164 @@ KEY, WALLET, MONTH = limit("spend_cap", 50_000), limit("wallet", 0), limit("mont
         (WANT, [(WALLET, Used(-1_700)), (MONTH, Used())], Hold(1_624, 1)),
         # Calls in flight count.
         (WANT, [(KEY, Used(0, 0, 47_000, 1))], Hold(2_872, 3)),
-        (WANT, [(KEY, Used(0, 0, 48_400, 1))], Denial("budget")),
+        (WANT, [(KEY, Used(0, 0, 48_400, 1))], "budget"),
         # One token is the least that is worth a call.
         (WANT, [(limit("spend_cap", 1_624), Used())], Hold(1_624, 1)),
-        (WANT, [(limit("spend_cap", 1_623), Used())], Denial("budget")),
-        (WANT, [(limit("spend_cap", 1_000), Used())], Denial("budget")),
-        (WANT, [(limit("spend_cap", 999), Used())], Denial("budget_of_prompt")),
+        (WANT, [(limit("spend_cap", 1_623), Used())], "budget"),
+        (WANT, [(limit("spend_cap", 1_000), Used())], "budget"),
+        (WANT, [(limit("spend_cap", 999), Used())], "budget_of_prompt"),
         # Reached is reached, in the order of the checks.
-        (WANT, [(KEY, Used(50_000))], Denial("spend_cap")),
-        (WANT, [(KEY, Used(50_001))], Denial("spend_cap")),
-        (WANT, [(KEY, Used(50_000)), (WALLET, Used())], Denial("spend_cap")),
-        (WANT, [(KEY, Used()), (WALLET, Used()), (MONTH, Used(50_000))], Denial("wallet")),
-        (WANT, [(WALLET, Used(-1)), (MONTH, Used(50_000))], Denial("monthly_spend_cap")),
-        (WANT, [(limit("spend_cap", 0), Used())], Denial("spend_cap")),
+        (WANT, [(KEY, Used(50_000))], "spend_cap"),
+        (WANT, [(KEY, Used(50_001))], "spend_cap"),
+        (WANT, [(KEY, Used(50_000)), (WALLET, Used())], "spend_cap"),
+        (WANT, [(KEY, Used()), (WALLET, Used()), (MONTH, Used(50_000))], "wallet"),
+        (WANT, [(WALLET, Used(-1)), (MONTH, Used(50_000))], "monthly_spend_cap"),
+        (WANT, [(limit("spend_cap", 0), Used())], "spend_cap"),
         # Without overage protection nothing is lowered, and only prompts are held.
         (LOOSE, [(KEY, Used(49_999))], Hold(1_000, 100)),
         (LOOSE, [(KEY, Used(49_000, 0, 999, 1))], Hold(1_000, 100)),
-        (LOOSE, [(KEY, Used(49_000, 0, 1_000, 1))], Denial("spend_cap")),
-        (LOOSE, [(WALLET, Used(0))], Denial("wallet")),
+        (LOOSE, [(KEY, Used(49_000, 0, 1_000, 1))], "spend_cap"),
+        (LOOSE, [(WALLET, Used(0))], "wallet"),
         # Requests are counted with those in flight; money has nothing to do with them.
         (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 1))], Hold(63_400, 100)),
-        (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 2))], Denial("request_cap")),
-        (LOOSE, [(limit("request_cap", 0), Used())], Denial("request_cap")),
+        (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 2))], "request_cap"),
+        (LOOSE, [(limit("request_cap", 0), Used())], "request_cap"),
         # What costs nothing is not lowered.
         (Want(0, 0, 100, is_protected=True), [(KEY, Used(49_999))], Hold(0, 100)),
-        (Want(0, 0, 100, is_protected=True), [(WALLET, Used(0))], Denial("wallet")),
+        (Want(0, 0, 100, is_protected=True), [(WALLET, Used(0))], "wallet"),
     ],
 )
-def test_a_call_is_held_or_refused(
-    want: Want, limits: list[tuple[Limit, Used]], decided: Hold | Denial
-) -> None:
-    assert decide(want, *limits) == decided
+def test_a_call_is_held_or_refused(want: Want, limits: list[tuple[Limit, Used]], decided: Hold | str) -> None:
+    found = decide(want, *limits)
+    assert (found.reason if isinstance(found, Denial) else found) == decided
+
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+DAY_S = 86_400
 
 
 @pytest.mark.parametrize(
-    ("reason", "code", "gist"),
+    ("reason", "of", "code", "gist", "after_s", "should_retry"),
     [
-        ("request_cap", "rate_limit_exceeded", "request cap reached"),
+        ("request_cap", limit("request_cap", 1), "rate_limit_exceeded", "request cap reached", 1, None),
         (
             "spend_cap",
+            KEY,
             "payment_required",
             "API key credit limit reached; increase the limit or wait for the reset",
+            DAY_S // 2,
+            None,
         ),
-        ("wallet", "payment_required", "Insufficient API credits; top up"),
-        ("monthly_spend_cap", "payment_required", "Monthly spend limit reached."),
-        ("budget", "payment_required", "Insufficient budget for this completion request."),
-        ("budget_of_prompt", "payment_required", "the estimated prompt cost exceeds the remaining cap"),
+        (
+            "spend_cap",
+            Limit("spend_cap", Counter("key:acme/ci", "ever"), 1),
+            "payment_required",
+            "API key credit limit reached; increase the limit or wait for the reset",
+            None,
+            False,
+        ),
+        ("wallet", WALLET, "payment_required", "Insufficient API credits; top up", None, False),
+        ("monthly_spend_cap", MONTH, "payment_required", "Monthly spend limit reached.", DAY_S // 2, None),
+        (
+            "budget",
+            WALLET,
+            "payment_required",
+            "Insufficient budget for this completion request.",
+            None,
+            False,
+        ),
+        (
+            "budget_of_prompt",
+            MONTH,
+            "payment_required",
+            "the estimated prompt cost exceeds the remaining cap",
+            DAY_S // 2,
+            None,
+        ),
     ],
 )
-def test_a_refusal_says_what_the_contract_wants_said(reason: str, code: str, gist: str) -> None:
-    refusal = refusal_of(Denial(reason))  # type: ignore[arg-type]
+def test_a_refusal_says_what_the_contract_wants_said_and_when_to_ask_again(
+    reason: DenialReason, of: Limit, code: str, gist: str, after_s: int | None, should_retry: bool | None
+) -> None:
+    refusal = refusal_of(Denial(reason, of), NOON)
     assert refusal.code == code
     assert gist in refusal.message
+    assert (refusal.retry_after_s, refusal.should_retry) == (after_s, should_retry)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "held_nanousd", "said"),
+    [
+        (12, 9_599_000_001, "12 calls in flight hold $9.60."),
+        (1, 2 * USD, "1 call in flight holds $2.00."),
+        (2, 1_234_500, "2 calls in flight hold $0.0012345."),
+    ],
+)
+def test_a_refusal_for_the_calls_in_flight_says_so_and_that_a_second_later_may_do(
+    in_flight: int, held_nanousd: int, said: str
+) -> None:
+    refusal = refusal_of(Denial("budget", WALLET, in_flight, held_nanousd), NOON)
+    assert refusal.message == f"Insufficient budget for this completion request. {said}"
+    assert (refusal.retry_after_s, refusal.should_retry) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("want", "limits", "denial"),
+    [
+        # What is left without the calls in flight would do: they are to blame.
+        (WANT, [(KEY, Used(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
+        (WANT, [(KEY, Used(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
+        (LOOSE, [(KEY, Used(49_000, 0, 1_000, 2))], Denial("spend_cap", KEY, 2, 1_000)),
+        # It would not: what was spent is.
+        (WANT, [(KEY, Used(48_400, 0, 100, 3))], Denial("budget", KEY)),
+        (LOOSE, [(KEY, Used(50_000, 0, 1_000, 2))], Denial("spend_cap", KEY)),
+        # Of several limits, the one without room.
+        (WANT, [(KEY, Used()), (MONTH, Used(0, 0, 49_000, 4))], Denial("budget", MONTH, 4, 49_000)),
+        (WANT, [(KEY, Used(0, 0, 49_999, 9)), (WALLET, Used(-1_100))], Denial("budget_of_prompt", WALLET)),
+    ],
+)
+def test_a_denial_says_which_limit_has_no_room_and_whether_calls_in_flight_are_to_blame(
+    want: Want, limits: list[tuple[Limit, Used]], denial: Denial
+) -> None:
+    assert decide(want, *limits) == denial
+
+
+OPEN = Want(
+    prompt_nanousd=1_000, token_picousd=1_000_000, cap_tokens=100_000, is_protected=True, names_cap=False
+)
+"""A thousand nano-USD a token, and no cap of the client's."""
+
+
+@pytest.mark.parametrize(
+    ("left_nanousd", "cap_tokens"),
+    [
+        (10**9, 100_000),  # The catalog's maximum is less than a quarter.
+        (80_004_000, 20_000),
+        (20_000_000, 4_999),
+        (16_388_000, 4_096),  # From here on a quarter pays for less than 4,096 tokens.
+        (16_000_000, 4_096),
+        (4_098_000, 4_096),
+        (4_097_000, 4_096),
+        (4_096_000, 4_095),
+        (2_000, 1),
+    ],
+)
+def test_a_call_that_names_no_cap_takes_a_quarter_of_what_is_left(left_nanousd: int, cap_tokens: int) -> None:
+    decided = decide(OPEN, (WALLET, Used(-left_nanousd)))
+    assert isinstance(decided, Hold)
+    assert decided.cap_tokens == cap_tokens
+    named = decide(replace(OPEN, names_cap=True), (WALLET, Used(-left_nanousd)))
+    assert isinstance(named, Hold)
+    assert named.cap_tokens == min(100_000, left_nanousd // 1_000 - 1)
 
 
 def test_what_no_cap_bounds_is_held_with_the_prompt() -> None:
     prices = Prices(1_000_000, 1_000_000, 2_000_000)
     want = wanted(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
     assert want == Want(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
-    assert decide(want, (limit("wallet", 0), Used(-309_999))) == Denial("budget_of_prompt")
+    found = decide(want, (limit("wallet", 0), Used(-309_999)))
+    assert isinstance(found, Denial)
+    assert found.reason == "budget_of_prompt"
 
 
 PRICES = st.builds(Prices, *[st.integers(0, 10**9)] * 3)
@@ -134,6 +245,7 @@ WANTS = st.builds(
     token_picousd=st.integers(0, 10**12),
     cap_tokens=st.integers(1, 10**6),
     is_protected=st.just(True),
+    names_cap=st.booleans(),
 )
 USED = st.builds(Used, *[st.integers(0, 10**13)] * 2, st.integers(0, 10**13), st.integers(0, 100))
 
@@ -149,7 +261,13 @@ def test_with_overage_protection_what_is_held_fits_into_what_is_left(
     if isinstance(decided, Hold):
         assert all(decided.amount_nanousd <= left for left in rest)
         assert 1 <= decided.cap_tokens <= want.cap_tokens
-        if decided.cap_tokens < want.cap_tokens:  # One token more would not have fitted.
+        is_share = not want.names_cap and decided.cap_tokens >= MIN_SHARE_TOKENS
+        if is_share and decided.cap_tokens > MIN_SHARE_TOKENS:
+            assert (
+                decided.amount_nanousd <= -(-min(rest, default=0) // 4)
+                or decided.cap_tokens == want.cap_tokens
+            )
+        if decided.cap_tokens < want.cap_tokens and not is_share:  # One token more would not have fitted.
             more = want.prompt_nanousd + Fraction((decided.cap_tokens + 1) * want.token_picousd, 1000)
             assert more > min(rest)
     else:

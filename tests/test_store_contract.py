@@ -19,7 +19,9 @@ from rig.stores import (
     call_row,
     credit,
     die,
+    reason_of,
     request,
+    takes,
     wallet,
 )
 
@@ -76,34 +78,34 @@ async def other(open_store: OpenStore, store: Store) -> Store:
 async def test_a_bucket_gives_as_many_tokens_as_it_has_to_all_stores_together(
     store: Store, other: Store
 ) -> None:
-    assert [await one.take(WORKSPACE, 3) for one in (store, other, store, other, store)] == [
+    assert [await takes(one, WORKSPACE, 3) for one in (store, other, store, other, store)] == [
         *[True] * 3,
         *[False] * 2,
     ]
 
 
 async def test_each_workspace_has_a_bucket_of_its_own(store: Store) -> None:
-    assert await store.take("acme", 1)
-    assert await store.take("bare", 1)
-    assert not await store.take("acme", 1)
+    assert await takes(store, "acme", 1)
+    assert await takes(store, "bare", 1)
+    assert not await takes(store, "acme", 1)
 
 
 async def test_another_limit_counts_at_once(store: Store) -> None:
-    assert [await store.take(WORKSPACE, 2) for _ in range(3)] == [True, True, False]
-    assert [await store.take(WORKSPACE, 4) for _ in range(3)] == [True, True, False]
-    assert not await store.take(WORKSPACE, 1)
-    assert [await store.take(WORKSPACE, 500) for _ in range(2)] == [True, True]
+    assert [await takes(store, WORKSPACE, 2) for _ in range(3)] == [True, True, False]
+    assert [await takes(store, WORKSPACE, 4) for _ in range(3)] == [True, True, False]
+    assert not await takes(store, WORKSPACE, 1)
+    assert [await takes(store, WORKSPACE, 500) for _ in range(2)] == [True, True]
 
 
 async def test_takes_at_once_are_counted_one_by_one(store: Store, other: Store) -> None:
-    taken = await asyncio.gather(*(one.take(WORKSPACE, 25) for one in (store, other) for _ in range(20)))
+    taken = await asyncio.gather(*(takes(one, WORKSPACE, 25) for one in (store, other) for _ in range(20)))
     assert taken.count(True) == 25
 
 
 @pytest.mark.parametrize("limit_rpm", [400, 401, 1000])
 async def test_no_limit_is_passed_where_takes_are_remembered_in_groups(store: Store, limit_rpm: int) -> None:
-    assert all([await store.take(WORKSPACE, limit_rpm) for _ in range(limit_rpm)])
-    assert not await store.take(WORKSPACE, limit_rpm)
+    assert all([await takes(store, WORKSPACE, limit_rpm) for _ in range(limit_rpm)])
+    assert not await takes(store, WORKSPACE, limit_rpm)
 
 
 # Holds.
@@ -127,18 +129,36 @@ async def test_what_calls_in_flight_hold_is_not_there_for_others(store: Store, o
     limit = cap("spend_cap", 63_400 + 1_000 + 624 * 3 + 623)
     assert await store.hold(request("a", limit)) == Hold(63_400, 100)
     assert await other.hold(request("b", limit)) == Hold(2_872, 3)
-    assert await store.hold(request("c", limit)) == Denial("budget_of_prompt")
+    assert reason_of(await store.hold(request("c", limit))) == "budget_of_prompt"
     await other.void("b")
     assert await store.hold(request("c", limit)) == Hold(2_872, 3)
 
 
+async def test_a_denial_names_the_limit_and_the_calls_in_flight_that_are_to_blame(
+    store: Store, other: Store
+) -> None:
+    calls, month = cap("request_cap", 9), cap("monthly_spend_cap", 64_000, MONTH)
+    await store.hold(request("a", calls, month))
+    denial = await other.hold(request("b", calls, month))
+    assert denial == Denial("budget_of_prompt", month, in_flight=1, held_nanousd=63_400)
+    await store.settle(booking("a", 63_400))
+    assert await other.hold(request("b", calls, month)) == Denial("budget_of_prompt", month)
+
+
+async def test_a_call_that_names_no_cap_leaves_something_for_the_next(store: Store) -> None:
+    want = replace(WANT, token_picousd=1_000, cap_tokens=100_000, names_cap=False)
+    limit = cap("spend_cap", 80_000)
+    held = [await store.hold(request(str(number), limit, want=want)) for number in range(4)]
+    assert [hold.cap_tokens for hold in held if isinstance(hold, Hold)] == [19_000, 14_000, 10_250, 7_437]
+
+
 async def test_a_wallet_pays_what_it_has_and_then_no_more(store: Store, place: Place) -> None:
-    assert await store.hold(request("a", wallet())) == Denial("wallet")
+    assert reason_of(await store.hold(request("a", wallet()))) == "wallet"
     await store.credit(credit("c", 63_400))
     assert await store.hold(request("a", wallet())) == Hold(63_400, 100)
     await store.settle(booking("a", 63_400))
     assert place.used(wallet_counter(WORKSPACE)) == Used(0, 0, 0, 0)
-    assert await store.hold(request("b", wallet())) == Denial("wallet")
+    assert reason_of(await store.hold(request("b", wallet()))) == "wallet"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +176,7 @@ async def test_a_wallet_pays_what_it_has_and_then_no_more(store: Store, place: P
 async def test_a_call_that_does_not_fit_is_denied_with_its_reason_and_holds_nothing(
     limits: list[Limit], want: Want, reason: str, store: Store, place: Place
 ) -> None:
-    assert await store.hold(request("a", *limits, want=want)) == Denial(reason)  # type: ignore[arg-type]
+    assert reason_of(await store.hold(request("a", *limits, want=want))) == reason  # type: ignore[arg-type]
     assert place.holds() == []
     assert place.used_now(all_counters()) == [Used()] * 6
 
@@ -166,7 +186,7 @@ async def test_request_caps_count_the_calls_in_flight(store: Store, other: Store
     assert isinstance(await store.hold(request("a", limit)), Hold)
     await store.settle(booking("a"))
     assert isinstance(await other.hold(request("b", limit)), Hold)
-    assert await store.hold(request("c", limit)) == Denial("request_cap")
+    assert reason_of(await store.hold(request("c", limit))) == "request_cap"
 
 
 async def test_asking_again_returns_the_hold_that_stands(store: Store, other: Store, place: Place) -> None:
@@ -174,6 +194,15 @@ async def test_asking_again_returns_the_hold_that_stands(store: Store, other: St
     for one in (store, other, store):
         assert await one.hold(request("a", limit)) == Hold(2_872, 3)
     assert place.used(EVER) == Used(0, 0, 2_872, 1)
+
+
+async def test_a_take_that_finds_no_token_says_when_one_is_back(store: Store) -> None:
+    assert await store.take(WORKSPACE, 2) == 0
+    assert await store.take(WORKSPACE, 2) == 0
+    first_us, then_us = [await store.take(WORKSPACE, 2) for _ in range(2)]
+    assert 60_000_000 >= first_us >= then_us > 0
+    # With a lower limit two must come back before there is one.
+    assert 60_000_000 >= await store.take(WORKSPACE, 1) > 0
 
 
 async def test_calls_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
@@ -252,7 +281,7 @@ async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held
     calls = cap("request_cap", 1)
     assert await store.hold(request("a", calls, want=NOT_METERED)) == Hold(0, 1)
     assert await store.move(request("a", calls, wallet(), attempt=2)) == Hold(63_400, 100)
-    assert await store.hold(request("b", wallet())) == Denial("budget_of_prompt")
+    assert reason_of(await store.hold(request("b", wallet()))) == "budget_of_prompt"
     assert await store.move(request("a", calls, want=NOT_METERED, attempt=3)) == Hold(0, 1)
     assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
     assert place.used(EVER) == Used(0, 0, 63_400, 2)
@@ -276,7 +305,7 @@ async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once
     await other.hold(request("first", want=want))
     await store.hold(request("a", want=replace(WANT, cap_tokens=2)))
     before = place.used_now(all_counters())
-    assert await store.move(request("a", limit, want=want, attempt=2)) == Denial(reason)  # type: ignore[arg-type]
+    assert reason_of(await store.move(request("a", limit, want=want, attempt=2))) == reason  # type: ignore[arg-type]
     assert place.holds() == ["a", "first"]
     assert place.used_now(all_counters()) == before
     await store.settle(booking("a", 0, status=503, error_code="upstream_error"))
@@ -618,12 +647,12 @@ async def test_a_call_that_was_taken_for_dead_and_lived_has_its_row_replaced(
 async def test_what_was_kept_is_there_when_another_store_opens(place: Place, open_store: OpenStore) -> None:
     first = await open_store()
     await first.credit(credit("c", USD))
-    await first.take(WORKSPACE, 1)
+    await takes(first, WORKSPACE, 1)
     await first.settle(booking("a", 60))
     await first.close()
     await first.close()
     second = await open_store()
-    assert not await second.take(WORKSPACE, 1)
+    assert not await takes(second, WORKSPACE, 1)
     assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == 60 - USD
     assert place.rows().keys() == {"a"}
 
@@ -631,7 +660,7 @@ async def test_what_was_kept_is_there_when_another_store_opens(place: Place, ope
 async def test_a_workspace_may_be_called_anything_that_its_file_may(store: Store, place: Place) -> None:
     names = ("tollgate", "a.b-c_d", "0", "x" * 64)
     for number, name in enumerate(names):
-        assert await store.take(name, 1)
+        assert await takes(store, name, 1)
         await store.hold(request(f"a-{number}", workspace=name, key_id=KEY))
         await store.settle(booking(f"a-{number}", workspace=name))
         assert place.used(wallet_counter(name)) == Used(1_560)

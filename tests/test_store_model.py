@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from rig.redis_server import RedisServer
-from rig.stores import Place, all_counters, booking, credit, die, request
+from rig.stores import Place, all_counters, booking, credit, die, request, takes
 
 from addon.store import HoldRequest, Store
 from policies.facts import Key, Mode, Workspace
-from policies.limits import limits_of
-from policies.spend import NOT_METERED, Denial, Hold, Used, Want
+from policies.limits import LimitKind, limits_of
+from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
 
 USD = 10**9
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
@@ -109,6 +109,7 @@ class Model:
     credits: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def take(self, workspace: str) -> bool:
+        """Take a token, if there is one."""
         if self.takes[workspace] == RPM[workspace]:
             return False
         self.takes[workspace] += 1
@@ -157,12 +158,14 @@ class Model:
 
     def decide(self, workspace: str, key: Key, at: datetime, want: Want) -> Hold | Denial:
         """Go through the checks as the page lists them."""
+        limits = {limit.kind: limit for limit in limits_of(WORKSPACES[workspace], key, mode_of(want), at)}
         if key.request_cap is not None:
             of = self.of_key(workspace, key, key.request_reset, at)
             if of.requests + of.in_flight >= key.request_cap:
-                return Denial("request_cap")
-        remaining: list[int] = []
-        money: list[tuple[Any, int | None, Used]] = [
+                return Denial("request_cap", limits["request_cap"])
+        remaining: list[tuple[int, LimitKind, Used]] = []
+        unspent: list[tuple[int, LimitKind]] = []
+        money: list[tuple[LimitKind, int | None, Used]] = [
             ("spend_cap", key.spend_cap_nanousd, self.of_key(workspace, key, key.spend_reset, at)),
             ("wallet", 0 if workspace == "acme" else None, self.of_wallet(workspace)),
             (
@@ -174,20 +177,30 @@ class Model:
         for reason, most, of in money:
             if most is None or mode_of(want) == "byok":
                 continue
-            counted = of.spent_nanousd if want.is_protected else of.spent_nanousd + of.held_nanousd
-            if counted >= most:
-                return Denial(reason)
-            remaining.append(most - of.spent_nanousd - of.held_nanousd)
+            if of.spent_nanousd >= most:
+                return Denial(reason, limits[reason])
+            if not want.is_protected and of.spent_nanousd + of.held_nanousd >= most:
+                return Denial(reason, limits[reason], of.in_flight, of.held_nanousd)
+            unspent.append((most - of.spent_nanousd, reason))
+            remaining.append((most - of.spent_nanousd - of.held_nanousd, reason, of))
         if not want.is_protected:
             return Hold(want.prompt_nanousd, want.cap_tokens)
         token_nanousd = Fraction(want.token_picousd, 1000)
         cap = want.cap_tokens
-        if remaining and want.prompt_nanousd > min(remaining):
-            return Denial("budget_of_prompt")
-        if remaining and token_nanousd:
-            cap = min(cap, floor((min(remaining) - want.prompt_nanousd) / token_nanousd))
-            if cap < 1:
-                return Denial("budget")
+        if not remaining:
+            return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
+        room, reason, of = min(remaining, key=lambda one: one[0])
+        if room < want.prompt_nanousd + token_nanousd:
+            least, scarcest = min(unspent, key=lambda one: one[0])
+            why: DenialReason = "budget_of_prompt" if room < want.prompt_nanousd else "budget"
+            if least < want.prompt_nanousd + token_nanousd:
+                return Denial(why, limits[scarcest])
+            return Denial(why, limits[reason], of.in_flight, of.held_nanousd)
+        if token_nanousd:
+            cap = min(cap, floor((room - want.prompt_nanousd) / token_nanousd))
+            if not want.names_cap:
+                quarter = floor((room // 4 - want.prompt_nanousd) / token_nanousd)
+                cap = min(cap, max(quarter, 4_096))
         return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
 
     def move(self, call: Call, want: Want) -> Hold | Denial:
@@ -257,9 +270,10 @@ class Comparison(RuleBasedStateMachine):
     metered = st.builds(
         Want,
         prompt_nanousd=st.one_of(st.integers(0, 9_000), st.integers(20_000, 60_000)),
-        token_picousd=st.integers(0, 900_000),
-        cap_tokens=st.integers(1, 120),
+        token_picousd=st.one_of(st.integers(0, 900_000), st.integers(0, 9_000)),
+        cap_tokens=st.one_of(st.integers(1, 120), st.integers(4_000, 5_000)),
         is_protected=st.booleans(),
+        names_cap=st.booleans(),
     )
     wants = st.one_of(metered, metered, metered, st.just(NOT_METERED))
 
@@ -267,7 +281,7 @@ class Comparison(RuleBasedStateMachine):
     def take(self, process: int, workspace: str, times: int) -> None:
         for _ in range(times):
             expected = self.model.take(workspace)
-            assert self.both(process, lambda store: store.take(workspace, RPM[workspace])) is expected
+            assert self.both(process, lambda store: takes(store, workspace, RPM[workspace])) is expected
 
     @rule(
         process=processes,

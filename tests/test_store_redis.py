@@ -10,7 +10,7 @@ import redis
 from pydantic import SecretStr
 from rig.redis_fixtures import StartRedis
 from rig.redis_stores import BOUND_S, OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
-from rig.stores import WORKSPACE, all_counters, booking, request
+from rig.stores import WORKSPACE, all_counters, booking, request, takes
 
 from addon.store import Store, StoreUnavailable
 from addon.store.redis import RedisStore
@@ -120,7 +120,7 @@ async def reason_of_refusal(store: Store) -> str:
     async with asyncio.timeout(BOUND_S):
         while True:
             try:
-                await store.take(WORKSPACE, 1_000)
+                await takes(store, WORKSPACE, 1_000)
             except StoreUnavailable as error:
                 return str(error)
 
@@ -149,7 +149,7 @@ async def test_a_read_only_replica_is_refused(rig: Rig) -> None:
 
 async def test_a_redis_that_forgot_the_scripts_is_given_them_again(rig: Rig) -> None:
     store = await rig.open()
-    await store.take(WORKSPACE, 1)
+    await takes(store, WORKSPACE, 1)
     rig.server.command("SCRIPT", "FLUSH")
     await assert_sound(rig, store)
 
@@ -179,7 +179,7 @@ async def test_no_message_has_the_password(start_redis: StartRedis, tmp_path: Pa
 
 async def test_a_hold_that_was_given_up_is_released_although_redis_places_it_later(rig: Rig) -> None:
     store = await rig.open()
-    await store.take(WORKSPACE, 10)
+    await takes(store, WORKSPACE, 10)
     await store.hold(request("warm"))
     await store.void("warm")
     rig.server.freeze()
@@ -202,7 +202,7 @@ async def test_a_hold_that_arrives_after_its_release_is_not_placed(rig: Rig) -> 
 
 async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
     store = await rig.open()
-    await store.take(WORKSPACE, 10)
+    await takes(store, WORKSPACE, 10)
     for number in range(40):
         call = asyncio.create_task(store.hold(request(f"call-{number}")))
         for _ in range(number % 8):
@@ -300,7 +300,7 @@ async def test_what_could_not_be_settled_is_settled_when_the_store_closes(rig: R
     with pytest.raises(StoreUnavailable):
         await store.settle(booking("a"))
     rig.server.thaw()
-    await eventually(lambda: store.take(WORKSPACE, 1_000))
+    await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await store.close()
     assert rig.place.rows().keys() == {"a"}
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.crc import key_slot
 from rig.redis_server import NO_RETRY, RedisServer
-from rig.stores import WORKSPACE, Place, booking, credit
+from rig.stores import WORKSPACE, Place, booking, credit, takes
 from rig.stores import request as held_call
 
 from addon.store import Store, StoreUnavailable
 from addon.store.rebuild import rebuild_state
 from addon.store.redis import TAKE
-from addon.store.redis_holds import HOLD, LARGEST_EXACT, exact
+from addon.store.redis_holds import HOLD, LARGEST_EXACT, exact, want_arguments
 from addon.store.redis_keys import keys_of
 from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import Counter, Limit, LimitKind
@@ -61,13 +61,15 @@ def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used
         names.append(name)
         asked += (limit.kind, len(names), limit.most)
     want = exact(want, limits)
-    wanted = (want.prompt_nanousd, want.token_picousd, want.cap_tokens, int(want.is_protected), 0)
-    arguments = ("state", "a", "owner", 2**60, "{}", *wanted, 1, 0, *asked)
+    arguments = ("state", "a", "owner", 2**60, "{}", *want_arguments(want), 0, 1, 0, *asked)
     try:
         found = client.eval(HOLD.text, len(names), *names, *arguments)
         held = client.hmget(names[3], "held", "in_flight")
         assert held == ([found[1], "1"] if found[0] == "held" else [None, None])
-        return Hold(*map(int, found[1:])) if found[0] == "held" else Denial(found[1])
+        if found[0] == "held":
+            return Hold(*map(int, found[1:]))
+        reason, number, *in_flight = found[1:]
+        return Denial(reason, limits[int(number) - 1], *map(int, in_flight))
     finally:
         client.delete(*names[1:])
 
@@ -79,6 +81,7 @@ WANTS = st.builds(
     token_picousd=st.one_of(st.integers(0, 10**7), st.integers(0, LARGEST_EXACT // 10 - 1)),
     cap_tokens=st.one_of(st.integers(1, 1_000), st.integers(1, 10**12)),
     is_protected=st.booleans(),
+    names_cap=st.booleans(),
 )
 USED = st.builds(Used, amounts, st.integers(0, 10), amounts, st.integers(0, 3))
 
@@ -125,8 +128,9 @@ def test_a_hold_is_decided_in_redis_as_the_policy_decides_it(
 def test_a_counter_beyond_what_is_exact_refuses_rather_than_allows(client: redis.Redis, spent: int) -> None:
     limit = Limit("spend_cap", COUNTERS["spend_cap"], MOST)
     want = Want(1, 1, 1, is_protected=True)
-    assert hold_in_redis(client, want, [limit], [Used(spent)]) == Denial("spend_cap")
-    assert hold_in_redis(client, want, [limit], [Used(0, 0, spent, 1)]) == Denial("budget_of_prompt")
+    assert hold_in_redis(client, want, [limit], [Used(spent)]) == Denial("spend_cap", limit)
+    denial = hold_in_redis(client, want, [limit], [Used(0, 0, spent, 1)])
+    assert (denial.reason, denial.in_flight) == ("budget_of_prompt", 1)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -141,6 +145,7 @@ def test_tokens_come_back_a_minute_later_never_earlier_and_at_most_a_slice_late(
     keys = keys_of(WORKSPACE)
     client.delete(keys.takes)
     taken_at: list[float] = []
+    taken_between: list[tuple[float, float]] = []
     passed_us, began_s = 0, time.monotonic()
     for pause_us in pauses_us:
         _move(client, keys.takes, -pause_us)
@@ -161,11 +166,15 @@ def test_tokens_come_back_a_minute_later_never_earlier_and_at_most_a_slice_late(
         slack_us = slice_us(limit_rpm) + 1
         surely_out = sum(at > after - WINDOW_US for at in taken_at)
         maybe_out = sum(at > before - WINDOW_US - slack_us for at in taken_at)
-        if answer == "taken":
+        if answer == ["taken"]:
             assert surely_out < limit_rpm, "more than the limit in a minute"
             taken_at.append(before)
+            taken_between.append((before, after))
         else:
             assert maybe_out >= limit_rpm, "refused although there is a token"
+            took_from, took_to = taken_between[-limit_rpm]
+            soonest, latest = took_from + WINDOW_US - after, took_to + WINDOW_US + slack_us - before
+            assert soonest - 1 <= int(answer[1]) <= latest + 1
 
 
 def _move(client: redis.Redis, takes: str, by_us: int) -> None:
@@ -185,7 +194,7 @@ async def a_bit_of_everything(place: Place) -> None:
     """Every script runs at least once."""
     store: Store = place.open()
     for workspace in ("acme", "bare"):
-        await store.take(workspace, 10)
+        await takes(store, workspace, 10)
         await store.credit(credit(f"c-{workspace}", 10**9, workspace))
         await store.hold(held_call(f"a-{workspace}", workspace=workspace))
         await store.hold(held_call(f"b-{workspace}", workspace=workspace))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from rig.ledger import booked, booked_ids, make_row, second_connection
-from rig.stores import Place, booking, die, request
+from rig.stores import Place, booking, die, request, takes
 from sqlite_utils import Database, Migrations
 
-from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
+from addon.store import Booking, IllegalRowError, Store, StoreUnavailable, sqlite_money
 from addon.store.migrations import LARGEST, STEPS, m0006_passed_over
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
@@ -253,29 +253,29 @@ def pass_time(ledger_path: Path, seconds: int) -> None:
 
 
 async def test_a_token_comes_back_a_minute_after_it_was_taken(store: Store, ledger_path: Path) -> None:
-    assert await store.take("acme", 2)
+    assert await takes(store, "acme", 2)
     pass_time(ledger_path, 30)
-    assert [await store.take("acme", 2) for _ in range(2)] == [True, False]
+    assert [await takes(store, "acme", 2) for _ in range(2)] == [True, False]
     pass_time(ledger_path, 31)
-    assert [await store.take("acme", 2) for _ in range(2)] == [True, False]
+    assert [await takes(store, "acme", 2) for _ in range(2)] == [True, False]
 
 
 async def test_after_an_idle_minute_there_is_a_full_burst(store: Store, ledger_path: Path) -> None:
     for _ in range(2):
-        assert [await store.take("acme", 500) for _ in range(501)] == [True] * 500 + [False]
+        assert [await takes(store, "acme", 500) for _ in range(501)] == [True] * 500 + [False]
         pass_time(ledger_path, 61)
 
 
 async def test_takes_before_the_machine_started_are_over(store: Store, ledger_path: Path) -> None:
-    assert await store.take("acme", 1)
+    assert await takes(store, "acme", 1)
     pass_time(ledger_path, -(10**6))
-    assert await store.take("acme", 1)
-    assert not await store.take("acme", 1)
+    assert await takes(store, "acme", 1)
+    assert not await takes(store, "acme", 1)
 
 
 async def test_a_bucket_remembers_no_more_groups_than_it_may(store: Store, ledger_path: Path) -> None:
     for _ in range(420):
-        assert await store.take("acme", 100_000)
+        assert await takes(store, "acme", 100_000)
         with second_connection(ledger_path) as other:
             other.execute(
                 "UPDATE takes SET taken_at_us = taken_at_us - 151000, began_at_us = began_at_us - 151000"
@@ -344,3 +344,20 @@ def test_verification_finds_a_damaged_file(ledger_path: Path) -> None:
     ledger_path.write_bytes(pages)
     with second_connection(ledger_path) as other:
         assert any("the file is damaged" in line for line in verify(other))
+
+
+@pytest.mark.parametrize(
+    ("limit_rpm", "wait_us"),
+    [(4, 59_999_000), (3, 59_999_100), (2, 59_999_200), (1, 59_999_300)],
+)
+def test_a_token_is_back_a_minute_after_it_was_taken_whatever_the_limit_was_then(
+    tmp_path: Path, limit_rpm: int, wait_us: int
+) -> None:
+    store = SqliteStore(tmp_path / "tollgate.db")
+    connection = store._file.connection
+    for number in range(4):
+        assert sqlite_money.take(connection, "acme", 4, 10**9 + number * 100) == 0
+    assert sqlite_money.take(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert sqlite_money.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert sqlite_money.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
+    asyncio.run(store.close())

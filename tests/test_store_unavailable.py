@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
-from rig.stores import WORKSPACE, Place, booking, credit, request
+from rig.stores import WORKSPACE, Place, booking, credit, request, takes
 from rig.upstream import BOUND_S
 
 from addon.store import Booking, Store, StoreUnavailable
@@ -23,7 +23,7 @@ from policies.breaker import FAILURES, REST_US
 """Far more than any step may take on a busy machine, and far less than a hang."""
 
 OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
-    "take": lambda store: store.take(WORKSPACE, 10),
+    "take": lambda store: takes(store, WORKSPACE, 10),
     "hold": lambda store: store.hold(request("refused")),
     "move": lambda store: store.move(request("refused", attempt=2)),
     "credit": lambda store: store.credit(credit("refused", 1)),
@@ -65,7 +65,7 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
         with pytest.raises(StoreUnavailable):
             await store.settle(booking("in flight"))
     await store.upkeep()
-    assert await store.take(WORKSPACE, 10)
+    assert await takes(store, WORKSPACE, 10)
     assert booked_ids(ledger_path) == ["in flight"]
     assert Place(ledger_path).holds() == []
     assert_undamaged(ledger_path)
@@ -97,7 +97,7 @@ async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
     store: Store, ledger_path: Path
 ) -> None:
     with locked_by_another(ledger_path):
-        waiting = asyncio.create_task(store.take(WORKSPACE, 10))
+        waiting = asyncio.create_task(takes(store, WORKSPACE, 10))
         for _ in range(3):
             await asyncio.sleep(0.001)
             assert not waiting.done()
@@ -254,7 +254,7 @@ async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_i
     assert isinstance(store, RedisStore)
     await store.check()
     with locked_by_another(ledger_path):
-        assert await store.take(WORKSPACE, 10)
+        assert await takes(store, WORKSPACE, 10)
         await store.hold(request("a"))
         await store.settle(booking("a"))
         with pytest.raises(StoreUnavailable, match="locked"):

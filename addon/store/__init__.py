@@ -78,8 +78,8 @@ class Store(Protocol):
     Source: docs/limits.md, docs/ledger.md.
     """
 
-    async def take(self, workspace: str, limit_rpm: int) -> bool:
-        """Take one token of the workspace's bucket; return whether there was one.
+    async def take(self, workspace: str, limit_rpm: int) -> int:
+        """Take one token of the workspace's bucket and return 0, or return in how many µs one is back.
 
         A token comes back 60 s after it was taken, by the store's own clock.
         """

@@ -2,11 +2,12 @@
 -- Checks a call's limits and places its hold, or moves it: the rule of policies/spend.py, `place_hold`.
 -- KEYS: state, holds, ended, then the counters that the hold counts in, the wallet's last, then others that are looked at.
 -- ARGV: state id, call id, owner, end of the owner's lease in µs, the interrupted row, prompt in nano-USD, token in
--- pico-USD, cap in tokens, "1" where overage protection is on, "1" where the call's hold is to be moved, how many
--- counters it counts in, for each of them the seconds it lives after its last change (0: for ever), then for each limit
--- its kind, the index of its counter in KEYS, and the most.
--- Returns {"held", amount, cap}, {"denied", reason}, {"missing"}, {"ended"}, {"lease"}, or {"nothing"} where there is no
--- hold to move.
+-- pico-USD, cap in tokens, "1" where overage protection is on, "1" where the client named a cap, the most room, the
+-- smallest share in tokens, "1" where the call's hold is to be moved, how many counters it counts in, for each of them the
+-- seconds it lives after its last change (0: for ever), then for each limit its kind, the index of its counter in KEYS,
+-- and the most.
+-- Returns {"held", amount, cap}, {"denied", reason, the number of the limit from 1, the calls in flight that are to blame
+-- or 0, what they hold}, {"missing"}, {"ended"}, {"lease"}, or {"nothing"} where there is no hold to move.
 --
 -- A hold that is moved is taken away first, so that the call is not counted against itself, and comes back if its next
 -- attempt is denied. One that bears the same row was moved before.
@@ -16,7 +17,10 @@
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return {"missing"} end
 local id, owner, lease_end, row = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local prompt, token, cap = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local is_protected, is_moved, counters = ARGV[9] == "1", ARGV[10] == "1", tonumber(ARGV[11])
+local is_protected, names_cap = ARGV[9] == "1", ARGV[10] == "1"
+local max_room, min_share = tonumber(ARGV[11]), tonumber(ARGV[12])
+local is_moved, counters = ARGV[13] == "1", tonumber(ARGV[14])
+local first_limit = 15 + counters
 
 local placed, placed_amount = redis.call("HGET", KEYS[2], id), nil
 if placed then
@@ -29,7 +33,6 @@ if is_moved and not placed then return {"nothing"} end
 local time = redis.call("TIME")
 if time[1] * 1000000 + time[2] >= lease_end then return {"lease"} end
 
-local LARGEST = 9007199254740992  -- 2^53; the room in a wallet that has more counts as so much.
 local function used(key)
   local found = redis.call("HMGET", key, "spent", "requests", "held", "in_flight")
   return tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0), tonumber(found[4] or 0)
@@ -38,38 +41,60 @@ end
 -- The whole part of a / b, exactly: the difference is a multiple of b.
 local function divide(a, b) return (a - math.fmod(a, b)) / b end
 
--- Returns the room that the limits leave, nil where no limit is one of money; then why there is none.
-local function find_room()
-  local room
-  for i = 12 + counters, #ARGV, 3 do
-    local kind, most = ARGV[i], tonumber(ARGV[i + 2])
-    local spent, requests, held, in_flight = used(KEYS[tonumber(ARGV[i + 1])])
-    if kind == "request_cap" then
-      if requests + in_flight >= most then return nil, kind end
-    else
-      if spent + (is_protected and 0 or held) >= most then return nil, kind end
-      local left = math.min(most - spent, LARGEST) - held
-      room = math.min(room or left, left)
-    end
+local function text(number) return string.format("%.0f", number) end
+
+-- Returns how many tokens an amount pays for beyond the prompt, `enough` where it is that many or more.
+local function tokens_within(amount, enough)
+  amount = amount - prompt
+  if amount < 0 then return -1 end
+  if token == 0 then return enough end
+  -- amount × 1000 / token digit by digit, until it is known to be enough.
+  local tokens, rest = divide(amount, token), math.fmod(amount, token)
+  for _ = 1, 3 do
+    if tokens >= enough then break end
+    tokens = tokens * 10 + divide(rest * 10, token)
+    rest = math.fmod(rest * 10, token)
   end
-  return room
+  return math.min(tokens, enough)
 end
 
--- Lowers the cap to what fits into the room; returns why it does not.
-local function lower_cap(room)
-  room = room - prompt
-  if room < 0 then return "budget_of_prompt" end
-  if token > 0 then
-    -- room × 1000 / token digit by digit, until it is known to be no less than the cap.
-    local tokens, rest = divide(room, token), math.fmod(room, token)
-    for _ = 1, 3 do
-      if tokens >= cap then break end
-      tokens = tokens * 10 + divide(rest * 10, token)
-      rest = math.fmod(rest * 10, token)
+local function find_shortage(amount)
+  if amount < prompt then return "budget_of_prompt" end
+  if tokens_within(amount, 1) < 1 then return "budget" end
+end
+
+-- Looks at each limit in turn. Returns a denial, or nil and the room, which is nil where no limit is one of money.
+local function check_limits()
+  local left, unspent  -- The least there is, with its limit.
+  for i = first_limit, #ARGV, 3 do
+    local kind, most, number = ARGV[i], tonumber(ARGV[i + 2]), (i - first_limit) / 3 + 1
+    local spent, requests, held, in_flight = used(KEYS[tonumber(ARGV[i + 1])])
+    if kind == "request_cap" then
+      if requests + in_flight >= most then return {kind, number, 0, 0} end
+    else
+      if spent >= most then return {kind, number, 0, 0} end
+      if not is_protected and spent + held >= most then return {kind, number, in_flight, held} end
+      local amount = math.min(most - spent, max_room)
+      if not unspent or amount < unspent.amount then unspent = {amount = amount, number = number} end
+      if not left or amount - held < left.amount then
+        left = {amount = amount - held, number = number, in_flight = in_flight, held = held}
+      end
     end
-    if tokens < 1 then return "budget" end
-    cap = math.min(cap, tokens)
   end
+  if not left or not is_protected then return nil, left and left.amount end
+  local reason = find_shortage(left.amount)
+  if not reason then return nil, left.amount end
+  if find_shortage(unspent.amount) then return {reason, unspent.number, 0, 0} end
+  return {reason, left.number, left.in_flight, left.held}
+end
+
+-- Lowers the cap to what fits into the room, and to a share of it where the client named none.
+local function lower_cap(room)
+  local share = cap
+  if not names_cap and token > 0 then
+    share = math.max(tokens_within(divide(room, 4), cap), math.min(min_share, cap))
+  end
+  cap = math.min(tokens_within(room, cap), share)
 end
 
 local function count(sign, amount)
@@ -80,12 +105,12 @@ local function count(sign, amount)
 end
 
 if placed then count("-", placed_amount) end
-local room, reason = find_room()
-if is_protected and room then reason = lower_cap(room) end
-if reason then
+local denial, room = check_limits()
+if denial then
   if placed then count("", placed_amount) end
-  return {"denied", reason}
+  return {"denied", denial[1], text(denial[2]), text(denial[3]), text(denial[4])}
 end
+if is_protected and room then lower_cap(room) end
 
 local amount = prompt
 if is_protected then
@@ -96,6 +121,6 @@ cap = string.format("%.0f", cap)
 redis.call("HSET", KEYS[2], id, table.concat({amount, cap, owner, row}, ":"))
 count("", amount)
 for i = 1, counters do
-  if ARGV[11 + i] ~= "0" then redis.call("EXPIRE", KEYS[3 + i], ARGV[11 + i]) end
+  if ARGV[14 + i] ~= "0" then redis.call("EXPIRE", KEYS[3 + i], ARGV[14 + i]) end
 end
 return {"held", amount, cap}

@@ -64,12 +64,13 @@ class RedisStore(SharesCircuits):
         self._outbox = Outbox(self._client, self._file, self._state)
         self._circuits = Circuits(RedisCircuits(self._client))
 
-    async def take(self, workspace: str, limit_rpm: int) -> bool:
+    async def take(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take``."""
         keys = keys_of(workspace)
         bucket = (limit_rpm, WINDOW_US, slice_us(limit_rpm), GROUPS + 1)
         async with self._client.bounded():
-            return bool(await self._state.run(TAKE, workspace, (keys.state, keys.takes), *bucket) == "taken")
+            outcome, *wait_us = await self._state.run(TAKE, workspace, (keys.state, keys.takes), *bucket)
+        return 0 if outcome == "taken" else int(*wait_us)
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""

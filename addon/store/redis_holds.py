@@ -12,11 +12,20 @@ from addon.store.redis_client import RedisClient, Script, was_answered
 from addon.store.redis_keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis_state import RedisState
 from policies.limits import Limit
-from policies.spend import PICOUSD_PER_NANOUSD, Denial, DenialReason, Hold, Want, place_hold
+from policies.spend import (
+    MAX_ROOM_NANOUSD,
+    MIN_SHARE_TOKENS,
+    PICOUSD_PER_NANOUSD,
+    Denial,
+    DenialReason,
+    Hold,
+    Want,
+    place_hold,
+)
 
 HOLD, VOID = Script.load("hold"), Script.load("void")
 
-LARGEST_EXACT = 2**53
+LARGEST_EXACT = MAX_ROOM_NANOUSD
 """What a script can count to: its numbers are doubles."""
 LARGEST_TOKEN_PICOUSD = LARGEST_EXACT // 10
 """A division goes digit by digit: ten times a rest must be exact, too."""
@@ -101,7 +110,9 @@ class Holds:
             held.request = replace(request, limits=(), want=want)
             return hold
         if outcome == "denied":
-            return Denial(cast(DenialReason, found[0]))
+            reason, number, *in_flight = found
+            limit = request.limits[int(number) - 1]
+            return Denial(cast(DenialReason, reason), limit, *map(int, in_flight))
         raise StoreUnavailable(f"a call can't be {'moved' if is_moved else 'held'}: {outcome}")
 
     async def _ask(
@@ -115,25 +126,32 @@ class Holds:
             if name not in names:
                 names.append(name)
             limits += (limit.kind, names.index(name) + 1, limit.most)
-        want, row = request.want, json.dumps(storable(request.interrupted_row))
-        wanted = (
-            want.prompt_nanousd,
-            want.token_picousd,
-            want.cap_tokens,
-            int(want.is_protected),
-            int(is_moved),
-        )
+        row = json.dumps(storable(request.interrupted_row))
+        wanted = (*want_arguments(request.want), int(is_moved))
         counted = (len(counters.keys), *counters.lives_s)
         async with self._client.bounded():
             for anew in (self._state.was_lost, True):
                 end_us = await self._leases.end_us(request.workspace, anew=anew)
-                first = (request.id, self._leases.owner, end_us, row, *wanted)
+                first = (request.id, self._leases.owner, end_us, row)
                 answer: Sequence[str] = await self._state.run(
-                    HOLD, request.workspace, names, *first, *counted, *limits
+                    HOLD, request.workspace, names, *first, *wanted, *counted, *limits
                 )
                 if answer != ["lease"]:
                     return answer
         return ["its lease has ended"]
+
+
+def want_arguments(want: Want) -> tuple[int, ...]:
+    """Return what ``hold.lua`` is told of a want, and by which constants it decides."""
+    flags = (int(want.is_protected), int(want.names_cap))
+    return (
+        want.prompt_nanousd,
+        want.token_picousd,
+        want.cap_tokens,
+        *flags,
+        MAX_ROOM_NANOUSD,
+        MIN_SHARE_TOKENS,
+    )
 
 
 def exact(want: Want, limits: Sequence[Limit]) -> Want:

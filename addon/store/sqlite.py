@@ -54,18 +54,18 @@ class SqliteStore(SharesCircuits):
         self._file.hurry()
         self._circuits = Circuits(SqliteCircuits(self._file))
 
-    async def take(self, workspace: str, limit_rpm: int) -> bool:
+    async def take(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take``."""
         if workspace in self._full:
             # Reading needs no lock, so a flood of calls that are refused holds up nobody.
-            out = await self._file.attempt(
-                lambda: money.tokens_out(self._file.connection, workspace, _clock_us())
+            wait_us = await self._file.attempt(
+                lambda: money.token_wait_us(self._file.connection, workspace, limit_rpm, _clock_us())
             )
-            if out >= limit_rpm:
-                return False
-        taken = await self._file.write(lambda c: money.take(c, workspace, limit_rpm, _clock_us()))
-        (self._full.discard if taken else self._full.add)(workspace)
-        return taken
+            if wait_us:
+                return wait_us
+        wait_us = await self._file.write(lambda c: money.take(c, workspace, limit_rpm, _clock_us()))
+        (self._full.add if wait_us else self._full.discard)(workspace)
+        return wait_us
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""

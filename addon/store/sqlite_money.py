@@ -18,22 +18,28 @@ from policies.spend import Denial, Hold, Used, place_hold
 # The limiter.
 
 
-def tokens_out(connection: sqlite3.Connection, workspace: str, now_us: int) -> int:
-    """Return how many tokens of the bucket are out. Takes of the future are of a clock that began anew: over."""
-    return _out(*_window(connection, workspace, now_us))
+def token_wait_us(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
+    """Return in how many µs a token of the bucket is back, 0 where one is there.
+
+    Takes of the future are of a clock that began again: they are over.
+    """
+    newest, oldest = _window(connection, workspace, now_us)
+    return (
+        _wait_us(connection, workspace, limit_rpm, now_us, newest) if _out(newest, oldest) >= limit_rpm else 0
+    )
 
 
-def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> bool:
-    """Take a token, if there is one."""
+def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
+    """Take a token and return 0, or return in how many µs one is back."""
     newest, oldest = _window(connection, workspace, now_us)
     if _out(newest, oldest) >= limit_rpm:
-        return False
+        return _wait_us(connection, workspace, limit_rpm, now_us, newest)
     joins = newest is not None and now_us - newest[0] < slice_us(limit_rpm)
     began_at_us, total = (newest[0] if joins else now_us, newest[1]) if newest else (now_us, 0)
     if not joins:
         connection.execute(_FORGET, (workspace, oldest[0] if oldest else now_us, now_us))
     connection.execute(_TAKE, (workspace, began_at_us, now_us, total + 1))
-    return True
+    return 0
 
 
 type _Group = tuple[int, int, int]
@@ -42,6 +48,10 @@ type _Group = tuple[int, int, int]
 _GROUPS = "SELECT began_at_us, total, count FROM takes WHERE workspace = ?"
 _NEWEST = f"{_GROUPS} AND began_at_us <= ? ORDER BY began_at_us DESC LIMIT 1"
 _OLDEST = f"{_GROUPS} AND taken_at_us > ? ORDER BY began_at_us LIMIT 1"
+_NEXT_BACK = (
+    "SELECT taken_at_us FROM takes WHERE workspace = ? AND taken_at_us > ? AND total > ?"
+    " ORDER BY began_at_us LIMIT 1"
+)
 _FORGET = "DELETE FROM takes WHERE workspace = ? AND (began_at_us < ? OR began_at_us > ?)"
 _TAKE = """
     INSERT INTO takes (workspace, began_at_us, taken_at_us, count, total) VALUES (?, ?, ?, 1, ?)
@@ -61,6 +71,16 @@ def _window(
 
 def _out(newest: _Group | None, oldest: _Group | None) -> int:
     return newest[1] - oldest[1] + oldest[2] if newest and oldest else 0
+
+
+def _wait_us(
+    connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int, newest: _Group | None
+) -> int:
+    """A token is back with the first group behind which there are fewer than the limit."""
+    total = newest[1] if newest else 0
+    within = (workspace, now_us - WINDOW_US, total - limit_rpm)
+    (back_at_us,) = connection.execute(_NEXT_BACK, within).fetchone()
+    return max(1, int(back_at_us) + WINDOW_US - now_us)
 
 
 # Holds.

@@ -1,11 +1,11 @@
 #!lua
 -- Takes one token of a workspace's bucket: the rule of policies/bucket.py, by Redis's clock.
 -- KEYS: state, takes.  ARGV: state id, limit, window in µs, slice in µs, the most groups.
--- Returns "taken", "none" or "missing".
+-- Returns {"taken"}, {"none", µs until a token is back} or {"missing"}.
 --
 -- A group is a member "total:count:began" whose score is the time of its last take. The total is padded, so that groups
 -- of one score stand in order.
-if redis.call("GET", KEYS[1]) ~= ARGV[1] then return "missing" end
+if redis.call("GET", KEYS[1]) ~= ARGV[1] then return {"missing"} end
 local limit, window = tonumber(ARGV[2]), tonumber(ARGV[3])
 local slice, most_groups = tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call("TIME")
@@ -38,7 +38,14 @@ local total, count, began = 0, 0, now
 if oldest then
   local first_total, first_count = parse(oldest)
   total, count, began = parse(newest)
-  if total - first_total + first_count >= limit then return "none" end
+  if total - first_total + first_count >= limit then
+    -- A token is back with the first group behind which there are fewer than the limit.
+    for _, member in ipairs(redis.call("ZRANGE", KEYS[2], "(" .. text(now - window), "+inf", "BYSCORE")) do
+      if parse(member) > total - limit then
+        return {"none", text(redis.call("ZSCORE", KEYS[2], member) + window - now)}
+      end
+    end
+  end
 end
 
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", text(now - window))
@@ -49,4 +56,4 @@ else
   put(total + 1, 1, now)
 end
 redis.call("PEXPIRE", KEYS[2], text(window / 1000 + 1000))
-return "taken"
+return {"taken"}

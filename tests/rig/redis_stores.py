@@ -12,14 +12,14 @@ from addon.store import Store, StoreUnavailable
 from policies.spend import Hold
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.stores import WORKSPACE, Place, booking, credit, request
+from rig.stores import WORKSPACE, Place, booking, credit, request, takes
 from rig.upstream import BOUND_S
 
 """Far more than any step may take on a busy machine, and far less than a hang."""
 
 type Op = Callable[[Store], Awaitable[Any]]
 OPERATIONS: dict[str, Op] = {
-    "take": lambda store: store.take(WORKSPACE, 1_000),
+    "take": lambda store: takes(store, WORKSPACE, 1_000),
     "hold": lambda store: store.hold(request("refused")),
     "credit": lambda store: store.credit(credit("refused", 1)),
     "check": lambda store: store.check(),
@@ -70,7 +70,7 @@ async def assert_all_refused(store: Store, reason: str) -> None:
 
 async def assert_sound(rig: Rig, store: Store) -> None:
     """Calls go on, nothing is left of those that were refused, and everything agrees."""
-    assert await eventually(lambda: store.take(WORKSPACE, 1_000))
+    assert await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await eventually(store.upkeep)
     assert rig.place.holds() == []
     assert await store.hold(request("after")) == Hold(63_400, 100)

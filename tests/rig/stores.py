@@ -19,7 +19,7 @@ from addon.store.report import counted_in
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify, verify_redis
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
-from policies.spend import Used, Want
+from policies.spend import Denial, Hold, Used, Want
 from rig.ledger import booked, make_row
 from rig.redis_server import NO_RETRY
 from rig.upstream import BOUND_S
@@ -171,6 +171,16 @@ def _asked(counter: Counter) -> tuple[Limit, str, str]:
     workspace, _, key_id = name.partition("/")
     kinds: dict[str, LimitKind] = {"key": "spend_cap", "workspace": "monthly_spend_cap", "wallet": "wallet"}
     return Limit(kinds[scope], counter, 0), workspace, key_id
+
+
+async def takes(store: Store, workspace: str, limit_rpm: int) -> bool:
+    """Take a token, if there is one."""
+    return await store.take(workspace, limit_rpm) == 0
+
+
+def reason_of(decided: Hold | Denial) -> str | None:
+    """Return why a hold was denied, None where it was placed."""
+    return decided.reason if isinstance(decided, Denial) else None
 
 
 async def die(store: Store) -> None:
