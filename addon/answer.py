@@ -63,7 +63,7 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
     payload = decode_answer(body, source)
     if isinstance(payload, ErrorAnswer):
         return failed(payload)
-    if not isinstance(given := payload.get("choices"), list):
+    if not isinstance(given := payload.get("choices"), list) or not given:
         return failed(upstream_garbage("it is not a chat completion."))
     choices = normalize_message_choices(given, source.family, payload.get("id")) or given
     usage = parse_usage(payload, source.family)

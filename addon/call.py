@@ -64,7 +64,8 @@ class Call:
         if failure is None or failure.code == INTERNAL.code:
             return False
         in_success = self.upstream_status is not None and 200 <= self.upstream_status < 300
-        return is_failure(failure.status, in_success=in_success)
+        before_net = self.exchange.attempt.mode == "byok" and self.exchange.routed.has_safety_net
+        return is_failure(failure.status, in_success=in_success, before_net=before_net)
 
     def may_go_on(self, failure: ErrorAnswer) -> bool:
         """Tell whether another attempt may follow one that failed: only the first, and before the client has a byte."""

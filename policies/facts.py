@@ -292,6 +292,11 @@ class Route:
     why_alone: str | None = None
     barred: Refusal | None = None
 
+    @property
+    def has_safety_net(self) -> bool:
+        """Whether the Safety Net follows the first attempt, or would if it were not barred."""
+        return self.attempts[0].mode == "byok" and (len(self.attempts) > 1 or self.barred is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

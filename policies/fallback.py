@@ -14,15 +14,18 @@ from policies.refusal import Refusal
 from policies.spend import Denial, refusal_of
 
 _FAILED_STATUSES = frozenset({401, 403, 408, 429})
+# The customer's own account is used up, or lacks the model; the platform's need not.
+_FAILED_OWN_STATUSES = frozenset({402, 404})
 
 
-def is_failure(status: int, *, in_success: bool = False) -> bool:
+def is_failure(status: int, *, in_success: bool = False, before_net: bool = False) -> bool:
     """Tell whether an attempt failed as another need not: what a second is made for, and what a circuit counts.
 
     ``status`` is the normalized one, so 502 and 504 where no answer came; ``in_success``: the provider said 200, and
-    then an error, or nothing that can be read.
+    then an error, or nothing that can be read; ``before_net``: the attempt is one that the Safety Net follows.
     """
-    return in_success or status in _FAILED_STATUSES or status >= 500
+    failed = _FAILED_STATUSES | _FAILED_OWN_STATUSES if before_net else _FAILED_STATUSES
+    return in_success or status in failed or status >= 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,17 +33,26 @@ def with_role(message: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (b'{"model":"up","choices":[]}', b'{"model":"house/slug","choices":[]}'),
-        (b'\n   \n\n{"choices":[], "model":"up"}\n', b'\n   \n\n{"choices":[], "model":"house/slug"}\n'),
-        (b'\xef\xbb\xbf{"model":"up","choices":[]}', b'\xef\xbb\xbf{"model":"house/slug","choices":[]}'),
-        (b'{"choices":[]}', b'{"model":"house/slug","choices":[]}'),
-        (b'{"model":null,"choices":[],"error":null}', b'{"model":"house/slug","choices":[],"error":null}'),
+        (b'{"model":"up","choices":[7]}', b'{"model":"house/slug","choices":[7]}'),
+        (b'\n   \n\n{"choices":[7], "model":"up"}\n', b'\n   \n\n{"choices":[7], "model":"house/slug"}\n'),
+        (b'\xef\xbb\xbf{"model":"up","choices":[7]}', b'\xef\xbb\xbf{"model":"house/slug","choices":[7]}'),
+        (b'{"choices":[7]}', b'{"model":"house/slug","choices":[7]}'),
+        (b'{"model":null,"choices":[7],"error":null}', b'{"model":"house/slug","choices":[7],"error":null}'),
     ],
 )
 def test_only_the_model_changes(before: bytes, after: bytes) -> None:
     result = rewrite_answer(before, SOURCE)
     assert result.body == after
     assert result.failure is None
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"model":"up","choices":[]}', b'{"choices":[],"usage":{"total_tokens":3}}']
+)
+def test_an_answer_without_a_choice_is_no_completion(body: bytes) -> None:
+    result = rewrite_answer(body, SOURCE)
+    assert result.failure
+    assert (result.failure.status, result.body, result.usage) == (502, b"", None)
 
 
 def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:

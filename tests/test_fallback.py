@@ -129,6 +129,29 @@ def test_what_is_the_clients_own_is_none_unless_it_stands_in_a_success(status: i
     assert is_failure(status, in_success=True)
 
 
+@pytest.mark.parametrize("status", [400, 402, 404, 405, 409, 410, 413, 415, 422, 451])
+def test_an_own_account_that_is_used_up_or_lacks_the_model_is_a_failure_before_the_safety_net(
+    status: int,
+) -> None:
+    assert is_failure(status, before_net=True) is (status in (402, 404))
+
+
+@pytest.mark.parametrize(
+    ("after", "has_net"),
+    [
+        (After("gpt", net=True, byok=ON), True),
+        (After("gpt-own", net=True, byok=ON), True),  # It is barred, and the client is told so.
+        (After("gpt", byok=ON), False),
+        (After("openai/ft:gpt", net=True, byok=ON), False),
+        (After("gpt", "llama", net=True), False),
+        (After("llama", "gpt", net=True, byok=ON), False),
+    ],
+)
+def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: bool) -> None:
+    asked = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
+
+
 # --- what is told where there is no money for it -----------------------------------------------------------------
 
 

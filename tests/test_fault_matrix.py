@@ -17,6 +17,7 @@ from rig.faults import (
     FAULTS,
     LATE_FAULTS,
     NO_TOKEN,
+    OWN_ACCOUNT_FAULTS,
     RELAYED_CHARS,
     SECOND_FAULTS,
     Fault,
@@ -63,6 +64,8 @@ TOLD: Mapping[str, Told] = {
     "529": (502, UPSTREAM_ERROR, SAYS_NO),
     "200 with an error": (502, UPSTREAM_ERROR, SAYS_NO),
     "200 with HTML": (502, UPSTREAM_ERROR, "could not be understood"),
+    "200 with an empty body": (502, UPSTREAM_ERROR, ""),
+    "200 without a completion": (502, UPSTREAM_ERROR, "could not be understood"),
     "400": (400, REQUEST_ERROR, SAYS_NO),
     "402": (402, REQUEST_ERROR, SAYS_NO),
     "404": (404, ("model_not_found", "invalid_request_error"), SAYS_NO),
@@ -94,6 +97,7 @@ MODES: Mapping[str, dict[str, Any]] = {
     "BYOK, Safety Net fails": NET | {"then": says_no_again},
 }
 HAVE_A_SECOND = [mode for mode in MODES if "," in mode]
+SAFETY_NET = [mode for mode in MODES if "Safety Net" in mode]
 ANSWER_SECOND = [mode for mode in MODES if mode.endswith("answers")]
 
 MATRIX = [
@@ -101,8 +105,15 @@ MATRIX = [
     # Without a second, nothing at all is sent.
     *(("no access token", "whole", mode) for mode in HAVE_A_SECOND),
     *(("no access token", "stream", mode) for mode in ANSWER_SECOND),
+    *((fault, form, mode) for fault in OWN_ACCOUNT_FAULTS for form in FORMS for mode in SAFETY_NET),
 ]
-CLIENTS = [(fault, form, mode) for fault in CLIENT_FAULTS for form in FORMS for mode in ANSWER_SECOND]
+CLIENTS = [
+    (fault, form, mode)
+    for fault in CLIENT_FAULTS
+    for form in FORMS
+    for mode in ANSWER_SECOND
+    if not (fault in OWN_ACCOUNT_FAULTS and mode in SAFETY_NET)
+]
 LATE = [(fault, mode) for fault in LATE_FAULTS for mode in ANSWER_SECOND]
 
 NO_NET = "; cannot use the Safety Net fallback."

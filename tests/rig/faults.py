@@ -89,13 +89,20 @@ FAULTS: Mapping[str, Fault] = {
     **{str(status): Fault(_says_no(status)) for status in (401, 403, 408, 429, 500, 503, 529)},
     "200 with an error": Fault(_says_no(200)),
     "200 with HTML": _always(whole(b"<html>Sign in first.</html>", content_type="text/html")),
+    "200 with an empty body": _always(whole(b"")),
+    "200 without a completion": _always(
+        whole(b'{"id": "chatcmpl-1", "object": "chat.completion", "model": "m"}')
+    ),
 }
 """What another attempt is made for."""
 
-CLIENT_FAULTS: Mapping[str, Fault] = {
-    str(status): Fault(_says_no(status)) for status in (400, 402, 404, 409, 413, 422)
+OWN_ACCOUNT_FAULTS: Mapping[str, Fault] = {str(status): Fault(_says_no(status)) for status in (402, 404)}
+"""What the Safety Net alone is made for: the customer's own account is used up, or lacks the model."""
+
+CLIENT_FAULTS: Mapping[str, Fault] = OWN_ACCOUNT_FAULTS | {
+    str(status): Fault(_says_no(status)) for status in (400, 409, 413, 422)
 }
-"""What is the client's, and is told to it at once."""
+"""What is the client's, and is told to it at once where no Safety Net follows."""
 
 RELAYED_CHARS = 400
 _BEGUN = event(chunk("x" * RELAYED_CHARS))
