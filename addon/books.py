@@ -23,6 +23,9 @@ from policies.limits import pays_from_wallet
 
 log = logging.getLogger("tollgate.books")
 
+LAST_BYTES_TIMEOUT_S = 1.0
+"""How long a call's last bytes wait for its booking. The store keeps one that takes longer."""
+
 CLOSING_TIMEOUT_S = 2.0
 """How long the last calls, whose clients were cut off, may take to end."""
 
@@ -69,23 +72,37 @@ class Books:
             circuit = circuit_of(attempt, workspace)
             self._do(self.store.note_attempt(circuit, failed=call.has_failed(failure)))
 
-    def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
+    async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """End a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it.
 
-        Its row and its log line are made when its last bytes are on their way: the client need not wait for them.
+        Return when the call is booked, or after ``LAST_BYTES_TIMEOUT_S``: its last bytes go out then, so that whoever
+        has a whole answer finds it in the ledger.
         """
-        if call.exchange.stage is Stage.DISPATCHED:
-            call.exchange = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
-            asyncio.get_running_loop().call_soon(self._close, call)
+        if call.exchange.stage is not Stage.DISPATCHED:
+            return
+        now_s = time.monotonic()
+        answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
+        call.exchange = answered.advance(Stage.SETTLED, **_outcome(call, answered))
+        try:
+            booking = self._do(self._book(call, now_s))
+            if not booking.done():
+                await asyncio.wait({booking}, timeout=LAST_BYTES_TIMEOUT_S)
+        finally:
+            # The last bytes are on their way by then: a drain must not overtake them.
+            asyncio.get_running_loop().call_soon(self._close, call, now_s)
+
+    def settle_beside(self, call: Call, status: int, error_code: str) -> None:
+        """As ``settle``, for a call that the gateway itself failed: its answer waits for nothing."""
+        self._do(self.settle(call, status, error_code))
 
     def refuse(self, call: Call, status: int, error_code: str) -> None:
         """End a call that the gateway turned down, unless it was sent upstream or has ended."""
         self._end_unsent(call, Stage.REFUSED, status, error_code)
 
-    def abandon(self, call: Call) -> None:
+    async def abandon(self, call: Call) -> None:
         """End a call whose client left, or was cut off, wherever it stands."""
         why = INTERRUPTED if self.cutting_off else CLIENT_DISCONNECTED
-        self.settle(call, CLIENT_CLOSED_REQUEST, why)
+        await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
     def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
@@ -97,20 +114,19 @@ class Books:
             log_refusal(call.exchange, time.monotonic())
             self.metrics.call_refused(error_code)
 
-    def _close(self, call: Call) -> None:
-        now_s = time.monotonic()
+    def _close(self, call: Call, now_s: float) -> None:
         try:
-            call.exchange = call.exchange.advance(Stage.SETTLED, **outcome(call))
             log_call(call.exchange, now_s)
-            self._do(self._book(call, now_s))
+            self.metrics.call_ended(call.exchange, call.settings.models, now_s)
         finally:
             self._leave(call)
 
-    def _do(self, booking: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(booking)
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         if not task.done():
             self._bookings.add(task)
             task.add_done_callback(self._bookings.discard)
+        return task
 
     async def _book(self, call: Call, now_s: float) -> None:
         """Settle a call. Its answer is the client's whether that can be done now or not: the store keeps it if not."""
@@ -120,7 +136,8 @@ class Books:
             log.warning("a call can't be booked now, and is kept: %s", error)
         except IllegalRowError:
             log.exception("a row that the ledger can't hold")
-        self.metrics.call_ended(call.exchange, call.settings.models, now_s)
+        except Exception:
+            log.exception("a call could not be booked, and is kept", extra={"id": call.exchange.id})
 
     async def _void(self, call_id: str) -> None:
         with suppress(StoreUnavailable):  # The store will do it later.
@@ -130,6 +147,16 @@ class Books:
         self.in_flight.discard(call.exchange.id)
         if not self.in_flight:
             self.idle.set()
+
+
+def _outcome(call: Call, answered: Exchange) -> dict[str, Any]:
+    """Return what the call cost. A fault of ours in finding that out costs the client nothing, but leaves a row."""
+    call.exchange = answered
+    try:
+        return outcome(call)
+    except Exception:
+        log.exception("what a call cost can't be found out", extra={"id": answered.id})
+        return {}
 
 
 def _booking(exchange: Exchange, now_s: float) -> Booking:

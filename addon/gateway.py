@@ -161,11 +161,11 @@ class Gateway(Connections):
                 head = client_head(stream=call.exchange.stream, is_fallback=is_fallback)
                 flow.response = self._respond(call, head)
 
-    def response(self, flow: http.HTTPFlow) -> None:
+    async def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             self._books().attempt_ended(call)
-            self._books().settle(call, 200)
+            await self._books().settle(call, 200)
 
     async def attempt_failed(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
@@ -178,14 +178,14 @@ class Gateway(Connections):
                 return
             told = call.answer_with(failure)
             flow.response = self._respond(call, json_response(told))
-            self._books().settle(call, told.status, told.code)
+            await self._books().settle(call, told.status, told.code)
 
-    def error(self, flow: http.HTTPFlow) -> None:
+    async def error(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)
             # A flow that was answered without being sent has ended, and its client may go.
             if flow.response is None or call.exchange.was_sent_upstream:
-                self._books().abandon(call)
+                await self._books().abandon(call)
 
     # The steps.
 
@@ -223,7 +223,7 @@ class Gateway(Connections):
         if answer.code == "method_not_allowed":
             flow.response.headers["allow"] = allowed_methods(flow.request)
         if call and self.books:
-            self.books.settle(call, answer.status, answer.code)
+            self.books.settle_beside(call, answer.status, answer.code)
             self.books.refuse(call, answer.status, answer.code)
         elif self.lifecycle:
             self.lifecycle.metrics.call_refused(answer.code)

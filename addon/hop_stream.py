@@ -150,29 +150,30 @@ class HopStream(RequestStream):
         assert call is not None and call.relay is not None  # noqa: S101  (await_head ended the attempt otherwise)
         if isinstance(event, ResponseEndOfMessage):
             self.release_attempt()
-            yield from self.end_of_relay(call)
+            yield from self.end_of_relay(call, call.relay.finish())
             return
         piece = call.relay.feed(event.data)
+        if piece and not self.committed:
+            yield from self.commit()
+        if call.relay.done:
+            # The client gets all of it, and is not made to wait for what the provider does next.
+            self.server_state = self.await_end
+            self.deadlines.set_deadline(self, END_TIMEOUT_S)
+            yield from self.end_of_relay(call, piece)
+            return
         if piece:
-            if not self.committed:
-                yield from self.commit()
             yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
-        elif call.relay.done:
-            # The client has all of it, and is not made to wait for what the provider does next.
-            self.server_state = self.await_end
-            self.deadlines.set_deadline(self, END_TIMEOUT_S)
-            yield from self.end_of_relay(call)
         elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
             yield from self.client_left()
             yield from self.cut_client()
         elif patience_s := self.patience_s(call):
             self.deadlines.set_deadline(self, patience_s)
 
-    def end_of_relay(self, call: Call) -> Commands:
+    def end_of_relay(self, call: Call, rest: bytes) -> Commands:
+        """Send ``rest``, the last bytes, once the hook has booked the call."""
         assert call.relay is not None and self.flow.response is not None  # noqa: S101
-        rest = call.relay.finish()
         if call.relay.failure:
             if rest and self.committed:
                 yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)

@@ -84,18 +84,25 @@ def test_a_gateway_killed_under_load_loses_no_call_and_no_nano_dollar(
     upstream.behave(as_dear_as_allowed)
     crashing = Crashing(start_gateway, state)
     dice = random.Random(3)
+    served: set[str] = set()
     for number in range(rounds):
         calls = sized_calls(CALLS, "dear", seed=number)
+        for body in list(calls.values())[::3]:
+            body["stream"] = True
         with ThreadPoolExecutor(1) as pool:
             load = pool.submit(run_calls, [crashing.gateway.url], crashing.key, calls, at_once=16)
             upstream.wait_for_requests(len(upstream.requests) + dice.randint(1, CALLS // 2))
             crashing.kill(whole=number % 3 == 2)
             outcome = load.result()
         assert set(outcome.statuses) <= {200, 503}, outcome.statuses
+        served |= outcome.whole
         crashing.assert_sound(upstream)
     assert crashing.gateway.stop() == 0
     ledger = crashing.gateway.folder / "var" / "tollgate.db"
     assert len(select(ledger, "SELECT id FROM usage")) >= len(upstream.requests)
+    interrupted = select(ledger, "SELECT end_user FROM usage WHERE error_code = 'interrupted'")
+    taken_back = served & {row["end_user"] for row in interrupted}
+    assert not taken_back, f"{len(taken_back)} of {len(served)} answers that clients had were not booked"
     assert (
         sum(row["retail_nanousd"] for row in select(ledger, "SELECT retail_nanousd FROM usage")) > USD // 10
     )

@@ -103,8 +103,9 @@ class Store(Protocol):
         """Turn a call's hold into its row and its real cost, once: a second time is a no-op.
 
         A call whose hold was taken for dead and ended meanwhile has its interrupted row replaced. Where the store can't
-        write now it raises ``StoreUnavailable``, keeps the booking and writes it later, so the caller need not. Raises
-        ``IllegalRowError``, and releases the hold, for a row that can never be written.
+        write now it raises ``StoreUnavailable``, keeps the booking and writes it later, so the caller need not; so it
+        does whatever else goes wrong. Raises ``IllegalRowError``, and releases the hold, for a row that can never be
+        written.
         """
 
     async def void(self, call_id: str) -> None:

@@ -4,9 +4,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from addon.store import Booking, IllegalRowError
+from addon.store import Booking, IllegalRowError, StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
+
+MAX_KEPT = 100_000
+"""How many calls may wait to be booked before new ones are refused."""
 
 
 class Kept:
@@ -15,9 +18,16 @@ class Kept:
     def __init__(self) -> None:
         self.bookings: dict[str, Booking] = {}
         self.voids: set[str] = set()
+        self._failed: set[str] = set()
 
-    def keep(self, booking: Booking, reason: str) -> None:
-        """Keep a booking as it is now."""
+    def check_room(self) -> None:
+        """Raise ``StoreUnavailable`` where no more calls can be kept than are in flight already."""
+        if len(self.bookings) >= MAX_KEPT:
+            raise StoreUnavailable(f"{MAX_KEPT} calls wait to be booked")
+
+    def keep(self, booking: Booking, error: BaseException) -> None:
+        """Keep a booking as it is now. ``error`` says why it can't be written; a stranger's words stay out of the log."""
+        reason = str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
         if not self.bookings:
             log.error(
                 "the ledger can't be written, calls are kept in memory: %s",
@@ -30,14 +40,24 @@ class Kept:
     async def write(
         self, settle: Callable[[Booking], Awaitable[None]], void: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Write all of it. What fails, with ``StoreUnavailable``, stays kept; what can never be written is logged."""
-        while self.bookings:
-            call_id, booking = next(iter(self.bookings.items()))
+        """Write all of it. What fails with ``StoreUnavailable`` stays kept; what can never be written is logged.
+
+        A booking that fails in another way stays kept, and holds up none of the others.
+        """
+        for call_id, booking in list(self.bookings.items()):
             try:
                 await settle(booking)
+            except StoreUnavailable:
+                raise
             except IllegalRowError as error:
                 log_lost(booking, str(error))
                 self.voids.add(call_id)
+            except Exception:
+                if call_id not in self._failed:
+                    log.exception("a call that is kept in memory can't be booked", extra={"id": call_id})
+                self._failed.add(call_id)
+                continue
+            self._failed.discard(call_id)
             if self.bookings.pop(call_id, None) and not self.bookings:
                 log.info("no call is kept in memory any more", extra={"event": "ledger recovered"})
         while self.voids:

@@ -74,6 +74,7 @@ class RedisStore(SharesCircuits):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
+        self._kept.check_room()
         try:
             return await self._holds.place(request)
         except BaseException:
@@ -89,14 +90,13 @@ class RedisStore(SharesCircuits):
         """See ``Store.settle``."""
         try:
             booking = self._proofs.prove(booking)
+            await self._settle(booking)
         except IllegalRowError:
             with suppress(StoreUnavailable):  # Done later.
                 await self.void(str(booking.row.get("id")))
             raise
-        try:
-            await self._settle(booking)
-        except StoreUnavailable as error:
-            self._kept.keep(booking, str(error))
+        except BaseException as error:
+            self._kept.keep(booking, error)
             raise
 
     async def void(self, call_id: str) -> None:

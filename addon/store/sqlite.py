@@ -69,6 +69,7 @@ class SqliteStore(SharesCircuits):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
+        self._kept.check_room()
         return await self._file.write(lambda c: money.hold(c, request, self._owner.id, datetime.now(UTC)))
 
     async def move(self, request: HoldRequest) -> Hold | Denial:
@@ -86,8 +87,8 @@ class SqliteStore(SharesCircuits):
             with suppress(StoreUnavailable):  # Done later.
                 await self.void(booking.row["id"])
             raise
-        except StoreUnavailable as error:
-            self._kept.keep(booking, str(error))
+        except BaseException as error:
+            self._kept.keep(booking, error)
             raise
 
     async def void(self, call_id: str) -> None:

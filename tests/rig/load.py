@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from rig.scripts import Received, Script, completion, whole
+from rig.scripts import Received, Script, completion, stream_of, whole
 from rig.upstream import BOUND_S
 
 PATH = "/v1/chat/completions"
@@ -26,6 +26,16 @@ class Outcome:
     @property
     def statuses(self) -> Counter[int]:
         return Counter(answer.status_code for answer in self.answers.values())
+
+    @property
+    def whole(self) -> set[str]:
+        """The names of the calls that were served to their last byte."""
+        return {
+            name
+            for name, answer in self.answers.items()
+            if answer.status_code == 200
+            and (answer.text.startswith("{") or answer.text.endswith("data: [DONE]\n\n"))
+        }
 
     def of_status(self, status: int) -> list[httpx.Response]:
         return [answer for answer in self.answers.values() if answer.status_code == status]
@@ -73,9 +83,9 @@ async def _run(urls: list[str], key: str, calls: dict[str, dict[str, Any]], at_o
 
 
 def as_dear_as_allowed(request: Received) -> Script:
-    """An upstream that uses every token it may, and a prompt token for every four bytes."""
+    """An upstream that uses every token it may, and a prompt token for every four bytes, whole or as a stream."""
     body = request.json()
     cap = body.get("max_completion_tokens") or body["max_tokens"]
     prompt = len(json.dumps(body["messages"])) // 4
     usage = {"prompt_tokens": prompt, "completion_tokens": cap, "total_tokens": prompt + cap}
-    return whole(completion(usage=usage))
+    return stream_of("hel", "lo", usage=usage) if body.get("stream") else whole(completion(usage=usage))
