@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import time
+from collections import UserDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
 from rig.stores import WORKSPACE, Place, booking, credit, request, takes
+from rig.stores import request as hold_request
 from rig.upstream import BOUND_S
 
-from addon.store import Booking, Store, StoreUnavailable
+from addon.store import Booking, Store, StoreUnavailable, kept
 from addon.store.circuits import BELIEVED_S
 from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore
@@ -116,6 +118,61 @@ async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger
     await store.upkeep()
     assert booked(ledger_path) == [make_row()]
     assert_undamaged(ledger_path)
+
+
+class FailsOnce(UserDict[str, Any]):
+    """A row that can't be read the first time, as where memory is short."""
+
+    def keys(self) -> Any:
+        self.keys = super().keys  # type: ignore[method-assign]
+        raise MemoryError
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "redis"])
+async def test_a_booking_is_kept_whatever_went_wrong(
+    backend: str, ledger_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = Place(ledger_path, request.getfixturevalue("redis_url") if backend == "redis" else None)
+    store = place.open()
+    await store.check()
+    await store.hold(hold_request("a"))
+    with pytest.raises(MemoryError):
+        await store.settle(Booking(FailsOnce(booking("a").row), from_wallet=False))
+    assert booked(ledger_path) == []
+    await store.upkeep()
+    await store.check()
+    assert booked_ids(ledger_path) == ["a"]
+    await store.close()
+
+
+async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
+    store: SqliteStore, ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with locked_by_another(ledger_path):
+        for one in (
+            Booking(make_row("a", created_at="2026-13-31T12:00:00.000+00:00"), from_wallet=False),
+            ended("b"),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await store.settle(one)
+    for _ in range(2):
+        await store.upkeep()
+    assert booked_ids(ledger_path) == ["b"]
+    assert len([record for record in caplog.records if "can't be booked" in record.message]) == 1
+
+
+async def test_calls_are_refused_once_too_many_wait_to_be_booked(
+    store: SqliteStore, ledger_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MAX_KEPT", 2)
+    with locked_by_another(ledger_path):
+        for one in "ab":
+            with pytest.raises(StoreUnavailable):
+                await store.settle(ended(one))
+    with pytest.raises(StoreUnavailable, match="2 calls wait to be booked"):
+        await store.hold(hold_request("c"))
+    await store.upkeep()
+    await store.hold(hold_request("c"))
 
 
 async def test_a_hold_that_could_not_be_released_is_released_later(store: Store, ledger_path: Path) -> None:

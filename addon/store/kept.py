@@ -26,7 +26,7 @@ class Kept:
             raise StoreUnavailable(f"{MAX_KEPT} calls wait to be booked")
 
     def keep(self, booking: Booking, error: BaseException) -> None:
-        """Keep a booking as it is now. ``error`` says why it can't be written; a stranger's words stay out of the log."""
+        """Keep a booking as it is now. ``error`` is why it can't be written; of ours alone, the words are logged."""
         reason = str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
         if not self.bookings:
             log.error(
