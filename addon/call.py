@@ -32,6 +32,7 @@ class Call:
     attempt under way with the platform key whose turn it was, which an access token may stand in for.
     ``upstream_status``, ``retry_after`` and ``advice`` stood in the head of its answer. ``first_failure`` is that of
     the attempt before it. ``lagged``: what failed is this process, which was late all along, and no provider.
+    ``dropped_by_attempt`` is ``X-Gateway-Dropped`` of each attempt, by its number.
     """
 
     exchange: Exchange
@@ -40,6 +41,7 @@ class Call:
     cap_tokens: int | None = None
     narrowed_tokens: int | None = None
     sanitized: Sanitized | None = None
+    dropped_by_attempt: dict[int, str | None] = field(default_factory=dict)
     chosen: Attempt | None = None
     relay: Relay | None = None
     upstream_status: int | None = None
@@ -58,6 +60,11 @@ class Call:
         if self.request is None:
             raise RuntimeError(f"call {self.exchange.id}: its body was not read")
         return self.request
+
+    @property
+    def dropped(self) -> str | None:
+        """``X-Gateway-Dropped`` of the attempt that answered, or failed, as the client is told."""
+        return self.dropped_by_attempt.get(self.exchange.answered_by or self.exchange.attempts)
 
     def has_failed(self, failure: ErrorAnswer | None) -> bool:
         """Tell whether an attempt that ended so failed at its provider, as one with another might not."""

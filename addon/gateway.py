@@ -30,6 +30,7 @@ from addon.catalog import PublicCatalog
 from addon.chat import check_content_type
 from addon.clients import is_behind
 from addon.connections import Connections
+from addon.dropped import HEADER as DROPPED_HEADER
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of, slug_in_path
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
@@ -232,6 +233,8 @@ class Gateway(Connections):
         """Add what every answer bears."""
         if call:  # An answer without one bears an id already: ``wire.json_response``.
             response.headers["x-request-id"] = call.exchange.id
+            if call.dropped:
+                response.headers[DROPPED_HEADER] = call.dropped
         if self.lifecycle and self.lifecycle.draining:
             response.headers["connection"] = "close"
         return response

@@ -14,6 +14,7 @@ from mitmproxy.net.http.url import hostport, parse
 from addon.call import Call
 from addon.chat import ChatRequest, parse_chat_request
 from addon.dialects import DIALECTS
+from addon.dropped import dropped_header, dropped_in
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
 from addon.mask import bookable
@@ -116,8 +117,14 @@ def upstream_request(call: Call) -> UpstreamRequest:
     attempt = exchange.next_attempt
     budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
     cap = completion_cap(call.cap_tokens, attempt.model.max_completion_tokens, budget)
-    call.sanitized = sanitize(_sendable(chat, attempt.model.family), attempt.model, cap, chat.stream)
-    return DIALECTS[attempt.model.provider.dialect].request(attempt, call.sanitized.body)
+    sendable = _sendable(chat, attempt.model.family)
+    call.sanitized = sanitize(sendable, attempt.model, cap, chat.stream)
+    request = DIALECTS[attempt.model.provider.dialect].request(attempt, call.sanitized.body)
+    given, changed = chat.fields.keys() | chat.extras.keys(), dropped_in(call.sanitized.changes)
+    call.dropped_by_attempt[exchange.attempts + 1] = dropped_header(
+        given, sendable, changed, request.left_out
+    )
+    return request
 
 
 def reader_of(call: Call, head: http.Response) -> Relay:

@@ -64,7 +64,7 @@ class _Rewriting:
     def _said(self, message: Message) -> Iterator[str]:
         """Name the fields that go upstream. A null says nothing, but content may be required."""
         for name, value in message.items():
-            if name not in self._fields:
+            if name not in self._fields and value is not None:
                 key = "message_drops" if name in self._family.message_drops else "message_extra"
                 self._note(name, "dropped", "does not take it in messages", key)
             elif name == "content" or value is not None:

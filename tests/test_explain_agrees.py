@@ -52,6 +52,11 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "an own key where the wallet is empty": ("poor", {"model": "own-only"}),
     "a model outside the catalog": ("acme", {"model": "foundry/ft:mine", "temperature": 9}),
     "the one call of a key": ("once", {}),
+    "fields that are not sent on": (
+        "plain",
+        {"model": "gpt", "metadata": {"a": "b"}, "store": True, "functions": [], "function_call": "auto"}
+        | {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 5, "logit_bias": None},
+    ),
 }
 WON = {
     "the default": "catalog",
@@ -184,6 +189,15 @@ def body_of(asked: dict[str, Any] | bytes) -> bytes:
     return json.dumps({"messages": HELLO} | asked, ensure_ascii=False).encode()
 
 
+def dropped(attempt: dict[str, Any]) -> str | None:
+    """The header that follows from what became of each field; a null is none, and a cap or a stream is heard."""
+    told = [
+        field for field in attempt["fields"] if field["action"] == "dropped" and "null" not in field["reason"]
+    ]
+    named = {field["field"] for field in told} - {"stream", "stream_options"}
+    return ", ".join(sorted(named)) or None
+
+
 def assert_sent_as_explained(attempt: dict[str, Any], received: Received, held: list[dict[str, Any]]) -> None:
     assert attempt["refusal"] is None
     assert attempt["url"].endswith(received.target)
@@ -205,6 +219,7 @@ def test_what_is_sent_held_and_booked_is_what_was_explained(live: Live, case: st
         assert live.upstream.requests == []
     else:
         assert_sent_as_explained(attempt, live.upstream.last, live.held[-1])
+    assert answer.headers.get("x-gateway-dropped") == dropped(attempt)
     row = live.row(answer)
     for column in ("model_slug", "provider", "mode", "upstream_model_id", "fallback"):
         assert row[column] == attempt[column], column
@@ -240,6 +255,7 @@ def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str
         assert_sent_as_explained(attempt, request, held)
     first, second = told["attempts"]
     assert (first["fallback"], second["fallback"]) == (False, True)
+    assert answer.headers.get("x-gateway-dropped") == dropped(second)
     row = live.row(answer)
     assert (row["attempts"], row["model_slug"], row["mode"]) == (2, second["model_slug"], second["mode"])
 

@@ -21,10 +21,12 @@ def json_request(
     *,
     streams: bool,
     headers: Mapping[str, str] = _NO_HEADERS,
+    left_out: tuple[str, ...] = (),
 ) -> UpstreamRequest:
     """``POST`` ``body`` to ``path`` below the provider's ``base_url``, with the attempt's own key.
 
     ``headers`` (names in lower case) are the dialect's; those of the provider's own configuration win over them.
+    ``left_out`` names the fields of the chat body that ``body`` bears nothing of.
     """
     made = (
         *auth_headers(attempt),
@@ -34,7 +36,7 @@ def json_request(
         ("accept-encoding", "identity"),
         *{"user-agent": "tollgate", **headers, **attempt.model.provider.headers}.items(),
     )
-    return UpstreamRequest(endpoint_url(attempt, path), made, json_text(body))
+    return UpstreamRequest(endpoint_url(attempt, path), made, json_text(body), left_out)
 
 
 def endpoint_url(attempt: Attempt, path: str) -> str:

@@ -1,16 +1,36 @@
 """Google's native generateContent shape. Pure. Source: the vendor's API reference, "Generating content"."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from addon.dialects.endpoint import json_request
 from addon.dialects.gemini_answer import Stream, to_completion
-from addon.dialects.gemini_request import to_request
+from addon.dialects.gemini_request import CONFIG_NAMES, OTHER_NAMES, to_request
+from addon.dialects.left_out import left_out
 from addon.dialects.translated import TranslatedChunks, translated
 from addon.relay import Relay, WholeRelay
 from addon.source import Source
 from addon.sse import StreamRelay
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
+
+# What bears a field that has another name there.
+_CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
+    {
+        **{ours: (theirs,) for ours, theirs in (CONFIG_NAMES | OTHER_NAMES).items()},
+        "stop": ("stopSequences",),
+        "logprobs": ("responseLogprobs",),
+        "top_logprobs": ("logprobs",),
+        "reasoning_effort": ("thinkingConfig",),
+        "thinking_config": ("thinkingConfig",),
+        "response_format": ("responseMimeType",),
+        "tool_choice": ("toolConfig",),
+    }
+)
+_MESSAGE_FIELDS: Final = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "reasoning_content", "extra_content"}
+)
 
 _read = translated(to_completion)
 
@@ -20,7 +40,9 @@ def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
     streams = bool(body.get("stream"))
     method = "streamGenerateContent?alt=sse" if streams else "generateContent"
     native = to_request(body, attempt.model.family)
-    return json_request(attempt, f"/models/{{model}}:{method}", native, streams=streams)
+    sent = {"model", "messages", "stream", *native, *native.get("generationConfig", ())}
+    unsent = left_out(body, sent, _CARRIERS, _MESSAGE_FIELDS)
+    return json_request(attempt, f"/models/{{model}}:{method}", native, streams=streams, left_out=unsent)
 
 
 def stream(source: Source) -> Relay:

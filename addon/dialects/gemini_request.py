@@ -10,7 +10,7 @@ from typing import Any, Final
 from addon.dialects.gemini_content import conversation, refusal
 from policies.facts import Family
 
-_CONFIG: Final = {
+CONFIG_NAMES: Final = {
     "temperature": "temperature",
     "top_p": "topP",
     "top_k": "topK",
@@ -22,7 +22,7 @@ _CONFIG: Final = {
     "frequency_penalty": "frequencyPenalty",
 }
 # Both are there for families that list them among their extra fields.
-_BESIDE: Final = {"safety_settings": "safetySettings", "cached_content": "cachedContent"}
+OTHER_NAMES: Final = {"safety_settings": "safetySettings", "cached_content": "cachedContent"}
 # Source: google-genai, types.ThinkingLevel.
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
 _THINKING: Final = {
@@ -47,11 +47,11 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
         # A choice without tools is an error there.
         if (choice := body.get("tool_choice")) is not None:
             sent["toolConfig"] = {"functionCallingConfig": _calling(choice)}
-    return sent | {theirs: body[ours] for ours, theirs in _BESIDE.items() if ours in body}
+    return sent | {theirs: body[ours] for ours, theirs in OTHER_NAMES.items() if ours in body}
 
 
 def _config(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    config = {theirs: body[ours] for ours, theirs in _CONFIG.items() if ours in body}
+    config = {theirs: body[ours] for ours, theirs in CONFIG_NAMES.items() if ours in body}
     if stop := body.get("stop"):
         config["stopSequences"] = [stop] if isinstance(stop, str) else stop
     if body.get("logprobs"):

@@ -1,0 +1,45 @@
+"""``X-Gateway-Dropped`` names the fields of a client's request that were not sent on. Pure.
+
+Source: docs/catalog.md, "What is dropped".
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from addon.mask import mask_credentials
+from policies.change import Change
+
+HEADER: Final = "x-gateway-dropped"
+MAX_NAMES: Final = 20
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# The gateway's own to decide: what the client said of them was heard.
+_HEARD: Final = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
+
+
+def dropped_header(given: Collection[str], sent_on: Collection[str], *reports: Iterable[str]) -> str | None:
+    """Return the value of the header, None where nothing was dropped.
+
+    ``given`` are the fields of the request, ``sent_on`` those of them that the family knows; ``reports`` name what was
+    dropped of these, such as ``messages.name``.
+    """
+    dropped = {name for name in given if name not in sent_on}
+    for report in reports:
+        # What was not asked for, but set by a rule, is not the client's.
+        dropped |= {name for name in report if name.partition(".")[0] in given}
+    return _listed(dropped - _HEARD)
+
+
+def dropped_in(changes: Iterable[Change]) -> Iterable[str]:
+    """Name the fields that ``changes`` say are dropped."""
+    return (change.field for change in changes if change.action == "dropped")
+
+
+def _listed(names: Collection[str]) -> str | None:
+    """A name that a header can't bear, or that looks like a credential, is only counted."""
+    named = sorted(name for name in names if _NAME.fullmatch(name) and mask_credentials(name) == name)[
+        :MAX_NAMES
+    ]
+    more = len(names) - len(named)
+    return ", ".join([*named, *([f"+{more}"] if more else [])]) or None
