@@ -20,7 +20,7 @@ OWN_MODULES: Final = frozenset(
     {
         *("breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families", "key_rest"),
         *("keywords", "limits", "messages", "money", "refusal", "request_facts", "review", "routing"),
-        *("sanitize", "spend"),
+        *("sanitize", "schema_prompt", "spend"),
     }
 )
 """The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""

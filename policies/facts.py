@@ -22,7 +22,7 @@ HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
 ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
-ResponseFormatSent = Literal["json_object", "dropped", "refused"]
+ResponseFormatSent = Literal["json_object", "in_prompt", "dropped", "refused"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 _DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": "system"})
@@ -77,7 +77,8 @@ class Family:
     of another role; ``tool_call_id_chars`` is the exact length of an id, ``tool_call_id_limit`` its greatest.
     ``tool_types`` are taken; a provider runs and bills any other by itself.
     ``needs_reasoning_content``: an assistant message with tool calls must bear it, be it empty.
-    ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it.
+    ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it; a JSON schema may go
+    ``"in_prompt"``.
 
     Of an answer: with ``think_tags``, text between a leading ``<think>`` and ``</think>`` is reasoning;
     ``cached_tokens_at`` and ``reasoning_tokens_at`` are dotted paths in ``usage``, the known ones where empty.

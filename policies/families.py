@@ -23,6 +23,10 @@ def check_family(family: Family) -> None:
     _refuse(family, "drop, clamp, rename, set or add", wrong)
     if family.response_formats.get("with_tools", "refused") != "refused":
         raise ValueError(f"family {family.name} may only refuse response_formats.with_tools")
+    if "in_prompt" in (sent for form, sent in family.response_formats.items() if form != "json_schema"):
+        raise ValueError(
+            f"family {family.name} may put json_schema in_prompt, and nothing else of response_formats"
+        )
     _refuse(family, "drop from messages", family.message_drops & MESSAGE_FIELDS - {"name"})
     if family.needs_reasoning_content and "reasoning_content" not in family.message_extra:
         raise ValueError(f"family {family.name} needs reasoning_content, so message_extra must list it")

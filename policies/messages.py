@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from policies.change import Action, Change, family_rule
+from policies.change import MESSAGE_OBJECT, Action, Change, family_rule
 from policies.facts import Family
 from policies.families import MESSAGE_FIELDS
 
@@ -20,6 +20,7 @@ type Message = Mapping[str, Any]
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
 _NEW_ID_CHARS: Final = 32
 _CACHE_CONTROL: Final = "cache_control"
+_IMAGE_URL: Final = "image_url"
 
 
 def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[Change]]:
@@ -34,6 +35,17 @@ def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
         if _CACHE_CONTROL in thing:
             return [{name: part[name] for name in part if name != _CACHE_CONTROL} for part in things]
     return things
+
+
+def with_image_objects(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return content parts whose ``image_url`` is an object, as the API has it, and some clients don't; the same object
+    where each is."""
+    if not any(isinstance(part.get(_IMAGE_URL), str) for part in parts):
+        return parts
+    return [
+        {**part, _IMAGE_URL: {"url": part[_IMAGE_URL]}} if isinstance(part.get(_IMAGE_URL), str) else part
+        for part in parts
+    ]
 
 
 class _Rewriting:
@@ -88,10 +100,21 @@ class _Rewriting:
         if self._family.joins_text_parts and all(part["type"] == "text" for part in parts):
             self._note("content", "renamed", "takes text as one string", "joins_text_parts")
             return {"content": "\n".join(str(part.get("text", "")) for part in parts)}
-        if _CACHE_CONTROL in self._family.message_extra or (sent := without_cache_control(parts)) is parts:
-            return {}
-        self._note(f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages", "message_extra")
-        return {"content": sent}
+        sent: Sequence[Any] = with_image_objects(parts)
+        if sent is not parts:
+            reason = "a picture's URL stands in an object"
+            self.changes["content.image_url"] = Change(
+                "messages.content.image_url", "renamed", reason, MESSAGE_OBJECT
+            )
+        if (
+            _CACHE_CONTROL not in self._family.message_extra
+            and (bare := without_cache_control(sent)) is not sent
+        ):
+            self._note(
+                f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages", "message_extra"
+            )
+            sent = bare
+        return {} if sent is parts else {"content": sent}
 
     def _calls(self, message: Message) -> dict[str, Any]:
         rewritten: dict[str, Any] = {}

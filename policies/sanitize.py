@@ -1,7 +1,7 @@
 """What goes upstream is what the model's family accepts: one small interpreter of ``Family``, no other rule.
 
-A difference between providers is a line in ``catalog_data/families.toml``. Messages, tools and the token cap
-always go upstream: to drop them in silence would change what the client asked, or what it pays.
+A difference between providers is a line in ``catalog_data/families.toml``. Messages, tools that there are, and the cap
+on tokens always go upstream: to drop them would change what the client asked, or what it pays.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from policies.facts import Family, Model
 from policies.families import RESERVED
 from policies.messages import sendable_messages, without_cache_control
 from policies.refusal import Refusal
+from policies.schema_prompt import with_schema
 
 # Source: contract, "Chat request body". A family's own clamps stand before these.
 DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
@@ -27,6 +28,7 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 # Source: OpenAI, API reference, "Create chat completion" (n), which no other vendor exceeds.
 DEFAULT_N_LIMIT: Final = 128
 
+_OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
 _OFF_WORDS: Final = ("none", "auto", "disabled")
 _OFF_TYPES: Final = ("disabled", "text")
 
@@ -58,6 +60,10 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
         accepted, made = _SPECIAL.get(name, _plain)(name, value, model)
         body |= accepted
         changes += made
+    if _wants_schema_in_prompt(agreed, family):
+        role = family.roles.get("system", "system")
+        body["messages"] = with_schema(body["messages"], agreed["response_format"], role)
+        changes.append(_schema_in_prompt(family))
     ours = _ours(family, cap, stream)
     changes += [change for _, change in ours]
     body |= {change.field: value for value, change in ours}
@@ -79,7 +85,9 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
     agreed: dict[str, Any] = {}
     changes = []
     for name, value in fields.items():
-        if name in family.drops:
+        if needs := _without_use(name, value, fields):
+            changes.append(Change(name, "dropped", f"it says nothing without {needs}", CHAT_BODY))
+        elif name in family.drops:
             reason = f"{family.name} does not take {name}"
             changes.append(Change(name, "dropped", reason, family_rule(family, "drops")))
         elif name not in RESERVED:
@@ -97,6 +105,25 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
             source = family_rule(family, "conflicts", cause)
             changes += [Change(name, "dropped", reason, source) for name in sorted(lost)]
     return agreed, changes
+
+
+def _without_use(name: str, value: Any, fields: Mapping[str, Any]) -> str | None:
+    """Return what a field lacks to mean anything. Vendors refuse it so, and clients send it as their default."""
+    if name == "tools":
+        return None if value else "a tool"
+    if name in _OF_TOOLS:
+        return None if fields.get("tools") else "tools"
+    return "logprobs" if name == "top_logprobs" and not fields.get("logprobs") else None
+
+
+def _wants_schema_in_prompt(fields: Mapping[str, Any], family: Family) -> bool:
+    asked = fields.get("response_format") or {}
+    return asked.get("type") == "json_schema" and family.response_formats.get("json_schema") == "in_prompt"
+
+
+def _schema_in_prompt(family: Family) -> Change:
+    source = family_rule(family, "response_formats", "json_schema")
+    return Change("messages", "set", f"{family.name} is told the JSON schema in its system message", source)
 
 
 def _check_format(fields: Mapping[str, Any], model: Model) -> None:
@@ -197,6 +224,9 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
     if sent == "refused":
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take '{form}'.", name)
     source = family_rule(model.family, "response_formats", form)
+    if sent == "in_prompt":
+        reason = f"{model.family.name} takes json_object, and is told the schema in the prompt"
+        return {name: {"type": "json_object"}}, [Change(name, "renamed", reason, source)]
     if sent == "dropped":
         return {}, [Change(name, "dropped", f"{model.family.name} does not take {form}", source)]
     if sent == form:

@@ -181,7 +181,7 @@ def test_messages_of_one_side_become_one_turn_and_results_of_tools_stand_at_its_
             {"type": "image", "source": {"type": "url", "url": "https://a.b/c.png"}},
         ),
         (
-            {"type": "image_url", "image_url": "data:image/JPG;charset=x;base64,aGk="},
+            {"type": "image_url", "image_url": {"url": "data:image/JPG;charset=x;base64,aGk="}},
             {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}},
         ),
         (
@@ -225,7 +225,7 @@ def assistant(**message):
             "messages.0.content.0.image_url.url",
         ),
         (
-            user({"type": "image_url", "image_url": "data:image/bmp;base64,a"}),
+            user({"type": "image_url", "image_url": {"url": "data:image/bmp;base64,a"}}),
             "messages.0.content.0.image_url.url",
         ),
         (user({"type": "file", "file": {"file_id": "f"}}), "messages.0.content.0.file"),

@@ -44,6 +44,25 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": choices}
 
 
+# What is asked.
+
+
+@pytest.mark.parametrize(
+    ("dialect", "family"), [("openai", "vllm"), ("anthropic", "claude"), ("gemini", "gemini")]
+)
+@pytest.mark.parametrize("url", ["https://a.test/b.png", "data:image/png;base64,aGk="])
+def test_a_picture_may_be_a_bare_url_in_every_dialect(dialect: str, family: str, url: str) -> None:
+    bare, usual = (
+        body_of(
+            family,
+            dialect,
+            messages=[{"role": "user", "content": [{"type": "image_url", "image_url": image}]}],
+        )
+        for image in (url, {"url": url})
+    )
+    assert bare == usual
+
+
 # What is told in a stream.
 
 

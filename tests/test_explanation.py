@@ -227,7 +227,7 @@ BODY = {"messages": [{"role": "user", "content": "hello", "name": "Ann"}]}
             {"temperature": 1, "tool_choice": "auto", "stream": True},
             {
                 "temperature": [("renamed", "providers.toml [GOOGLE] dialect")],
-                "tool_choice": [("dropped", "providers.toml [GOOGLE] dialect")],
+                "tool_choice": [("dropped", "the contract, chat request body")],
                 "messages.name": [("dropped", "providers.toml [GOOGLE] dialect")],
             },
         ),

@@ -149,10 +149,6 @@ def test_a_vendors_own_rule_is_kept(family: str, fields: dict[str, Any], expecte
         ("kimi-code", {"tools": TOOLS, "tool_choice": "required"}),
         ("kimi-k3", {"tools": TOOLS, "tool_choice": NAMED}),
         ("azure-foundry", {"tools": TOOLS, "tool_choice": NAMED}),
-        (
-            "deepseek",
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
-        ),
         ("perplexity", {"response_format": {"type": "json_object"}}),
     ],
 )
@@ -227,3 +223,12 @@ def test_a_family_without_a_word_is_the_documented_default() -> None:
     family = Family("plain")
     for key in type(table).model_fields.keys() - {"estimator"}:
         assert getattr(table, key) == getattr(family, key), key
+
+
+@pytest.mark.parametrize("family", ["deepseek", "glm"])
+def test_a_vendor_without_schemas_is_told_the_schema_in_the_prompt(family: str) -> None:
+    asked = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    body = body_of(family, response_format=asked)
+    assert body["response_format"] == {"type": "json_object"}
+    assert body["messages"][0]["role"] == "system"
+    assert json.dumps(SCHEMA, separators=(",", ":")) in body["messages"][0]["content"]

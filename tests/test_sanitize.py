@@ -13,6 +13,7 @@ from policies.facts import Family, Model, Prices, Provider
 from policies.families import NEVER_DROPPED, RESERVED, check_family
 from policies.refusal import Refusal
 from policies.sanitize import DEFAULT_CLAMPS, sanitize
+from policies.schema_prompt import INSTRUCTION
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -42,7 +43,12 @@ def _changes(fields: dict[str, Any], **accepts: Any) -> dict[str, list[str]]:
         ({"clamps": {"temperature": (0.0, 5.0)}}, "temperature", 4, {"temperature": 4}),
         ({}, "presence_penalty", -9, {"presence_penalty": -2}),
         ({}, "frequency_penalty", 2.5, {"frequency_penalty": 2}),
-        ({}, "top_logprobs", 21, {"top_logprobs": 20}),
+        ({}, "tools", [], {}),
+        ({}, "tool_choice", "auto", {}),
+        ({}, "tool_choice", NAMED, {}),
+        ({"tool_choices": {"required": "refused"}}, "tool_choice", "required", {}),
+        ({}, "parallel_tool_calls", False, {}),
+        ({}, "top_logprobs", 5, {}),
         ({}, "top_p", 0.1, {"top_p": 0.1}),
         ({"drops": frozenset({"seed"})}, "seed", 7, {}),
         ({"renames": {"seed": "random_seed"}}, "seed", 7, {"random_seed": 7}),
@@ -248,8 +254,12 @@ OFF = {"type": "disabled"}
             {"tools": [{"type": "custom"}]},
             {"tools": [{"type": "custom"}], "user": "none"},
         ),
-        ({"implies": {"tools": {"user": "none"}}}, {"tools": [], "user": "u"}, {"tools": [], "user": "u"}),
+        ({"implies": {"tools": {"user": "none"}}}, {"tools": [], "user": "u"}, {"user": "u"}),
+        ({}, {"tools": [], "tool_choice": "none", "parallel_tool_calls": True}, {}),
+        ({}, {"logprobs": True, "top_logprobs": 21}, {"logprobs": True, "top_logprobs": 20}),
+        ({}, {"logprobs": False, "top_logprobs": 2}, {"logprobs": False}),
         ({"implies": {"tool_choice": {"thinking": OFF}}}, {"tool_choice": "auto"}, {"tool_choice": "auto"}),
+        ({"conflicts": {"tool_choice": {"seed"}}}, {"tool_choice": "required", "seed": 1}, {"seed": 1}),
         (
             {"implies": {"tool_choice": {"thinking": OFF}}},
             {"tool_choice": "required", "thinking": {"type": "enabled"}},
@@ -288,10 +298,13 @@ OFF = {"type": "disabled"}
 def test_fields_are_sent_as_they_agree_with_each_other(
     accepts: dict[str, Any], fields: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    given = {"messages": MESSAGES} | fields
+    beside = (
+        {"tools": [{"type": "custom"}]} if "tool_choice" in sent else {}
+    )  # A choice is sent beside tools only.
+    given = {"messages": MESSAGES} | beside | fields
     before = deepcopy(given)
     sanitized = sanitize(given, _model(extra=THINKING, **accepts), 50, False)
-    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
+    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | beside | sent
     assert given == before
     told = {change.field.partition(".")[0] for change in sanitized.changes}
     assert told >= given.keys() | sanitized.body.keys() - {"id"}
@@ -321,7 +334,7 @@ def test_a_form_that_the_family_refuses_is_refused_by_name(
     accepts: dict[str, Any], fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
-        sanitize({"messages": MESSAGES} | fields, _model(**accepts), 50, False)
+        sanitize({"messages": MESSAGES} | fields | {"tools": [NAMED]}, _model(**accepts), 50, False)
     assert refused.value.message == message
     assert (refused.value.code, refused.value.param) == ("validation_failed", next(iter(fields)))
 
@@ -364,7 +377,74 @@ def test_a_clamped_value_is_inside_and_one_that_was_inside_is_untouched(
 ) -> None:
     lowest, highest = bounds or DEFAULT_CLAMPS[field]
     model = _model(clamps={field: bounds} if bounds else {})
-    sent = sanitize({"messages": MESSAGES, field: value}, model, 50, False).body[field]
+    fields = {"messages": MESSAGES, "logprobs": True, field: value}
+    sent = sanitize(fields, model, 50, False).body[field]
     assert lowest <= sent <= highest
     if lowest <= value <= highest:
         assert sent is value
+
+
+# --- a schema in the prompt --------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"größe": {"type": "integer"}}}
+ASKED = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": SCHEMA}}
+TOLD = f'{INSTRUCTION}{{"type":"object","properties":{{"größe":{{"type":"integer"}}}}}}'
+SYSTEM_PARTS = [{"type": "text", "text": "Be brief."}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "roles", "sent"),
+    [
+        (MESSAGES, {}, [{"role": "system", "content": TOLD}, *MESSAGES]),
+        (MESSAGES, {"system": "developer"}, [{"role": "developer", "content": TOLD}, *MESSAGES]),
+        (
+            [{"role": "system", "content": "Be brief."}, *MESSAGES],
+            {},
+            [{"role": "system", "content": f"Be brief.\n\n{TOLD}"}, *MESSAGES],
+        ),
+        (
+            [{"role": "developer", "content": SYSTEM_PARTS, "name": "x"}, *MESSAGES],
+            {"developer": "system"},
+            [
+                {"role": "system", "content": [*SYSTEM_PARTS, {"type": "text", "text": TOLD}], "name": "x"},
+                *MESSAGES,
+            ],
+        ),
+        (
+            [{"role": "system", "content": None}, *MESSAGES],
+            {},
+            [{"role": "system", "content": TOLD}, *MESSAGES],
+        ),
+    ],
+)
+def test_a_schema_goes_into_the_prompt_where_the_family_says_so(messages: Any, roles: Any, sent: Any) -> None:
+    given = {"messages": messages, "response_format": ASKED}
+    before = deepcopy(given)
+    model = _model(response_formats={"json_schema": "in_prompt"}, roles=roles)
+    sanitized = sanitize(given, model, 50, False)
+    assert sanitized.body["messages"] == sent
+    assert sanitized.body["response_format"] == {"type": "json_object"}
+    assert given == before
+    actions = {(change.field, change.action) for change in sanitized.changes}
+    assert actions >= {("response_format", "renamed"), ("messages", "set")}
+
+
+@pytest.mark.parametrize("asked", [{"type": "json_object"}, {"type": "text"}])
+def test_no_schema_leaves_the_prompt_as_it_is(asked: dict[str, str]) -> None:
+    model = _model(response_formats={"json_schema": "in_prompt"})
+    body = sanitize({"messages": MESSAGES, "response_format": asked}, model, 50, False).body
+    assert (body["messages"], body["response_format"]) == (MESSAGES, asked)
+
+
+@pytest.mark.parametrize("named", [None, "x", {}, {"name": "n"}, {"schema": [1]}])
+def test_a_schema_that_is_none_is_refused_by_name(named: Any) -> None:
+    model = _model(response_formats={"json_schema": "in_prompt"})
+    asked = {"type": "json_schema", "json_schema": named}
+    with pytest.raises(Refusal, match="Input should be an object") as refused:
+        sanitize({"messages": MESSAGES, "response_format": asked}, model, 50, False)
+    assert refused.value.param == "response_format.json_schema.schema"
+
+
+def test_only_a_schema_goes_into_the_prompt() -> None:
+    with pytest.raises(ValueError, match="json_schema in_prompt"):
+        check_family(Family("wrong", response_formats={"json_object": "in_prompt"}))

@@ -258,3 +258,32 @@ def _words(content: str | list[dict[str, Any]]) -> list[str]:
     if isinstance(content, str):
         return content.split("\n")
     return [word for part in content for word in part.get("text", "").split("\n")] or [""]
+
+
+PICTURE = "https://a.test/b.png"
+
+
+def test_a_picture_whose_url_is_a_bare_string_is_sent_as_an_object() -> None:
+    text = {"type": "text", "text": "What is this?"}
+    messages = [{"role": "user", "content": [text, {"type": "image_url", "image_url": PICTURE}]}]
+    sent, changes = sendable_messages(messages, Family("f"))
+    assert sent[0]["content"] == [text, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    assert messages[0]["content"][1]["image_url"] == PICTURE
+    assert [(change.field, change.action) for change in changes] == [
+        ("messages.content.image_url", "renamed")
+    ]
+
+
+def test_a_picture_that_is_an_object_stays_the_same_object() -> None:
+    message = {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}],
+    }
+    assert sendable_messages([message], Family("f")) == ([message], [])
+
+
+def test_an_absent_field_that_is_null_is_no_dropped_one() -> None:
+    message = {"role": "assistant", "content": "x", "refusal": None, "audio": None, "annotations": []}
+    sent, changes = sendable_messages([message], Family("f"))
+    assert sent == [{"role": "assistant", "content": "x"}]
+    assert [change.field for change in changes] == ["messages.annotations"]

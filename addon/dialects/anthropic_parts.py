@@ -66,8 +66,7 @@ def _text(part: Mapping[str, Any], place: str) -> Block:
 
 
 def _image(part: Mapping[str, Any], place: str) -> Block:
-    image = part.get("image_url")
-    url = image if isinstance(image, str) else _string(image, "url", f"{place}.image_url")
+    url = _string(part.get("image_url"), "url", f"{place}.image_url")
     found = _DATA_URL.match(url)
     if found is None:
         return {"type": "image", "source": _url_source(url, f"{place}.image_url.url")}
