@@ -28,6 +28,9 @@ START_S = 60.0
 ANSWER_S = 2.0
 """How long a worker may take to say how it is; its own checks are bounded by much less."""
 
+SILENT_S = 15.0
+"""A worker that says nothing for as long, though it is asked, is killed: its connections wait for nobody."""
+
 SLACK_S = 10.0
 """How long a worker may take to end after its drain, before it is killed."""
 
@@ -127,19 +130,19 @@ class Supervisor:
             child.send(settings)
 
     async def readiness(self) -> Readiness:
-        """Whether this gateway should be sent calls: what its workers say, and how many of them say it."""
+        """Whether this gateway should be sent calls, as one does while a worker serves: what its workers say."""
         serving = [child for child in self.children.values() if child.is_serving]
         answers = await asyncio.gather(*(child.ask(ANSWER_S) for child in serving))
         asked = zip(serving, answers, strict=True)
         reports = {child.number: report for child, report in asked if report}
-        all_run = len(reports) == self.listen.workers
         checks = merged_checks(reports)
-        checks["workers"] = "ok" if all_run else f"{len(reports)} of {self.listen.workers} running"
+        count = self.listen.workers
+        checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"
         # Settings that do not load are reported, but the last good ones serve on.
         checks["settings"] = self.watcher.error or checks["settings"]
         if self.draining:
             checks["drain"] = "draining"
-        ready = all_run and not self.draining and all(report.ready for report in reports.values())
+        ready = not self.draining and any(report.ready for report in reports.values())
         return Readiness(ready, checks)
 
     async def _start_worker(self, number: int) -> Child:
@@ -156,12 +159,29 @@ class Supervisor:
         early_deaths = 0
         while True:
             started_s = now_s()
-            why = f"ended with {await child.ended()}" + (f": {child.fault}" if child.fault else "")
+            why = f"ended with {await self._ended(child)}" + (f": {child.fault}" if child.fault else "")
             log.error("worker %d %s", child.number, why, extra=_named("worker ended", child))
             self._sum_up(child)
             early_deaths = 0 if now_s() - started_s >= STEADY_S else early_deaths + 1
             await asyncio.sleep(restart_delay_s(early_deaths))
             child = await self._successor(child.number, early_deaths)
+
+    async def _ended(self, child: Child) -> str:
+        """Wait for the end of ``child``, as ``Child.ended``; bring it about where the worker hangs or is stopped."""
+        ended = asyncio.create_task(child.ended())
+        silence = asyncio.create_task(child.fell_silent(START_S, SILENT_S))
+        try:
+            await asyncio.wait((ended, silence), return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                said = (child.number, silence.result())
+                log.error(
+                    "worker %d says nothing for %g s: killed", *said, extra=_named("worker silent", child)
+                )
+                child.kill()
+            return await ended
+        finally:
+            ended.cancel()
+            silence.cancel()
 
     async def _successor(self, number: int, early_deaths: int) -> Child:
         while True:

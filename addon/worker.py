@@ -17,7 +17,7 @@ from addon.log import configure_logging
 from addon.server import serving
 from addon.settings import Settings
 from addon.stop_signals import stop_signals
-from addon.workers.link import pack_answer, receive
+from addon.workers.link import PING, pack_alive, pack_answer, receive
 
 
 async def work() -> bool:
@@ -60,16 +60,26 @@ async def obey(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, stop: asyncio.Event
 ) -> None:
     """Take settings and answer questions, also while the gateway drains. Sets ``stop`` when the supervisor is gone."""
-    assert gateway.lifecycle  # noqa: S101  (a gateway that serves has one)
+    lifecycle = gateway.lifecycle
+    assert lifecycle  # noqa: S101  (a gateway that serves has one)
+    in_turn = asyncio.Lock()
+
+    async def tell_readiness() -> None:
+        async with in_turn:
+            writer.write(pack_answer(await lifecycle.readiness()))
+
     try:
-        while True:
-            order = await receive(reader)
-            if isinstance(order, Settings):
-                gateway.lifecycle.apply(order)
-            else:
-                writer.write(pack_answer(await gateway.lifecycle.readiness()))
-    except EOFError:
-        pass
+        async with asyncio.TaskGroup() as answering:
+            with suppress(EOFError):
+                while True:
+                    order = await receive(reader)
+                    if isinstance(order, Settings):
+                        lifecycle.apply(order)
+                    elif order == PING:
+                        writer.write(pack_alive())
+                    else:
+                        # Whether the store answers may take a while, and the next question does not wait for it.
+                        answering.create_task(tell_readiness())
     finally:
         stop.set()
 

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -30,7 +31,7 @@ from addon.admin import Readiness
 from addon.listening import bind, join, reserve
 from addon.settings import load_settings
 from addon.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
-from addon.workers.link import ASK, pack, pack_answer, parse_answer, receive
+from addon.workers.link import ASK, pack, pack_alive, pack_answer, parse_answer, receive
 
 CHAT = "/v1/chat/completions"
 TWO = ("--port", "0", "--workers", "2")
@@ -77,7 +78,12 @@ def _wait_for_successor(gateway: Gateway, number: int, pid: int) -> None:
     gateway.wait_for_log(
         lambda line: line.get("event") == "worker started" and line["worker"] == number and line["pid"] != pid
     )
-    gateway.wait_until(lambda: gateway.readiness().status_code == 200)
+    gateway.wait_until(lambda: _all_serve(gateway))
+
+
+def _all_serve(gateway: Gateway) -> bool:
+    answer = gateway.readiness()
+    return answer.status_code == 200 and answer.json()["checks"]["workers"] == "ok"
 
 
 def _held(gate: Gate) -> Script:
@@ -123,7 +129,7 @@ def shared(start_gateway: StartGateway) -> Gateway:
 @pytest.fixture
 def pair(shared: Gateway, upstream: Upstream) -> Gateway:
     """A gateway with two workers, both of which serve."""
-    shared.wait_until(lambda: shared.readiness().status_code == 200)
+    shared.wait_until(lambda: _all_serve(shared))
     return shared
 
 
@@ -282,8 +288,8 @@ def test_a_worker_that_is_killed_takes_no_call_of_another_with_it_and_is_replace
     callers = Callers(pair, upstream)
     number, pid = 1, _workers(pair)[1]
     os.kill(pid, signal.SIGKILL)
-    pair.wait_until(lambda: pair.readiness().status_code == 503)
-    assert pair.readiness().json()["checks"]["workers"] in ("1 of 2 running", "ok")
+    pair.wait_for_log(lambda line: line.get("event") == "worker ended" and line["pid"] == pid)
+    assert pair.readiness().status_code == 200
     whole, broken = callers.finish()
     pair.wait_until(lambda: whole <= _calls(pair).keys())
     assert {_calls(pair)[call_id] for call_id in whole} == {2}
@@ -307,9 +313,12 @@ def test_while_a_worker_is_missing_no_connection_waits_for_it(
     gateway.wait_for_log(lambda line: line["message"] == "worker 1 ended with exit status 3")
     assert _served_by(gateway) == {2}
     answer = gateway.readiness()
-    assert (answer.status_code, answer.json()["checks"]["workers"]) == (503, "1 of 2 running")
+    assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "1 of 2 running")
+    os.kill(_workers(gateway)[2], signal.SIGKILL)
+    gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+    assert gateway.readiness().json()["checks"]["workers"] == "0 of 2 running"
     breakable.mend_workers()
-    gateway.wait_until(lambda: gateway.readiness().status_code == 200)
+    gateway.wait_until(lambda: _all_serve(gateway))
     assert _served_by(gateway) == {1, 2}
 
 
@@ -317,8 +326,8 @@ def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upst
     callers = Callers(pair, upstream)
     pid = _workers(pair)[2]
     os.kill(pid, signal.SIGTERM)
-    pair.wait_until(lambda: pair.readiness().status_code == 503)
-    assert pair.readiness().json()["checks"]["drain"] == "worker 2: draining"
+    pair.wait_until(lambda: pair.readiness().json()["checks"]["drain"] == "worker 2: draining")
+    assert pair.readiness().status_code == 200
     whole, broken = callers.finish()
     assert (len(whole), broken) == (CALLERS, set())
     _wait_for_successor(pair, 2, pid)
@@ -340,10 +349,49 @@ def test_a_frozen_worker_is_not_counted_and_does_not_keep_the_others_from_ending
     )
     pids = gateway.children()
     os.kill(pids[0], signal.SIGSTOP)
-    assert gateway.readiness().json()["checks"]["workers"] == "1 of 2 running"
+    answer = gateway.readiness()
+    assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "1 of 2 running")
     assert gateway.stop() == 1
     assert gateway.stderr_lines[-1].startswith("tollgate: killed worker 1")
     assert not any(_is_running(pid) for pid in pids)
+
+
+SHORT_SILENCE = """
+import addon.supervisor as supervisor
+supervisor.SILENT_S = 3
+from addon.cli import main
+main()
+"""
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced_and_all_end_well(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(program=("-c", SHORT_SILENCE), arguments=TWO)
+    pid = _workers(gateway)[1]
+    os.kill(pid, signal.SIGSTOP)
+    silent = gateway.wait_for_log(lambda line: line.get("event") == "worker silent")
+    assert (silent["worker"], silent["pid"]) == (1, pid)
+    assert silent["message"] == "worker 1 says nothing for 3 s: killed"
+    _wait_for_successor(gateway, 1, pid)
+    assert _served_by(gateway) == {1, 2}
+    assert gateway.stop() == 0
+
+
+def test_a_supervisor_that_was_stopped_kills_no_worker(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    """Stopped for longer than a worker may be silent."""
+    gateway = start_gateway(program=("-c", SHORT_SILENCE), arguments=TWO)
+    pids = gateway.children()
+    os.kill(gateway.pid, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(gateway.pid, signal.SIGCONT)
+    gateway.wait_until(lambda: _all_serve(gateway))
+    assert _served_by(gateway) == {1, 2}
+    assert gateway.children() == pids
+    assert gateway.stop() == 0
+    assert not [line for line in gateway.logs if line.get("event") == "worker silent"]
 
 
 # Ending.
@@ -573,6 +621,7 @@ def test_what_a_worker_says_is_one_line_that_reads_back(
     answer = pack_answer(Readiness(ready, checks))
     assert answer.count(b"\n") == 1
     assert parse_answer(answer) == Readiness(ready, checks)
+    assert parse_answer(pack_alive()) is None
 
 
 @given(

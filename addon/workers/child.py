@@ -11,12 +11,16 @@ from contextlib import suppress
 from typing import Self
 
 from addon.admin import Readiness
+from addon.deadline import within
 from addon.settings import Settings
-from addon.workers.link import ASK, pack, parse_answer
+from addon.workers.link import ASK, PING, pack, parse_answer
 
 log = logging.getLogger("tollgate.workers")
 
 _STDERR = 2
+
+PING_S = 3.0
+"""How long after its last sign of life a worker is asked for the next."""
 
 
 type Question = asyncio.Future[Readiness | None]
@@ -45,6 +49,7 @@ class Child:
         self._reader = reader
         self._writer = writer
         self._asked: deque[Question] = deque()
+        self._heard = asyncio.Event()
         self._served: Question = asyncio.get_running_loop().create_future()
         self._listening = asyncio.create_task(self._listen(), name=f"worker {number}")
 
@@ -88,10 +93,31 @@ class Child:
         question: Question = asyncio.get_running_loop().create_future()
         self._put(question)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with within(timeout_s):
                 return await question
         except TimeoutError:
             return None
+
+    async def fell_silent(self, start_s: float, silent_s: float) -> float:
+        """Ask again and again; return for how long it said nothing: ``start_s`` while it starts, then ``silent_s``.
+
+        Time in which this process itself was stopped does not count.
+        """
+        while True:
+            self._heard.clear()
+            self._writer.write(pack(PING))
+            bound_s = silent_s if self.is_serving else start_s
+            try:
+                async with within(bound_s):
+                    await self._heard.wait()
+            except TimeoutError:
+                return bound_s
+            await asyncio.sleep(min(PING_S, silent_s / 5))
+
+    def kill(self) -> None:
+        """Let it end at once."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
 
     async def ended(self) -> str:
         """Wait for its end, and return how that came: its exit status, or the signal that killed it."""
@@ -108,8 +134,7 @@ class Child:
             async with asyncio.timeout(timeout_s):
                 await self.ended()
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self.kill()
             await self.ended()
             return False
         return True
@@ -125,6 +150,9 @@ class Child:
         try:
             async for line in self._reader:
                 said = parse_answer(line)
+                self._heard.set()
+                if said is None:
+                    continue
                 if isinstance(said, Readiness):
                     self.is_serving = True
                     self._answer(said)

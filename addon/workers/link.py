@@ -17,6 +17,9 @@ from addon.settings import Settings
 ASK = "how are you?"
 """The question that is answered with a worker's readiness."""
 
+PING = "are you there?"
+"""The question that is answered at once, whatever else the worker does."""
+
 _LENGTH_BYTES = 4
 
 
@@ -29,7 +32,7 @@ copyreg.pickle(MappingProxyType, lambda proxy: (_read_only, (dict(proxy),)))
 
 
 def pack(order: Settings | str) -> bytes:
-    """Return what ``receive`` reads: settings to serve on, or ``ASK``."""
+    """Return what ``receive`` reads: settings to serve on, ``ASK`` or ``PING``."""
     body = pickle.dumps(order)
     return len(body).to_bytes(_LENGTH_BYTES) + body
 
@@ -51,9 +54,16 @@ def pack_answer(said: Readiness | str) -> bytes:
     return json.dumps(whole).encode() + b"\n"
 
 
-def parse_answer(line: bytes) -> Readiness | str:
-    """Return what a worker said. Raises ValueError."""
+def pack_alive() -> bytes:
+    """Return what ``parse_answer`` reads: the answer to ``PING``, on one line."""
+    return json.dumps({"alive": True}).encode() + b"\n"
+
+
+def parse_answer(line: bytes) -> Readiness | str | None:
+    """Return what a worker said, None where it only is alive. Raises ValueError."""
     match json.loads(line):
+        case {"alive": True}:
+            return None
         case {"fault": str(fault)}:
             return fault
         case {"ready": bool(ready), "checks": dict(checks)}:
