@@ -13,11 +13,12 @@ import httpx
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
+from rig.bounds import BOUND_S
 from rig.configuration import Configuration, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redis_url, start_redis  # noqa: F401
 from rig.redis_stores import rig  # noqa: F401
-from rig.upstream import BOUND_S, DeafPort, RefusingPort, Upstream
+from rig.upstream import DeafPort, RefusingPort, Upstream
 
 # How fast the machine is decides nothing.
 settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])

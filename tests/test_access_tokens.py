@@ -12,8 +12,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.service_accounts import EMAIL, key_file, pem, rsa_key
-from rig.upstream import BOUND_S
 from tornado.httputil import HTTPServerRequest
 
 from addon.access_tokens import AccessTokens, AccessTokenUnavailable

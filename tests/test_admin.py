@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 from addon.admin import Admin, Readiness
 

@@ -15,11 +15,12 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from prometheus_client.parser import text_string_to_metric_families
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 from addon.store.sqlite import SqliteStore
 

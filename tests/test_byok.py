@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.scripts import CLOSE, Received, Script, chunk, chunked, event, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 PATH = "/v1/chat/completions"

@@ -18,6 +18,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from conftest import StartGateway
+from rig.bounds import BOUND_S
 from rig.canaries import Canaries, all_files_seen, seen_in_answer, seen_in_files
 from rig.canary_scene import (
     BARE,
@@ -45,7 +46,7 @@ from rig.leaky import WIRE, Leaks, leaks_of_answers, leaks_of_errors, leaks_of_s
 from rig.processes import run_to_its_end
 from rig.raw import RawClient, request_bytes
 from rig.scripts import completion, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 from addon.cli import main
 from addon.sealed import MasterKeys

@@ -10,6 +10,7 @@ import httpx
 import pytest
 import trustme
 from conftest import StartGateway
+from rig.bounds import BOUND_S
 from rig.canaries import seen_in_answer
 from rig.canary_scene import CANARIES, CLIENT_HEADERS, KEYS, MESSAGES, PROMPT
 from rig.configuration import model, provider, workspace
@@ -122,7 +123,7 @@ def test_a_secret_for_the_name_of_the_server_or_of_a_protocol(secure: Gateway) -
         parts = httpx.URL(secure.url)
         context.set_alpn_protocols([KEY])
         with (
-            socket.create_connection((parts.host, parts.port or 0), timeout=120) as plain,
+            socket.create_connection((parts.host, parts.port or 0), timeout=BOUND_S) as plain,
             suppress(ssl.SSLError, ConnectionError),
             context.wrap_socket(plain, server_hostname=name) as client,
         ):
@@ -146,7 +147,7 @@ def test_bad_http2_over_tls(secure: Gateway, trusting: ssl.SSLContext) -> None:
 
 
 def test_a_provider_whose_certificate_bears_a_secret(secure: Gateway, trusting: ssl.SSLContext) -> None:
-    with httpx.Client(verify=trusting, trust_env=False, timeout=120) as client:
+    with httpx.Client(verify=trusting, trust_env=False, timeout=BOUND_S) as client:
         headers = {"Authorization": f"Bearer {KEY}"}
         answer = client.post(
             secure.url + CHAT, headers=headers, json={"model": "alpha", "messages": MESSAGES}

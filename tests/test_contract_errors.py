@@ -2,11 +2,13 @@
 
 import gzip
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from conftest import HELLO, Chat, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, key_hash
 from rig.gateway import Gateway
 from rig.raw import Answer, RawClient, request_bytes
@@ -23,7 +25,7 @@ from rig.scripts import (
     until_close,
     whole,
 )
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 PATH = "/v1/chat/completions"
 TYPES = {
@@ -548,25 +550,30 @@ def test_an_error_names_the_model_by_its_slug(chat: Chat, upstream: Upstream, st
 
 @pytest.fixture(scope="module")
 def strict_gateway(start_gateway: StartGateway) -> Gateway:
-    """A gateway with the smallest bounds that its settings allow."""
-    return start_gateway(
-        sections={
-            "limits": {"max_request_bytes": 4096},
-            "upstream": {
-                "connect_timeout_s": 1,
-                "first_byte_timeout_s": 1,
-                "idle_timeout_s": 1,
-                "max_response_bytes": 8192,
-            },
-        }
-    )
+    """A gateway that takes small bodies only, of clients and of providers."""
+    sections = {"limits": {"max_request_bytes": 4096}, "upstream": {"max_response_bytes": 8192}}
+    return start_gateway(sections=sections)
+
+
+@pytest.fixture(scope="module")
+def hasty_gateway(start_gateway: StartGateway) -> Gateway:
+    """A gateway that waits a second for an answer: nothing succeeds there on a slow machine."""
+    return start_gateway(sections={"upstream": {"first_byte_timeout_s": 1, "idle_timeout_s": 1}})
+
+
+def _client(gateway: Gateway) -> httpx.Client:
+    return httpx.Client(base_url=gateway.url, headers=gateway.headers, timeout=BOUND_S, trust_env=False)
 
 
 @pytest.fixture
-def strict(strict_gateway: Gateway, upstream: Upstream) -> Any:
-    with httpx.Client(
-        base_url=strict_gateway.url, headers=strict_gateway.headers, timeout=BOUND_S, trust_env=False
-    ) as made:
+def strict(strict_gateway: Gateway, upstream: Upstream) -> Iterator[httpx.Client]:
+    with _client(strict_gateway) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty(hasty_gateway: Gateway, upstream: Upstream) -> Iterator[httpx.Client]:
+    with _client(hasty_gateway) as made:
         yield made
 
 
@@ -597,19 +604,19 @@ def test_a_body_of_exactly_the_bound_is_served(strict: httpx.Client) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_an_upstream_that_says_nothing_times_out(
-    strict: httpx.Client, strict_gateway: Gateway, upstream: Upstream, stream: bool
+    hasty: httpx.Client, hasty_gateway: Gateway, upstream: Upstream, stream: bool
 ) -> None:
     upstream.behave((UNTIL_CLIENT_LEAVES,))
-    answer = strict.post(PATH, content=_body(stream=stream))
+    answer = hasty.post(PATH, content=_body(stream=stream))
     assert_error(answer, 504, "upstream_error", "api_error")
     assert upstream.last.client_left.wait(BOUND_S)
     assert len(upstream.requests) == 1
-    row = strict_gateway.wait_for_row(answer.headers["x-request-id"])
+    row = hasty_gateway.wait_for_row(answer.headers["x-request-id"])
     assert (row["status"], row["error_code"]) == (504, "upstream_error")
 
 
 def test_an_upstream_that_stops_inside_a_whole_answer_times_out(
-    strict: httpx.Client, upstream: Upstream
+    hasty: httpx.Client, upstream: Upstream
 ) -> None:
     upstream.behave(
         (
@@ -618,13 +625,14 @@ def test_an_upstream_that_stops_inside_a_whole_answer_times_out(
             UNTIL_CLIENT_LEAVES,
         )
     )
-    answer = strict.post(PATH, content=_body())
+    answer = hasty.post(PATH, content=_body())
     assert_error(answer, 504, "upstream_error", "api_error")
     assert upstream.last.client_left.wait(BOUND_S)
 
 
-def test_an_upstream_that_never_accepts_times_out(strict: httpx.Client) -> None:
-    answer = strict.post(PATH, content=_body(model="deaf-model"))
+def test_an_upstream_that_never_accepts_times_out(start_gateway: StartGateway) -> None:
+    with _client(start_gateway(sections={"upstream": {"connect_timeout_s": 1}})) as client:
+        answer = client.post(PATH, content=_body(model="deaf-model"))
     assert_error(answer, 502, "upstream_error", "api_error")
 
 

@@ -1,5 +1,6 @@
 """Contract, "Limits" and "402 situations": the rate, the caps, the wallet and overage protection, from outside."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import credit, holds, select, spent
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, stream_of, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 PATH = "/v1/chat/completions"
@@ -74,11 +76,16 @@ def test_a_plan_admits_its_calls_a_minute_and_no_more(
     one = limited(plan=plan, wallet="100", rpm_override=None)
     with httpx.Client(headers=one.headers, trust_env=False, timeout=BOUND_S) as client:
         url, body = one.gateway.url + PATH, {"model": "cheap", "messages": HELLO}
+        began_s = time.monotonic()
         answers = [client.post(url, json=body) for _ in range(rpm + 5)]
-    assert [answer.status_code for answer in answers] == [200] * rpm + [429] * 5
-    error = assert_error(answers[-1], 429, "rate_limit_exceeded", "rate_limit_error")
-    assert str(rpm) in error["message"]
-    assert len(upstream.requests) == rpm
+        minutes = 1 + int((time.monotonic() - began_s) / 60)
+    statuses = [answer.status_code for answer in answers]
+    # A machine that needs more than a minute for these calls may get the tokens of the next.
+    assert statuses == [200] * rpm + [429] * 5 or (minutes > 1 and statuses.count(200) <= rpm * minutes)
+    assert len(upstream.requests) == statuses.count(200)
+    if answers[-1].status_code == 429:
+        error = assert_error(answers[-1], 429, "rate_limit_exceeded", "rate_limit_error")
+        assert str(rpm) in error["message"]
 
 
 def test_every_key_of_a_workspace_draws_on_one_rate(start_gateway: StartGateway, upstream: Upstream) -> None:

@@ -8,9 +8,10 @@ import httpx
 import openai
 import pytest
 from conftest import MODELS, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model
 from rig.gateway import Gateway
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 KEYS = {

@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from conftest import HELLO, StartGateway
 from openai import APIStatusError, OpenAI
+from rig.bounds import BOUND_S
 from rig.configuration import model
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 from addon import access_tokens
 from addon.settings import load_settings

@@ -9,12 +9,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, new_key
 from rig.explained import CUSTOMER_KEY, ENVIRONMENT, MAX_REQUEST_BYTES, NAMES, TOOLS, settings, write_policy
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 from addon.cli import main
 

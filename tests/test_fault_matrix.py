@@ -224,7 +224,7 @@ def found(
     with situations.providers_running(_certificate(authority), _certificate(trustme.CA())):
         settings = situations.settings()
         settings["environment"]["SSL_CERT_FILE"] = str(ca_file)
-        timeouts = {"connect_timeout_s": 2.5, "first_byte_timeout_s": 3, "idle_timeout_s": 3}
+        timeouts = {"connect_timeout_s": 5, "first_byte_timeout_s": 6, "idle_timeout_s": 6}
         gateway = start_gateway(**settings, sections={"upstream": timeouts})
         yield situations.meet(gateway)
     failures = list(upstream.failures)

@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.gateway import Gateway
 from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
-from rig.upstream import BOUND_S
 
 from addon.commands.wallet import credit_entry, enter
 from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE

@@ -8,12 +8,13 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import BOUND_S, RefusingPort, Upstream
+from rig.upstream import RefusingPort, Upstream
 from test_contract_errors import assert_error
 
 from policies.breaker import FAILURES

@@ -14,6 +14,7 @@ import pytest
 from conftest import StartGateway
 from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
+from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.scripts import Gate, Received, Script, Step, chunked, whole
@@ -31,7 +32,7 @@ from rig.three_apis import (
     secret,
     whole_answer,
 )
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 # --- the gateway -------------------------------------------------------------------------------------------------

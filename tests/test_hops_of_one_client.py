@@ -17,13 +17,14 @@ import httpx
 import pytest
 import trustme
 from conftest import StartGateway
+from rig.bounds import BOUND_S
 from rig.faults import FAULTS, Fault, silence
 from rig.gateway import Gateway
 from rig.money import holds, select
 from rig.raw import RawClient, request_bytes
 from rig.scripts import Received
 from rig.situations import PATH, Found, Situation, Situations
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served
 
 FORMS = {"whole": False, "stream": True}
@@ -84,7 +85,7 @@ def running(
     good, bad = (ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) for _ in range(2))
     authority.issue_cert("localhost").configure_cert(good)
     trustme.CA().issue_cert("localhost").configure_cert(bad)
-    timeouts = {"connect_timeout_s": 2, "first_byte_timeout_s": 2.5, "idle_timeout_s": 2.5}
+    timeouts = {"connect_timeout_s": 4, "first_byte_timeout_s": 5, "idle_timeout_s": 5}
     with situations.providers_running(good, bad):
         sections = {"upstream": timeouts, **secure_sections}
         made = Running(

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.ledger import booked_ids, locked_by_another, make_row, second_connection
 from rig.money import USD, select
 from rig.redis_server import RedisServer
-from rig.upstream import BOUND_S
 
 from addon.commands.ledger import ledger
 from addon.settings import load_conf

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 from addon.exchange import Exchange, Stage
 from addon.log import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
-from rig.upstream import BOUND_S
 
 from addon.exchange import Exchange, Stage
 from addon.measured_store import MeasuredStore

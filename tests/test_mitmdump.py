@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
 from rig.raw import RawClient, request_bytes
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 

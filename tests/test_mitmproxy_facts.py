@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 

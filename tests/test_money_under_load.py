@@ -1,5 +1,6 @@
 """Nothing is overspent and nothing let through, however many calls, workers and gateways there are at once."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ def test_a_thousand_calls_get_exactly_the_tokens_of_the_bucket(
 ) -> None:
     upstream.behave(as_dear_as_allowed)
     urls = gateways.urls if name == "two-gateways" else gateways.urls[:1]
+    began_s = time.monotonic()
     outcome = run_calls(urls, gateways.keys[name], sized_calls(1_000, "dear", max_tokens=1), at_once=64)
-    assert outcome.statuses == {200: RATE, 429: 1_000 - RATE}
-    assert len(upstream.requests) == RATE
+    # A machine that needs more than a minute for these calls gets the tokens of the next, too.
+    minutes = 1 + int((time.monotonic() - began_s) / 60)
+    served = outcome.statuses[200]
+    assert RATE <= served <= RATE * minutes
+    assert outcome.statuses == {200: served, 429: 1_000 - served}
+    assert len(upstream.requests) == served

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model, provider
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 ONE, TWO = "fake-platform-key-of-account-1", "fake-platform-key-of-account-2"
 

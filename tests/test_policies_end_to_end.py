@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, ordinary, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from settings_files_on_disk import edit, replace
 from test_contract_errors import assert_error
 

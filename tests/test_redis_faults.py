@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import StartGateway
+from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
@@ -19,7 +20,7 @@ from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
 from rig.money import select
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import NO_RETRY, RedisServer
-from rig.upstream import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[1]
 

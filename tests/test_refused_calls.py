@@ -9,9 +9,10 @@ import pytest
 from conftest import HELLO, StartGateway
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 MODELS = {
     "paid": model(),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 from settings_files_on_disk import edit, replace, write_files
 
 from addon.reload import Watcher, is_due

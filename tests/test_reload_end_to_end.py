@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.gateway import Gateway
 from rig.raw import RawClient
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 RELOADED = "settings reloaded"
@@ -183,7 +184,7 @@ def test_a_section_that_needs_a_restart_is_named_and_the_rest_taken(
     own: Gateway, client: httpx.Client
 ) -> None:
     conf = own.folder / "proxy.conf"
-    text = conf.read_text().replace("drain_timeout_s = 5", "drain_timeout_s = 6")
+    text = conf.read_text().replace("drain_timeout_s = 120.0", "drain_timeout_s = 6")
     conf.write_text(text + '\n[billing]\nmarkup_percent = "0"\n')
     told = own.wait_for_log(lambda line: "after a restart" in line["message"])
     assert (told["level"], "[listen]" in told["message"]) == ("warning", True)

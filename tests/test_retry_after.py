@@ -8,6 +8,7 @@ from conftest import HELLO, Chat
 from hypothesis import given
 from hypothesis import strategies as st
 from openai import APIStatusError, OpenAI
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.scripts import Received, Script, completion, whole
 from rig.upstream import Upstream
@@ -129,7 +130,7 @@ def test_the_sdk_obeys(gateway: Gateway, upstream: Upstream, said: list[tuple[st
         return whole(ERROR, 429, said) if len(upstream.requests) == 1 else whole(completion())
 
     upstream.behave(once_busy)
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=1, timeout=120) as sdk:
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=1, timeout=BOUND_S) as sdk:
         ask = sdk.chat.completions.create
         if calls == 1:
             with pytest.raises(APIStatusError):

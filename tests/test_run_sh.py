@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -19,7 +19,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 from addon.sandbox import Sandbox
 from addon.sandbox_directives import FLAGS, NAMES, NUMBERS, parse_directives

@@ -8,9 +8,9 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.processes import Shipped, curl_line, shown_keys
-from rig.upstream import BOUND_S
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from conftest import HELLO
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.scripts import (
     DONE,
@@ -24,7 +25,7 @@ from rig.scripts import (
     event,
     whole,
 )
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 MODEL = "tester-large"
 TOOLS: Any = [

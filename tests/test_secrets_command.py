@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 from conftest import HELLO, StartGateway
 from hypothesis import given
 from hypothesis import strategies as st
+from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import PROVIDER_KEY, environment, model, provider
 from rig.gateway import Gateway
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.secrets import rotated, secrets

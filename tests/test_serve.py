@@ -9,12 +9,13 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
-from rig.configuration import Configuration, new_key, workspace
+from rig.bounds import BOUND_S
+from rig.configuration import CLI, Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import run_to_its_end
 from rig.raw import RawClient, request_bytes
 from rig.scripts import Gate, chunk, chunked, event, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 MODELS = request_bytes("GET", "/v1/models", [])
@@ -25,7 +26,7 @@ SECRET_PROMPT = "a prompt that only its provider may read"
 
 
 def test_stdout_has_the_readiness_line_and_nothing_else(start_gateway: StartGateway) -> None:
-    gateway = start_gateway()
+    gateway = start_gateway(program=CLI)
     assert gateway.url.startswith("http://127.0.0.1:")
     with RawClient(gateway.url) as client:
         client.send(MODELS)

@@ -4,10 +4,11 @@ import signal
 
 import pytest
 from conftest import StartGateway
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.raw import RawClient, request_bytes
 from rig.scripts import DONE, Gate, Script, chunk, chunked, completion, event, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 MODELS = request_bytes("GET", "/v1/models", [])
 

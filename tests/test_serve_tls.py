@@ -6,10 +6,11 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient
 from rig.scripts import Script, stream_of
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 CHAT = "/v1/chat/completions"

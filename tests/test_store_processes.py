@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rig.bounds import BOUND_S
 from rig.ledger import booked, booked_ids, second_connection
 from rig.stores import Place
-from rig.upstream import BOUND_S
 
 from addon.store import ledger_file
 from addon.store.ledger_file import LedgerFile

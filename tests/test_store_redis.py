@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
-from rig.redis_stores import BOUND_S, OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
+from rig.redis_stores import OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
 from rig.stores import WORKSPACE, all_counters, booking, request, takes
 
 from addon.store import Store, StoreUnavailable

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from rig.redis_stores import BOUND_S, Rig, assert_all_refused, assert_sound, eventually
+from rig.bounds import BOUND_S
+from rig.redis_stores import Rig, assert_all_refused, assert_sound, eventually
 from rig.stores import WORKSPACE, Place, all_counters, booking, credit, die, reason_of, request, takes, wallet
 
 from addon.store import Store, StoreUnavailable

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.crc import key_slot
+from rig.bounds import BOUND_S
 from rig.redis_server import NO_RETRY, RedisServer
 from rig.stores import WORKSPACE, Place, booking, credit, takes
 from rig.stores import request as held_call
@@ -262,7 +263,7 @@ class ClusterNode(RedisServer):
     def start(self) -> None:
         super().start()
         self.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        give_up_s = time.monotonic() + 30
+        give_up_s = time.monotonic() + BOUND_S
         while "cluster_state:ok" not in str(self.command("CLUSTER", "INFO")):
             assert time.monotonic() < give_up_s, "the cluster does not come about"
             time.sleep(0.05)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.bounds import BOUND_S
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
 from rig.stores import WORKSPACE, Place, booking, credit, request, takes
 from rig.stores import request as hold_request
-from rig.upstream import BOUND_S
 
 from addon.store import Booking, Store, StoreUnavailable, kept
 from addon.store.circuits import BELIEVED_S

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, Chat, StartGateway
+from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.raw import Answer, RawClient, request_bytes
 from rig.scripts import (
@@ -30,7 +31,7 @@ from rig.scripts import (
     response_head,
     until_close,
 )
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 PATH = "/v1/chat/completions"
 HI = event(chunk("hi"))
@@ -234,7 +235,7 @@ def test_a_pooling_client_loses_no_call_behind_a_stream_that_failed(
     gateway: Gateway, upstream: Upstream
 ) -> None:
     body = {"messages": HELLO, "stream": True}
-    with httpx.Client(headers=gateway.headers, trust_env=False) as client:
+    with httpx.Client(headers=gateway.headers, timeout=BOUND_S, trust_env=False) as client:
         for number in range(20):
             upstream.behave(CUTS_OFF["between events"] if number % 2 == 0 else ordinary)
             answer = client.post(gateway.url + PATH, json=body)
@@ -292,7 +293,7 @@ def test_an_upstream_whose_stream_broke_is_left(
 
 @pytest.fixture(scope="module")
 def impatient_gateway(start_gateway: StartGateway) -> Gateway:
-    return start_gateway(sections={"upstream": {"idle_timeout_s": 1, "first_byte_timeout_s": 1}})
+    return start_gateway(sections={"upstream": {"idle_timeout_s": 1}})
 
 
 def test_silence_inside_a_stream_ends_it_with_an_error(
@@ -308,15 +309,16 @@ def test_silence_inside_a_stream_ends_it_with_an_error(
     assert row["error_code"] == "upstream_error"
 
 
-def test_silence_after_the_head_alone_ends_the_call(impatient_gateway: Gateway, upstream: Upstream) -> None:
+def test_silence_after_the_head_alone_ends_the_call(start_gateway: StartGateway, upstream: Upstream) -> None:
+    hasty_gateway = start_gateway(sections={"upstream": {"first_byte_timeout_s": 1}})
     upstream.behave(
         (
             response_head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]),
             UNTIL_CLIENT_LEAVES,
         )
     )
-    with RawClient(impatient_gateway.url) as raw:
-        ask(raw, impatient_gateway)
+    with RawClient(hasty_gateway.url) as raw:
+        ask(raw, hasty_gateway)
         answer = raw.read_answer()
     assert b"upstream_error" in answer.body
     assert b"[DONE]" not in answer.body

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 FOLDER = Path(__file__).resolve().parent
 WAITS = {"wait", "wait_for", "join", "result", "communicate", "timeout", "timeout_at"}
@@ -27,7 +27,7 @@ HTTPX = {
 
 
 def _waits_for_a_number(call: ast.Call, name: str) -> bool:
-    given = [word.value for word in call.keywords if word.arg in ("timeout", "bound_s")]
+    given = [word.value for word in call.keywords if word.arg == "timeout"]
     if name in WAITS:
         given += call.args[-1:]
     return any(
@@ -60,7 +60,7 @@ def test_every_wait_is_bounded_by_the_one_bound() -> None:
         path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.py")
     }
     found = [f"tests/{name}:{line}" for name, source in files.items() for line in impatient_lines(source)]
-    assert found == [], f"a slow machine would fail there; wait for rig.upstream.BOUND_S, {BOUND_S} s"
+    assert found == [], f"a slow machine would fail there; wait for rig.bounds.BOUND_S, {BOUND_S} s"
 
 
 IMPATIENT = [

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.bounds import BOUND_S
 from rig.ledger import booked, locked_by_another, make_row, second_connection
 from rig.redis_server import RedisServer
-from rig.upstream import BOUND_S
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.usage import usage

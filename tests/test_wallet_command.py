@@ -15,13 +15,14 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.commands import tollgate
 from rig.configuration import model, new_key, workspace
 from rig.ledger import locked_by_another, make_row
 from rig.money import USD, select, spent
 from rig.redis_server import RedisServer
 from rig.scripts import completion, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.wallet import credit_entry, enter, wallet

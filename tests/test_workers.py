@@ -19,13 +19,14 @@ import tomlkit
 from conftest import HELLO, StartGateway
 from hypothesis import given
 from hypothesis import strategies as st
+from rig.bounds import BOUND_S
 from rig.configuration import ROOT, Configuration, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.load import run_calls, sized_calls
 from rig.processes import Shipped, run_to_its_end
 from rig.raw import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 from addon.admin import Readiness
 from addon.listening import bind, join, reserve

@@ -235,7 +235,6 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
             "nosy": workspace(("nosy", KEYS["nosy"], True)),
         },
         "sections": {
-            "upstream": {"first_byte_timeout_s": 5, "idle_timeout_s": 5},
             "policies": {"extra": ["nosy"]},
         },
         "environment": {

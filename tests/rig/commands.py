@@ -1,11 +1,10 @@
 """The ``tollgate`` command line on a gateway's files, as an operator would run it beside the gateway."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from rig.configuration import environment
-from rig.upstream import BOUND_S
+from rig.fork_server import run_forked
 
 
 def tollgate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -17,13 +16,4 @@ def run_alone(
     folder: Path, *arguments: str, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``tollgate ARGUMENTS`` in ``folder`` with these environment variables; ``stdin`` is what is piped into it."""
-    return subprocess.run(
-        [sys.executable, "-m", "addon.cli", *arguments],
-        env=environment(variables),
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
+    return run_forked(arguments, environment(variables), folder, stdin or "")

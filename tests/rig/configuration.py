@@ -12,7 +12,11 @@ from typing import Any
 
 import tomlkit
 
+from rig.bounds import BOUND_S
+
 ROOT = Path(__file__).resolve().parents[2]
+CLI = ("-m", "addon.cli")
+"""The ``program`` of a gateway that a new interpreter is to run."""
 PROVIDER_KEY = "fake-provider-key-" + "0" * 24
 """What the fake upstream's provider key is; it must be seen by the upstream and by nobody else."""
 
@@ -68,15 +72,16 @@ class Configuration:
     workspaces: Mapping[str, Any] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ("-m", "addon.cli")
-    """What Python runs as ``tollgate``."""
+    program: Sequence[str] = ()
+    """What Python runs as ``tollgate``; where nothing is named, a copy of a process that has imported it."""
     arguments: Sequence[str] = ("--port", "0")
     """What follows ``serve --conf FILE``."""
 
     def write(self, folder: Path) -> Path:
         """Write every file under ``folder``; return the path of proxy.conf."""
         standard: dict[str, dict[str, Any]] = {
-            "listen": {"host": "127.0.0.1", "drain_timeout_s": 5},
+            "listen": {"host": "127.0.0.1", "drain_timeout_s": BOUND_S},
+            "upstream": {"connect_timeout_s": BOUND_S},
             "admin": {"host": "127.0.0.1", "port": 0},
             "paths": {
                 "catalog": "catalog_data",
@@ -101,16 +106,14 @@ def _write_toml(path: Path, table: Mapping[str, Any]) -> Path:
     return path
 
 
+def serve_arguments(configuration: Configuration, conf: Path) -> list[str]:
+    """What follows ``tollgate`` on the command line that serves."""
+    return ["serve", "--conf", str(conf), *configuration.arguments]
+
+
 def serve_command(configuration: Configuration, conf: Path) -> list[str]:
-    """The command line of ``tollgate serve``."""
-    return [
-        sys.executable,
-        *configuration.program,
-        "serve",
-        "--conf",
-        str(conf),
-        *configuration.arguments,
-    ]
+    """The command line of ``tollgate serve`` by a new interpreter."""
+    return [sys.executable, *(configuration.program or CLI), *serve_arguments(configuration, conf)]
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A real gateway process with a configuration of its own, started, watched and ended by the test."""
 
 import json
+import os
 import queue
 import signal
 import sqlite3
@@ -8,15 +9,26 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 import httpx
 
-from rig.configuration import PROVIDER_KEY, Configuration, environment, key_hash, serve_command
+from rig.bounds import BOUND_S
+from rig.configuration import (
+    PROVIDER_KEY,
+    Configuration,
+    environment,
+    key_hash,
+    serve_arguments,
+    serve_command,
+)
+from rig.fork_server import ForkedProcess, fork_server
 from rig.raw import request_bytes
-from rig.upstream import BOUND_S
+
+type Process = subprocess.Popen[bytes] | ForkedProcess
 
 READY = "tollgate listening on "
 
@@ -33,19 +45,10 @@ class Gateway:
         self._told_to_end = False
         self._log_grew = threading.Condition()
         self._stdout: queue.Queue[str | None] = queue.Queue()
-        self._process = subprocess.Popen(
-            self._command(configuration, configuration.write(folder)),
-            env=environment(configuration.environment),
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
+        self._process, self._pipes = self._started(configuration, configuration.write(folder))
         self._readers = [
-            threading.Thread(target=self._read_stdout, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=self._read_stderr, args=(self._process.stderr,), daemon=True),
+            threading.Thread(target=read, args=(pipe,), daemon=True)
+            for read, pipe in zip((self._read_stdout, self._read_stderr), self._pipes, strict=True)
         ]
         for reader in self._readers:
             reader.start()
@@ -101,6 +104,24 @@ class Gateway:
     def headers(self) -> dict[str, str]:
         """What a client sends with a chat call."""
         return {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+
+    def _started(self, configuration: Configuration, conf: Path) -> tuple[Process, list[IO[str]]]:
+        """The process, and what it writes to stdout and stderr."""
+        variables = environment(configuration.environment)
+        pipes = [os.pipe(), os.pipe()]
+        with ExitStack() as handed_over:
+            nothing = handed_over.enter_context(open(os.devnull))
+            out, err = (handed_over.enter_context(open(end, "w")) for _, end in pipes)
+            process: Process
+            if configuration.program:
+                command = self._command(configuration, conf)
+                process = subprocess.Popen(
+                    command, env=variables, cwd=self.folder, stdin=nothing, stdout=out, stderr=err
+                )
+            else:
+                arguments = serve_arguments(configuration, conf)
+                process = fork_server().start(arguments, variables, self.folder, [nothing, out, err])
+        return process, [open(end, encoding="utf-8") for end, _ in pipes]
 
     @staticmethod
     def _command(configuration: Configuration, conf: Path) -> list[str]:
@@ -225,6 +246,5 @@ class Gateway:
     def _finish_reading(self) -> None:
         for reader in self._readers:
             reader.join(BOUND_S)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        for pipe in self._pipes:
+            pipe.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
+from rig.bounds import BOUND_S
 from rig.scripts import Received, Script, completion, stream_of, whole
-from rig.upstream import BOUND_S
 
 PATH = "/v1/chat/completions"
 

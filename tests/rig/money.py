@@ -10,7 +10,7 @@ from typing import Any
 from addon.store import WalletEntry
 from addon.store.sqlite import SqliteStore
 from policies.money import parse_usd_nanousd
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 USD = 10**9
 

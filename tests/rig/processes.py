@@ -4,14 +4,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.configuration import ROOT, Configuration, environment, serve_command
+from rig.bounds import BOUND_S
+from rig.configuration import CLI, ROOT, Configuration, environment, serve_arguments, serve_command
+from rig.fork_server import run_forked
 from rig.gateway import Gateway
-from rig.upstream import BOUND_S
 
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 
@@ -21,10 +22,11 @@ _KEY = re.compile(r"\btg_[0-9A-Za-z]{40}\b")
 
 @dataclass
 class Shipped(Configuration):
-    """A fresh clone's own proxy.conf and catalog, on free ports, without any workspace."""
+    """A fresh clone's own proxy.conf and catalog, on free ports, without any workspace, run as a user runs it."""
 
     providers: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
+    program: Sequence[str] = CLI
 
     def write(self, folder: Path) -> Path:
         """Copy the files once; a second start finds what the first one left."""
@@ -64,10 +66,13 @@ def run_to_its_end(
 ) -> subprocess.CompletedProcess[str]:
     """Start a gateway that must not start; return its exit code and what it said."""
     conf = configuration.write(folder)
+    variables = environment(configuration.environment)
+    if not configuration.program:
+        return run_forked(serve_arguments(configuration, conf), variables, folder)
     command = mitmdump_command(configuration, conf) if mitmdump else serve_command(configuration, conf)
     return subprocess.run(
         command,
-        env=environment(configuration.environment),
+        env=variables,
         cwd=folder,
         capture_output=True,
         text=True,

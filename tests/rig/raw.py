@@ -13,7 +13,7 @@ import h2.config
 import h2.connection
 import h2.events
 
-from rig.upstream import BOUND_S
+from rig.bounds import BOUND_S
 
 
 @dataclass

@@ -15,8 +15,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.upstream import BOUND_S
 
 HOST = "127.0.0.1"
 NO_RETRY = Retry(NoBackoff(), 0)

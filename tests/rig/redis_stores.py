@@ -10,12 +10,10 @@ import pytest
 
 from addon.store import Store, StoreUnavailable
 from policies.spend import Hold
+from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 from rig.stores import WORKSPACE, Place, booking, credit, request, takes
-from rig.upstream import BOUND_S
-
-"""Far more than any step may take on a busy machine, and far less than a hang."""
 
 type Op = Callable[[Store], Awaitable[Any]]
 OPERATIONS: dict[str, Op] = {

@@ -10,12 +10,12 @@ import openai
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.readers import Answer, client, difference
 from rig.readers.plain import is_plain
 from rig.replay import Run
-from rig.upstream import BOUND_S
 
 type Question = dict[str, Any]
 

@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 import httpx
 
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.evidence import Asked, Books, Evidence, fill_wallets
 from rig.faults import Fault, FaultyPort, silence
 from rig.gateway import Gateway
 from rig.scripts import Behaviour, Received, Script, ordinary, whole
 from rig.service_accounts import key_file
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 
 type Found = Mapping[tuple[str, ...], Evidence]
 

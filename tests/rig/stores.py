@@ -20,9 +20,9 @@ from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify, verify_redis
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.spend import Denial, Hold, Used, Want
+from rig.bounds import BOUND_S
 from rig.ledger import booked, make_row
 from rig.redis_server import NO_RETRY
-from rig.upstream import BOUND_S
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 WORKSPACE, KEY = "acme", "ci"

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from rig.bounds import BOUND_S
 from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Behaviour, Ending, Gate, Received, Script, ordinary
-
-BOUND_S = 120.0
-"""How long a test waits for something that should happen at once, before it fails."""
 
 
 class Upstream:

@@ -1,0 +1,234 @@
+"""Processes of ``tollgate`` that begin as copies of one that has imported it, which spares a second of CPU each.
+
+``ForkServer`` is the side of the tests. The other side is this file as a program: it imports what a gateway needs,
+forks a child for each request, and reports how each child ended. A child runs what ``python -m addon.cli`` would, with
+arguments, environment, folder and standard streams of its own; it is not a child of the tests, hence the reports.
+"""
+
+import atexit
+import gc
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from rig.bounds import BOUND_S
+
+PRELOADED = (
+    *("addon.server", "addon.supervisor", "addon.commands.serve", "addon.local_http", "addon.store.redis"),
+    *("redis.asyncio", "genai_prices.data_snapshot"),
+)
+"""What ``addon.cli`` imports when it is needed."""
+
+
+class ForkedProcess:
+    """What the tests use of ``subprocess.Popen``, for a child of the fork server."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._changed = threading.Condition()
+
+    def note_end(self, code: int) -> None:
+        """Wake those that wait for this end."""
+        with self._changed:
+            self.returncode = code
+            self._changed.notify_all()
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self.returncode
+
+    def wait(self, timeout: float = BOUND_S) -> int:
+        """Wait for its end; return the exit code, negative for a signal."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.returncode is not None, timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("tollgate", timeout)
+        return self.returncode
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The process that is copied, and what became of its copies. There is one for each process of the tests."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            # A process group of its own: Ctrl-C is for the tests, which then end what they started.
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))},
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        self._one_at_a_time = threading.Lock()
+        self._started: queue.Queue[ForkedProcess] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen, name="fork server", daemon=True)
+        self._listener.start()
+        atexit.register(self._close)
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        streams: Sequence[IO[Any]],
+    ) -> ForkedProcess:
+        """Run ``tollgate ARGUMENTS`` with these three standard streams, which the caller may then close."""
+        request = json.dumps([list(arguments), dict(environment), str(folder)])
+        # In a file, as an environment may be larger than what a socket takes at once.
+        with tempfile.TemporaryFile("w+") as file, self._one_at_a_time:
+            file.write(request)
+            file.flush()
+            socket.send_fds(self._socket, [b"\n"], [file.fileno(), *(stream.fileno() for stream in streams)])
+            return self._started.get(timeout=BOUND_S)
+
+    def _listen(self) -> None:
+        running: dict[int, ForkedProcess] = {}
+        with self._socket.makefile() as reports:
+            for line in reports:
+                pid, code = json.loads(line)
+                if code is None:
+                    running[pid] = ForkedProcess(pid)
+                    self._started.put(running[pid])
+                else:
+                    running.pop(pid).note_end(code)
+
+    def _close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._listener.join(BOUND_S)
+        self._socket.close()
+        self._process.wait(BOUND_S)
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return the fork server of these tests, started at the first call."""
+    return ForkServer()
+
+
+def run_forked(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run ``tollgate ARGUMENTS`` to its end, as ``subprocess.run`` would."""
+    with ExitStack() as opened:
+        files = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        files[0].write(stdin)
+        files[0].seek(0)
+        process = fork_server().start(arguments, environment, folder, files)
+        try:
+            code = process.wait()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        for file in files:
+            file.seek(0)
+        return subprocess.CompletedProcess(["tollgate", *arguments], code, files[1].read(), files[2].read())
+
+
+# The other side.
+
+
+def _serve_forks(tests: socket.socket) -> None:
+    """Fork for each request, and return in the children only."""
+    awake, waker = socket.socketpair()
+    awake.setblocking(False)
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: set[int] = set()
+    while True:
+        ready, _, _ = select.select([tests, awake], [], [])
+        if awake in ready:
+            awake.recv(65536)
+            _report_ended(tests, running)
+        if tests in ready and not _fork(tests, running, [awake, waker]):
+            return
+
+
+def _report_ended(tests: socket.socket, running: set[int]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        running.remove(pid)
+        _report(tests, pid, os.waitstatus_to_exitcode(status))
+
+
+def _report(tests: socket.socket, pid: int, code: int | None) -> None:
+    tests.sendall(json.dumps([pid, code]).encode() + b"\n")
+
+
+def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socket]) -> bool:
+    """Return whether this is still the fork server. Ends it, and what it started, when the tests have ended."""
+    mark, given, *_ = socket.recv_fds(tests, 1, 4)
+    if not mark:
+        for pid in running:
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+    pid = os.fork()
+    if pid:
+        for descriptor in given:
+            os.close(descriptor)
+        running.add(pid)
+        _report(tests, pid, None)
+        return True
+    signal.set_wakeup_fd(-1)
+    for one in (tests, *others):
+        one.close()
+    _become(*given)
+    return False
+
+
+def _become(request: int, *streams: int) -> None:
+    """Be the process that was asked for, as far as its interpreter can tell."""
+    for signum in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(request) as file:
+        file.seek(0)
+        arguments, environment, folder = json.load(file)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["tollgate", *arguments]
+
+
+if __name__ == "__main__":
+    sys.path[0] = ""  # As `python -m` has it.
+    from addon.cli import main
+
+    for module in PRELOADED:
+        import_module(module)
+    assert threading.active_count() == 1, "a process with threads can't be copied"
+    gc.freeze()
+    _serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    main(prog_name="tollgate")
