@@ -11,7 +11,7 @@ from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason, shows_nothing
 from addon.normal.choices import normalize_message_choices
 from addon.source import Source
-from addon.splice import apply_edits, model_edits, object_edits, value_edit
+from addon.splice import apply_edits, identity_edits, model_edits, value_edit
 from addon.usage import parse_usage
 from policies.facts import Usage
 
@@ -65,7 +65,7 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
         return failed(payload)
     if not isinstance(given := payload.get("choices"), list) or not given:
         return failed(upstream_garbage("it is not a chat completion."))
-    choices = normalize_message_choices(given, source.family, payload.get("id")) or given
+    choices = normalize_message_choices(given, source.family, source.answer_id) or given
     usage = parse_usage(payload, source.family)
     try:
         body = _rewritten(body, payload, given, with_billing_notes(choices, usage), source)
@@ -79,7 +79,7 @@ def _rewritten(
     body: bytes, payload: dict[str, Any], given: list[Any], choices: list[Any], source: Source
 ) -> bytes:
     edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
-    edits += object_edits(body, payload, "chat.completion")
+    edits += identity_edits(body, payload, source.answer_id, source.created_s, "chat.completion")
     if choices is not given:
         edits.append(value_edit(body, "choices", json_text(choices)))
     return apply_edits(body, edits)

@@ -34,6 +34,7 @@ MAX_FOUND_FAILURES = 1_000
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A valid chat request. ``requested_cap`` is in tokens: the smaller of the client's two cap fields.
+    ``include_usage`` is that of ``stream_options``.
 
     ``fields`` are the contract's fields that are set, with the client's values, without those that stand here by
     name (``user`` stands in both); ``extras`` are all other keys.
@@ -41,6 +42,7 @@ class ChatRequest:
 
     model: str | None
     stream: bool
+    include_usage: bool
     requested_cap: int | None
     end_user: str | None
     fields: Mapping[str, Any]
@@ -62,6 +64,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     return ChatRequest(
         model=given.get("model"),
         stream=given.get("stream", False),
+        include_usage=bool(given.get("stream_options", {}).get("include_usage")),
         requested_cap=min((given[key] for key in _CAPS if key in given), default=None),
         end_user=given.get("user"),
         fields=MappingProxyType(fields),
@@ -204,6 +207,10 @@ class _Message(_Object):
     tool_call_id: str | None = None
 
 
+class _StreamOptions(_Object):
+    include_usage: bool | None = None
+
+
 class _Body(_Object):
     messages: list[Annotated[_Message, _Counted]]
     model: _Text | None = None
@@ -223,12 +230,13 @@ class _Body(_Object):
     parallel_tool_calls: bool | None = None
     response_format: _Typed | None = None
     stream: bool | None = None
+    stream_options: _StreamOptions | None = None
     logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)] = None
     user: str | None = None
 
 
 _CAPS = ("max_tokens", "max_completion_tokens")
-_FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", *_CAPS}
+_FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", "stream_options", *_CAPS}
 
 
 # --- what is said about it -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The events of an OpenAI-shaped stream: each keeps its bytes but for the model, and for choices to be put right. Pure.
+"""The events of an OpenAI-shaped stream: each keeps its bytes, but for its identity and choices to be put right. Pure.
 
-``addon/normal/`` says which those are.
+``addon/normal/`` says which those are; ``stream_frames`` says which chunk bears the usage.
 """
 
 import json
@@ -12,9 +12,11 @@ from addon.message import choice_text_chars, finish_reason
 from addon.normal.choices import ChunkNormalizer, Normal
 from addon.normal.in_bytes import choices_edits
 from addon.source import Source
-from addon.splice import Edit, apply_edits, model_edits, object_edits
+from addon.splice import Edit, apply_edits, identity_edits, model_edits
 from addon.sse import Event
 from addon.sse_template import Template
+from addon.stream_frames import StreamFrames, frame
+from addon.streamed_secrets import SecretFreeText, StreamedSecrets
 from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 
@@ -33,17 +35,25 @@ class ChatChunks:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.text_chars = 0
+        self.frames = StreamFrames(separate_usage=source.include_usage)
         self._source = source
         self._model = json.dumps(source.model_slug).encode()
-        self._normalizer = ChunkNormalizer(source.family, source.choices)
-        self._head: dict[str, Any] = {}
+        self._normalizer = ChunkNormalizer(source.family, source.choices, seed=source.answer_id)
+        self._answer_id = source.answer_id
+        self._secrets = StreamedSecrets(source.secrets)
         self._template: Template | None = None
+        self._text: SecretFreeText | None = None  # the text that differs between chunks of the template
         self._misses = 0
 
     @property
     def complete(self) -> bool:
-        """A finish_reason was seen."""
-        return self.finish_reason is not None
+        """Every choice has its finish_reason."""
+        return self.frames.complete
+
+    @property
+    def all_complete(self) -> bool:
+        """As ``complete``, and there are as many choices as were asked for."""
+        return self.complete and len(self.frames.finished) >= (self._source.choices or 1)
 
     def fill(self, event: bytes) -> bytes | None:
         """Chunks of one stream differ in little but their text."""
@@ -53,50 +63,70 @@ class ChatChunks:
             self._misses += 1
             return None
         self._misses = 0
-        self.text_chars += filled[1]
-        return filled[0]
+        relayed, text = filled
+        if self._text and not self._text.is_clear(text):
+            return None
+        self.text_chars += self._template.other_chars + len(text)
+        return relayed
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
-        """Return the event with its model replaced, and with the choices of the contract."""
+        """Return the event with its identity replaced, and with the choices of the contract."""
         normal = self._normalizer.normalize(chunk)
-        chars, says_more = self._learn(chunk, normal)
+        choices = chunk.get("choices") if normal.choices is None else normal.choices
+        chars, says_more = self._learn(chunk, choices)
         self._template = None
         if normal.skip:
             return b""
+        if choices and (masked := self._secrets.masked(choices)) is not choices:
+            normal, choices = Normal(masked, repeatable=False), masked
         edits = self._edits(event.payload, chunk, normal)
-        placed = [(event.place(start), event.place(end), text) for start, end, text in edits]
-        if normal.repeatable and not says_more and self._misses < MAX_MISSES:
-            self._template = Template.of(event.text, placed, chars)
-        return apply_edits(event.text, placed)
+        made = apply_edits(event.payload, edits)
+        if not choices:
+            return self.frames.aside(made, chunk)
+        sent = self.frames.chunk(made, choices, bears_usage=isinstance(chunk.get("usage"), dict))
+        is_alike = normal.repeatable and not says_more and self._misses < MAX_MISSES
+        self._text = self._secrets.only
+        if self._secrets.is_needed and not self._text:
+            return sent
+        if is_alike and event.start >= 0 and sent == frame(made):
+            self._template = Template.of(event.text, event.start, event.payload, edits, chars)
+        return sent
 
     def last(self) -> bytes:
-        """Return a chunk of what was kept back, because it might have become something else."""
-        choices = self._normalizer.last()
-        if not choices:
-            return b""
-        self.text_chars += sum(map(choice_text_chars, choices))
-        return b"data: " + json_text({**self._head, "choices": choices}) + b"\n\n"
+        """Return what was kept back because it might have become something else, and the usage."""
+        sent = b""
+        left = self._normalizer.last()
+        self.text_chars += sum(map(choice_text_chars, left))
+        if choices := self._secrets.masked(left) + self._secrets.last():
+            made = json_text({**self.frames.head, "choices": choices})
+            sent = self.frames.chunk(made, choices, bears_usage=False)
+        return sent + self.frames.last()
 
     def _edits(self, payload: bytes, chunk: dict[str, Any], normal: Normal) -> Sequence[Edit]:
-        edits = model_edits(payload, chunk, self._model, insert="choices" in chunk)
-        edits += object_edits(payload, chunk, CHUNK)
+        edits = model_edits(payload, chunk, self._model, insert=True)
+        edits += identity_edits(payload, chunk, self._answer_id, self._source.created_s, CHUNK)
         return [*edits, *choices_edits(payload, chunk, normal)]
 
-    def _learn(self, chunk: dict[str, Any], normal: Normal) -> tuple[int, bool]:
+    def _learn(self, chunk: dict[str, Any], choices: Any) -> tuple[int, bool]:
         """Take in what a chunk says. Return the length of its text, and whether it says anything else.
 
         The reason is the provider's own, as it is booked.
         """
         if usage := parse_usage(chunk, self._source.family):
             self.usage = merge_usage(self.usage, usage)
-        choices = chunk.get("choices")
-        if not isinstance(choices, list):
+        if not isinstance(chunk.get("choices"), list) or not choices:
             return 0, True
-        if not self._head:
-            self._head = {"object": CHUNK, "model": self._source.model_slug}
-            self._head |= {name: value for name, value in chunk.items() if name in ("id", "created")}
-        reason = finish_reason(choices)
-        chars = sum(map(choice_text_chars, choices if normal.choices is None else normal.choices))
+        if not self.frames.head:
+            self._note_head(chunk)
+        reason = finish_reason(chunk["choices"])
+        chars = sum(map(choice_text_chars, choices))
         self.finish_reason = reason or self.finish_reason
         self.text_chars += chars
         return chars, bool(usage or reason)
+
+    def _note_head(self, chunk: dict[str, Any]) -> None:
+        self._answer_id = chunk.get("id") or self._answer_id
+        created = chunk.get("created")
+        created = self._source.created_s if created is None else created
+        head = {"id": self._answer_id, "object": CHUNK, "created": created, "model": self._source.model_slug}
+        self.frames.head = head

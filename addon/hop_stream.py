@@ -57,6 +57,9 @@ MAX_UNREAD_BYTES = 4 * 1024 * 1024
 END_TIMEOUT_S = 1.0
 """How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
 
+HOLD_TIMEOUT_S = 1.0
+"""How long the last chunk with a choice waits for the usage that it is to bear."""
+
 # Trailers, of either side, say nothing to a gateway.
 _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
 _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
@@ -152,24 +155,33 @@ class HopStream(RequestStream):
             self.release_attempt()
             yield from self.end_of_relay(call, call.relay.finish())
             return
+        held = call.relay.holds
         piece = call.relay.feed(event.data)
-        if piece and not self.committed:
-            yield from self.commit()
         if call.relay.done:
             # The client gets all of it, and is not made to wait for what the provider does next.
+            if piece and not self.committed:
+                yield from self.commit()
             self.server_state = self.await_end
             self.deadlines.set_deadline(self, END_TIMEOUT_S)
             yield from self.end_of_relay(call, piece)
             return
-        if piece:
-            yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
+        yield from self.send(piece)
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
         elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
             yield from self.client_left()
             yield from self.cut_client()
+        elif call.relay.holds:
+            if not held:
+                self.deadlines.set_deadline(self, HOLD_TIMEOUT_S)
         elif patience_s := self.patience_s(call):
             self.deadlines.set_deadline(self, patience_s)
+
+    def send(self, piece: bytes) -> Commands:
+        if piece and not self.committed:
+            yield from self.commit()
+        if piece:
+            yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
 
     def end_of_relay(self, call: Call, rest: bytes) -> Commands:
         """Send ``rest``, the last bytes, once the hook has booked the call."""
@@ -221,12 +233,24 @@ class HopStream(RequestStream):
             self.retried_stale = True
             yield from self.give_up_attempt()
             yield from self.start_attempt(fresh=True)
+        elif self.is_complete():
+            yield from self.end_early()
         elif self.committed:
             yield from self.attempt_over(stream_interrupted())
         elif attempt.answered:
             yield from self.attempt_over(self.what_was_said() or upstream_garbage("it broke off."))
         else:
             yield from self.attempt_over(unreachable())
+
+    def is_complete(self) -> bool:
+        """Whether the provider said all of its answer, though it does not end it properly."""
+        return bool(self.call and self.call.relay and self.call.relay.complete)
+
+    def end_early(self) -> Commands:
+        yield from self.give_up_attempt()
+        call = self.call
+        if call and call.relay and not self.client_is_leaving():
+            yield from self.end_of_relay(call, call.relay.finish())
 
     def what_was_said(self) -> ErrorAnswer | None:
         """The error that an answer's head told, where its body can't be had."""
@@ -284,9 +308,14 @@ class HopStream(RequestStream):
             return  # It was set anew while this event waited.
         if self.attempt and self.server_state == self.await_end:
             yield from self.give_up_attempt()
+        elif self.attempt and self.call and self.call.relay and self.call.relay.holds:
+            yield from self.send(self.call.relay.release())
+            self.deadlines.set_deadline(self, self.patience_s(self.call))
         elif self.attempt and self.committed and self.call and self.call.client_is_behind():
             # The client is slow, and nothing is read for it meanwhile: the provider is not to blame for the silence.
             self.deadlines.set_deadline(self, self.patience_s(self.call))
+        elif self.attempt and self.is_complete():
+            yield from self.end_early()
         elif self.attempt:
             yield from self.attempt_over(self.what_was_said() or timed_out())
         elif self.client_state == self.read_body:

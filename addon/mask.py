@@ -7,11 +7,13 @@ time is linear in the text, however hostile it is.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 MASK = "***"
 MAX_BOOKED_CHARS = 256
 MIN_FRAGMENT_CHARS = 8
 MIN_UNMISTAKABLE_CHARS = 16
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 _STARS = r"*•…"
 # A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
@@ -97,6 +99,25 @@ def mask_fragments(text: str, secret: str) -> str:
         return text
     hidden = "".join("\0" if hit else char for char, hit in zip(text, covered, strict=True))
     return re.sub("\0+", MASK, hidden)
+
+
+def mask_secret(text: bytes, secret: str) -> bytes:
+    """Return JSON ``text`` without ``secret``, however its characters are escaped, also in JSON inside a string."""
+    text = text.replace(secret.encode(), MASK.encode())
+    if _ESCAPED_ASCII.search(text):
+        text = _escapable(secret).sub(MASK.encode(), text)
+    return text
+
+
+@lru_cache(maxsize=256)
+def _escapable(secret: str) -> re.Pattern[bytes]:
+    """Return the expression of ``secret`` with any of its characters escaped."""
+    chars = [
+        rb"(?:%b|\\{1,8}+(?:u(?i:%04x)%b))"
+        % (re.escape(char).encode(), ord(char), b"|/" if char == "/" else b"")
+        for char in secret
+    ]
+    return re.compile(b"".join(chars))
 
 
 def is_unmistakable(secret: str) -> bool:

@@ -134,7 +134,13 @@ def reader_of(call: Call, head: http.Response) -> Relay:
     call.upstream_status, call.retry_after = head.status_code, head.headers.get("retry-after")
     call.advice = parse_retry_advice(head.headers, datetime.now(UTC))
     created_s = int(call.exchange.created_at.timestamp())
-    source = source_of(attempt, created_s, _choices_asked(call))
+    source = source_of(
+        attempt,
+        created_s,
+        _choices_asked(call),
+        call_id=call.exchange.id,
+        include_usage=call.chat.include_usage,
+    )
     relay: Relay
     if not 200 <= head.status_code < 300:
         relay = ErrorRelay(head.status_code, source)
@@ -153,7 +159,7 @@ def reader_of(call: Call, head: http.Response) -> Relay:
 
 def client_head(*, stream: bool, is_fallback: bool) -> http.Response:
     """Return the head of a successful answer. A new one: the upstream's own tells mitmproxy how its message ends."""
-    content_type = b"text/event-stream" if stream else b"application/json"
+    content_type = b"text/event-stream; charset=utf-8" if stream else b"application/json"
     headers = http.Headers([(b"content-type", content_type)])
     if is_fallback and not stream:
         headers["x-gateway-fallback"] = "true"

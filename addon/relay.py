@@ -10,7 +10,7 @@ from typing import Protocol
 
 from addon.answer import Answer
 from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
-from addon.mask import MASK, is_unmistakable
+from addon.mask import is_unmistakable, mask_secret
 from addon.source import Source
 from addon.upstream_message import MAX_READ_BYTES
 from policies.facts import Usage
@@ -31,6 +31,17 @@ class Relay(Protocol):
     done: bool
     """The client has all of it, whatever the upstream may still send."""
 
+    @property
+    def complete(self) -> bool:
+        """What the upstream said is a whole answer, even if it breaks off now."""
+
+    @property
+    def holds(self) -> bool:
+        """Something waits for what may follow; ``release`` ends the wait."""
+
+    def release(self) -> bytes:
+        """Return what waits."""
+
     def give_up(self) -> ErrorAnswer | None:
         """What the upstream had said by now that went wrong, for an answer that can't be read to its end."""
 
@@ -41,7 +52,18 @@ class Relay(Protocol):
         """The upstream ended its message; return what is left for the client."""
 
 
-class _Kept:
+class _Waitless:
+    """Of a reader that has nothing to send before the end of the message."""
+
+    complete = False
+    holds = False
+
+    def release(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class _Kept(_Waitless):
     """What a reader that keeps the body to its end begins with."""
 
     def __init__(self, source: Source) -> None:
@@ -108,7 +130,7 @@ class ErrorRelay(_Kept):
         return b""
 
 
-class Broken:
+class Broken(_Waitless):
     """An answer that can't be read at all: its failure is known before its first byte."""
 
     usage: Usage | None = None
@@ -144,6 +166,12 @@ class _Around:
     relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
     failure = property(lambda self: self.broken or self.inner.failure)
     done = property(lambda self: self.inner.done)
+    complete = property(lambda self: self.broken is None and self.inner.complete)
+    holds = property(lambda self: self.inner.holds)
+
+    def release(self) -> bytes:
+        """As the inner reader."""
+        return self.inner.release()
 
     def give_up(self) -> ErrorAnswer | None:
         """As the inner reader."""
@@ -186,7 +214,7 @@ class Guarded(_Around):
 
     def __init__(self, inner: Relay, secrets: Sequence[str] = ()) -> None:
         super().__init__(inner)
-        self.unshown = tuple(secret.encode() for secret in secrets if is_unmistakable(secret))
+        self.unshown = tuple(filter(is_unmistakable, secrets))
 
     def feed(self, piece: bytes) -> bytes:
         """As the inner reader; an exception becomes ``failure``."""
@@ -195,6 +223,10 @@ class Guarded(_Around):
     def finish(self) -> bytes:
         """As the inner reader; an exception becomes ``failure``."""
         return self._guard(self.inner.finish)
+
+    def release(self) -> bytes:
+        """As the inner reader; an exception becomes ``failure``."""
+        return self._guard(self.inner.release)
 
     def _guard(self, read: Callable[..., bytes], *piece: bytes) -> bytes:
         if self.broken:
@@ -206,6 +238,5 @@ class Guarded(_Around):
             self.broken = INTERNAL
             return b""
         for secret in self.unshown:
-            if secret in shown:
-                shown = shown.replace(secret, MASK.encode())
+            shown = mask_secret(shown, secret)
         return shown

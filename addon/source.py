@@ -13,8 +13,9 @@ class Source:
     """What a reader of an answer has to know of the attempt that it answers.
 
     ``names`` maps upstream model ids to what the client may see in their place, in error messages, where ``secrets``
-    never appear. ``created_s`` is the Unix time of the call, for answers that bear none; ``choices`` is how many were
-    asked for, where that is known.
+    never appear. ``answer_id`` and ``created_s``, the Unix time of the call, are for answers that bear none; no two
+    answers have the same id. ``choices`` is how many were asked for, where that is known; ``include_usage``: the client
+    asked for the usage of a stream.
     """
 
     model_slug: str
@@ -23,10 +24,15 @@ class Source:
     secrets: tuple[str, ...] = ()
     created_s: int = 0
     choices: int | None = None
+    answer_id: str = "chatcmpl-0"
+    include_usage: bool = False
 
 
-def source_of(attempt: Attempt, created_s: int, choices: int) -> Source:
+def source_of(attempt: Attempt, created_s: int, choices: int, *, call_id: str, include_usage: bool) -> Source:
     """Return the source of the answer to ``attempt``; the client knows its model by the slug alone."""
     model = attempt.model
     names = MappingProxyType({model.upstream_model_id: model.slug})
-    return Source(model.slug, model.family, names, attempt.secrets, created_s, choices)
+    answer_id = f"chatcmpl-{call_id}"
+    return Source(
+        model.slug, model.family, names, attempt.secrets, created_s, choices, answer_id, include_usage
+    )

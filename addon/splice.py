@@ -6,7 +6,7 @@ All functions expect text that ``json.loads`` has accepted; positions are byte o
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 # A string is always closed; that its end may be missing keeps a search from beginning again inside one that is not.
@@ -62,11 +62,29 @@ def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
     return start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma
 
 
-def object_edits(text: bytes, parsed: Mapping[str, object], kind: str) -> list[Edit]:
-    """Return the edits that make the top-level ``object`` of an answer ``kind``, where it says something else."""
-    if parsed.get("object", kind) == kind:
-        return []
-    return [value_edit(text, "object", json.dumps(kind).encode())]
+def identity_edits(
+    text: bytes, parsed: Mapping[str, object], answer_id: str, created_s: int, kind: str
+) -> list[Edit]:
+    """Return the edits that make the ``object`` of an answer ``kind``, and fill in a missing ``id`` and ``created``."""
+    lacking: dict[str, object] = {}
+    if not parsed.get("id"):
+        lacking["id"] = answer_id
+    if parsed.get("created") is None:
+        lacking["created"] = created_s
+    if parsed.get("object") != kind:
+        lacking["object"] = kind
+    return [
+        member_edit(text, key, json.dumps(value).encode(), known=parsed) for key, value in lacking.items()
+    ]
+
+
+def member_edit(text: bytes, key: str, value: bytes, *, known: Container[str] | None = None) -> Edit:
+    """Return the edit that makes the top-level ``key`` of ``text`` the JSON ``value``, whether it is there or not.
+
+    ``known`` are the keys of ``text``, where they have been read.
+    """
+    known = {member.key for member in members(text, text.index(b"{"))} if known is None else known
+    return value_edit(text, key, value) if key in known else first_member(text, text.index(b"{"), key, value)
 
 
 def value_edit(text: bytes, key: str, value: bytes) -> Edit:

@@ -6,9 +6,6 @@ way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events
 
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from addon.answer_bounds import TOO_MANY_CHOICES, TooManyChoicesError, exceeded_bound
@@ -21,6 +18,7 @@ from addon.errors import (
 )
 from addon.json_text import json_text
 from addon.source import Source
+from addon.stream_frames import StreamFrames, frame
 from policies.facts import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
@@ -32,13 +30,9 @@ _DONE = b"[DONE]"
 # A line end and a blank line. A final \r ends it only once the next byte shows that it isn't half of \r\n.
 _EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\n|\r\n|\r(?=[^\n]))")
 _EVENT_END_MAX_BYTES = 5  # the longest such ending, with the byte looked at behind it
-_CLOSED = re.compile(rb"\A\Z|(?:\A|\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)\Z")
 _DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
 _ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
-# Clients ignore a line of another field, such as JSON without its ``data:``, which names the upstream's model.
-_UNKNOWN_FIELD = re.compile(
-    rb"(?<![^\r\n])(?!(?:\xef\xbb\xbf)?(?:data|event|id|retry)?(?:[:\r\n]|\Z))[^\r\n]+(?:\r\n|\n|\r|\Z)"
-)
+_COMMENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?(:[^\r\n]*)")
 _FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or a blank one
 _TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
 _CHOICES = frozenset({"choices", "candidates"})
@@ -50,23 +44,15 @@ _NOT_UNDERSTOOD = upstream_garbage("an event of its stream makes no sense.")
 _TOO_LARGE = upstream_garbage("an event of its stream is too large.")
 _TOO_MANY_LINES = upstream_garbage(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
 _NO_STREAM = upstream_garbage("it is not an event stream.")
+_NO_COMPLETION = upstream_garbage("its stream holds no completion.")
 
 
 class Event(NamedTuple):
-    """One event: its bytes, where in them the values of its data lines stand, and those values, joined.
-
-    ``starts`` is where each of these values begins in ``payload``.
-    """
+    """One event as it came, its JSON on one line, and where that begins in it; -1 where it came in several."""
 
     text: bytes
-    lines: Sequence[tuple[int, int]]
-    starts: Sequence[int]
     payload: bytes
-
-    def place(self, position: int) -> int:
-        """Return where a byte of ``payload`` stands in ``text``."""
-        line = bisect_right(self.starts, position) - 1
-        return self.lines[line][0] + position - self.starts[line]
+    start: int
 
 
 class Chunks(Protocol):
@@ -80,9 +66,16 @@ class Chunks(Protocol):
     def usage(self) -> Usage | None:
         """What was counted, as far as it is known."""
 
+    frames: StreamFrames
+    """What the client gets of them."""
+
     @property
     def complete(self) -> bool:
-        """The provider has said how its answer ended."""
+        """The provider has said how each choice that it began ended."""
+
+    @property
+    def all_complete(self) -> bool:
+        """As ``complete``, and there are as many choices as were asked for."""
 
     @property
     def closed(self) -> bool:
@@ -116,6 +109,7 @@ class StreamRelay:
         self._has_cr = False
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
+    holds = property(lambda self: self._chunks.frames.holds)
     usage = property(lambda self: self._chunks.usage)
     finish_reason = property(lambda self: self._chunks.finish_reason)
     relayed_text_chars = property(lambda self: self._chunks.text_chars)
@@ -136,7 +130,7 @@ class StreamRelay:
         if self._is_over:
             self._pending.clear()
         elif len(self._pending) > self._max_event_bytes:
-            self._fail(_TOO_LARGE)
+            relayed.append(self._fail(_TOO_LARGE))
         return b"".join(relayed)
 
     def finish(self) -> bytes:
@@ -150,8 +144,18 @@ class StreamRelay:
         self._pending.clear()
         if not _DATA_LINE.search(rest):
             return self._end(rest)
-        relayed = self._relay(_closed(rest), at_end=True)
+        relayed = self._relay(rest, at_end=True)
         return relayed if self._is_over else relayed + self._end(b"")
+
+    @property
+    def complete(self) -> bool:
+        """Every choice that was asked for has its ``finish_reason``: what breaks off then was an answer."""
+        return not self._is_over and self._chunks.all_complete
+
+    def release(self) -> bytes:
+        """Return what waits for the usage, for it has waited long enough."""
+        sent = self._chunks.frames.release()
+        return self._release(sent) if sent else b""
 
     def give_up(self) -> ErrorAnswer | None:
         """Return None: a stream that breaks off says nothing."""
@@ -176,39 +180,41 @@ class StreamRelay:
             return self._release(filled)
         if max(text.count(b"\n"), text.count(b"\r")) > MAX_EVENT_LINES + 1:  # one of them ends the blank line
             return self._fail(_TOO_MANY_LINES)
-        if not text.startswith(b"data: "):
-            text = _UNKNOWN_FIELD.sub(b"", text)
         lines = _data_lines(text)
-        payload = b"\n".join([text[start:end] for start, end in lines])
         if b"event:" in text and _ERROR_EVENT.search(text):
-            value = _parse(payload)
+            value = _parse(b"\n".join(lines))
             return self._fail(self._upstream_failure(None if value is _NOT_JSON else value))
         if not lines:
             return self._hold(text)
-        if payload.strip() == _DONE:
-            return self._close(text)
-        if not payload.strip() and not at_end:
+        return self._relay_data(text, lines, at_end=at_end)
+
+    def _relay_data(self, text: bytes, lines: list[bytes], *, at_end: bool) -> bytes:
+        # A line end is only ever between the tokens of JSON, where a blank means the same.
+        payload = b" ".join(lines).strip()
+        if payload == _DONE:
+            return self._close()
+        if not payload:
             return b""  # It says nothing, and clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
-        broken = _CUT if at_end else _UNREADABLE
-        if chunk is _NOT_JSON:
-            return self._relay_each(text, at_end=at_end) if len(lines) > 1 else self._fail(broken)
-        if is_error_payload(chunk):
+        if chunk is _NOT_JSON and len(lines) > 1:
+            return self._relay_each(lines, at_end=at_end)
+        if chunk is not _NOT_JSON and is_error_payload(chunk):
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
-            return self._fail(broken)
+            return self._broken(at_end=at_end)
         if failure := exceeded_bound(chunk):
             return self._fail(failure)
-        return self._read(Event(text, lines, _starts(lines), payload), chunk)
+        return self._read(Event(text, payload, text.find(payload) if len(lines) == 1 else -1), chunk)
 
-    def _relay_each(self, event: bytes, *, at_end: bool) -> bytes:
+    def _relay_each(self, lines: list[bytes], *, at_end: bool) -> bytes:
         """Some servers leave out the blank line between two events: then each data line is its own event."""
-        starts = [0, *[line.start() for line in _DATA_LINE.finditer(event)][1:], len(event)]
-        relayed: list[bytes] = []
-        for start, end in pairwise(starts):
-            if not self._is_over:
-                relayed.append(self._relay(_closed(event[start:end]), at_end=at_end))
-        return b"".join(relayed)
+        whole = (self._relay_data(frame(line), [line], at_end=at_end) for line in lines if not self._is_over)
+        return b"".join(whole)
+
+    def _broken(self, *, at_end: bool) -> bytes:
+        if not at_end:
+            return self._fail(_UNREADABLE)
+        return self._close() if self._chunks.complete else self._fail(_CUT)
 
     def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         try:
@@ -218,12 +224,12 @@ class StreamRelay:
         except ValueError:
             return self._fail(_NOT_UNDERSTOOD)
         relayed = self._release(relayed) if relayed else b""
-        return relayed + self._close(DONE_EVENT) if self._chunks.closed else relayed
+        return relayed + self._close() if self._chunks.closed else relayed
 
     def _hold(self, event: bytes) -> bytes:
         """An event without data, such as a comment, proves nothing: it waits for the first one that does."""
         if self._held is None:
-            return event
+            return _comments(event)
         if len(self._held) + len(event) <= MAX_HELD_BYTES:
             self._held += event
         return b""
@@ -233,19 +239,21 @@ class StreamRelay:
             self._held = None
             return event
         held, self._held = bytes(self._held), None
-        return held + event
+        return _comments(held) + event
 
     def _end(self, rest: bytes) -> bytes:
         """End a stream that hasn't said [DONE]; ``rest`` has no data line and no blank line behind it."""
-        if self._held is not None:
+        if self._held is not None and not self._chunks.frames.began:
             return self._read_body(bytes(self._held) + rest)
-        if not self._chunks.complete or _FIELD_LINE.search(rest):
+        if not self._chunks.complete:
             return self._fail(_CUT)
-        return _closed(rest) + self._close(DONE_EVENT)
+        return self._close()
 
-    def _close(self, done_event: bytes) -> bytes:
+    def _close(self) -> bytes:
+        if not self._chunks.frames.began:
+            return self._fail(_NO_COMPLETION)
         self.done = True
-        return self._release(self._chunks.last() + done_event)
+        return self._release(self._chunks.last() + DONE_EVENT)
 
     def _read_body(self, body: bytes) -> bytes:
         """Read an answer that is no event stream: mostly an error, whatever its label.
@@ -258,19 +266,18 @@ class StreamRelay:
         chunks = payload if isinstance(payload, list) else [payload]
         if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
             return self._fail(_NO_STREAM if _FIELD_LINE.search(body) else _CUT)
-        self._held = None
-        relayed = b"".join(
-            [self._relay(b"data: " + json_text(chunk) + b"\n\n") for chunk in chunks if not self._is_over]
-        )
+        self._held = bytearray()
+        relayed = b"".join([self._relay(frame(json_text(chunk))) for chunk in chunks if not self._is_over])
         return relayed if self._is_over else relayed + self._end(b"")
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:
         return from_upstream_payload(payload, names=self._source.names, secrets=self._source.secrets)
 
     def _fail(self, failure: ErrorAnswer) -> bytes:
+        """Fail. What waits goes out where the client has a part of the answer already."""
         self.failure = failure
         self._pending.clear()
-        return b""
+        return self._chunks.frames.release() if self._held is None else b""
 
 
 def _parse(payload: bytes) -> object:
@@ -280,21 +287,14 @@ def _parse(payload: bytes) -> object:
         return _NOT_JSON
 
 
-def _closed(text: bytes) -> bytes:
-    """Return ``text`` with the line ends that it lacks to be a whole event."""
-    return next(text + ends for ends in (b"", b"\n", b"\n\n") if _CLOSED.search(text + ends))
+def _comments(text: bytes) -> bytes:
+    """Return the comments of ``text``, each as an event of its own."""
+    return b"".join([comment + b"\n\n" for comment in _COMMENT.findall(text)])
 
 
-def _starts(lines: Sequence[tuple[int, int]]) -> Sequence[int]:
-    """Return where each value begins in all of them joined."""
-    if len(lines) == 1:
-        return (0,)
-    return list(accumulate((end - start + 1 for start, end in lines[:-1]), initial=0))
-
-
-def _data_lines(event: bytes) -> list[tuple[int, int]]:
-    """Return where the values of the ``data`` lines of an event start and end."""
+def _data_lines(event: bytes) -> list[bytes]:
+    """Return the values of the ``data`` lines of an event."""
     end = len(event) - 2
     if event.startswith(b"data: ") and event.find(b"\n") == end and b"\r" not in event:
-        return [(6, end)]  # Nearly every event looks so, and this is many times as fast.
-    return [line.span(1) for line in _DATA_LINE.finditer(event)]
+        return [event[6:end]]  # Nearly every event looks so, and this is many times as fast.
+    return _DATA_LINE.findall(event)

@@ -26,37 +26,39 @@ class Template(NamedTuple):
     other_chars: int
 
     @classmethod
-    def of(cls, event: bytes, edits: Sequence[Edit], text_chars: int) -> Self | None:
+    def of(cls, event: bytes, at: int, payload: bytes, edits: Sequence[Edit], text_chars: int) -> Self | None:
         """Return the template of an event that was read whole, or None where it has no text of its own.
 
-        ``edits`` are those that were made to it; ``text_chars`` is the length of all that it shows.
+        ``payload`` stands in the event from the byte ``at`` on, and ``edits`` are those that were made to it;
+        ``text_chars`` is the length of all that it shows.
         """
-        member = _TEXT_MEMBER.search(event)
-        found = _TEXT.match(event, member.end()) if member else None
+        member = _TEXT_MEMBER.search(payload)
+        found = _TEXT.match(payload, member.end()) if member else None
         if found is None:
             return None
         start, end = found.span(1)
-        other_chars = text_chars - _chars(found[1])
+        other_chars = text_chars - len(_decoded(found[1]))
         if other_chars < 0 or any(first < end and start < last for first, last, _ in edits):
             return None
         ahead = [edit for edit in edits if edit[1] <= start]
         behind = [(first - end, last - end, new) for first, last, new in edits if first >= end]
-        before, after = event[:start], event[end:]
-        return cls(before, after, apply_edits(before, ahead), apply_edits(after, behind), other_chars)
+        relayed_before = b"data: " + apply_edits(payload[:start], ahead)
+        relayed_after = apply_edits(payload[end:], behind) + b"\n\n"
+        return cls(event[: at + start], event[at + end :], relayed_before, relayed_after, other_chars)
 
-    def fill(self, event: bytes) -> tuple[bytes, int] | None:
-        """Return ``event`` as it is relayed, and the length of what it shows; None where it has another shape."""
+    def fill(self, event: bytes) -> tuple[bytes, str] | None:
+        """Return ``event`` as it is relayed, and its text; None where it has another shape."""
         if not event.startswith(self.before) or not event.endswith(self.after):
             return None
         found = _TEXT.match(event, len(self.before))
         if found is None or found.end(1) + len(self.after) != len(event):
             return None
         try:
-            chars = _chars(found[1])
+            text = _decoded(found[1])
         except ValueError:  # It is no UTF-8.
             return None
-        return self.relayed_before + found[1] + self.relayed_after, self.other_chars + chars
+        return self.relayed_before + found[1] + self.relayed_after, text
 
 
-def _chars(text: bytes) -> int:
-    return len(text.decode()) if b"\\" not in text else len(json.loads(b'"' + text + b'"'))
+def _decoded(text: bytes) -> str:
+    return text.decode() if b"\\" not in text else str(json.loads(b'"' + text + b'"'))

@@ -16,8 +16,8 @@ NOTE = json.dumps(BILLING_NOTE).encode()
 
 def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10,"cost":1.50e-3}') -> bytes:
     return (
-        f'{{"id":"x","model":"up","usage":{usage},\n "choices":[{{"index":0,"message":{message},'
-        f'"finish_reason":"length"}}]}}'
+        f'{{"id":"x","object":"chat.completion","created":1,"model":"up","usage":{usage},\n '
+        f'"choices":[{{"index":0,"message":{message},"finish_reason":"length"}}]}}'
     ).encode()
 
 
@@ -33,16 +33,17 @@ def with_role(message: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (b'{"model":"up","choices":[7]}', b'{"model":"house/slug","choices":[7]}'),
-        (b'\n   \n\n{"choices":[7], "model":"up"}\n', b'\n   \n\n{"choices":[7], "model":"house/slug"}\n'),
-        (b'\xef\xbb\xbf{"model":"up","choices":[7]}', b'\xef\xbb\xbf{"model":"house/slug","choices":[7]}'),
-        (b'{"choices":[7]}', b'{"model":"house/slug","choices":[7]}'),
-        (b'{"model":null,"choices":[7],"error":null}', b'{"model":"house/slug","choices":[7],"error":null}'),
+        (b'{"model":"up",%b}', b'{"model":"house/slug",%b}'),
+        (b'\n   \n\n{%b, "model":"up"}\n', b'\n   \n\n{%b, "model":"house/slug"}\n'),
+        (b'\xef\xbb\xbf{"model":"up",%b}', b'\xef\xbb\xbf{"model":"house/slug",%b}'),
+        (b"{%b}", b'{"model":"house/slug",%b}'),
+        (b'{"model":null,%b,"error":null}', b'{"model":"house/slug",%b,"error":null}'),
     ],
 )
 def test_only_the_model_changes(before: bytes, after: bytes) -> None:
-    result = rewrite_answer(before, SOURCE)
-    assert result.body == after
+    rest = b'"id":"x","object":"chat.completion","created":1,"choices":[7]'
+    result = rewrite_answer(before % rest, SOURCE)
+    assert result.body == after % rest
     assert result.failure is None
 
 
@@ -57,14 +58,29 @@ def test_an_answer_without_a_choice_is_no_completion(body: bytes) -> None:
 
 def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:
     before = (
-        b'{"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":"eos"}],'
+        b'{"id":"x","created":1,"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":"eos"}],'
         b'"usage":{"prompt_tokens":1,"completion_tokens":1.0e0}}'
     )
     after = rewrite_answer(before, SOURCE).body
-    assert after.startswith(b'{"object":"chat.completion","model":"house/slug","choices":[')
+    assert after.startswith(
+        b'{"id":"x","created":1,"object":"chat.completion","model":"house/slug","choices":['
+    )
     assert after.endswith(b'],"usage":{"prompt_tokens":1,"completion_tokens":1.0e0}}')
     (choice,) = json.loads(after)["choices"]
     assert (choice["message"], choice["finish_reason"]) == ({"role": "assistant", "content": "hi"}, "stop")
+
+
+@pytest.mark.parametrize(
+    "head", [{}, {"id": None, "created": None, "object": None}, {"id": "", "object": ""}]
+)
+def test_what_a_provider_left_out_of_the_head_is_filled_in(head: dict[str, object]) -> None:
+    body = json.dumps(head | {"choices": [{"message": {"tool_calls": [{"function": {"name": "f"}}]}}]})
+    sources = [Source(SLUG, Family("plain"), created_s=17, answer_id=f"chatcmpl-{call}") for call in "ab"]
+    first, second = (json.loads(rewrite_answer(body.encode(), source).body) for source in sources)
+    assert (first["id"], first["object"], first["created"]) == ("chatcmpl-a", "chat.completion", 17)
+    assert second["id"] == "chatcmpl-b"
+    ids = [made["choices"][0]["message"]["tool_calls"][0]["id"] for made in (first, second)]
+    assert ids[0] != ids[1], "an id of a call is made, and no other answer has the same"
 
 
 def test_the_facts_of_an_answer_are_read() -> None:

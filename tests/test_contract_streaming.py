@@ -17,20 +17,57 @@ SLUG = "tester-large"
 def events_of(answer: httpx.Response) -> list[Any]:
     """The payloads of a streamed answer, ``[DONE]`` as the text that it is; the framing is the contract's."""
     assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].split(";")[0] == "text/event-stream"
-    lines = [line for line in answer.text.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
-    payloads = [line.removeprefix("data:").strip() for line in lines]
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert "\r" not in answer.text
+    *events, rest = answer.text.split("\n\n")
+    assert rest == ""
+    assert all(event.startswith("data: ") and "\n" not in event for event in events)
+    payloads = [event.removeprefix("data: ") for event in events]
     return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
+
+
+def framed(*chunks: dict[str, Any]) -> list[Any]:
+    """The chunks as they are sent, where none but the model changes."""
+    return [*(made | {"model": SLUG} for made in chunks), "[DONE]"]
 
 
 def test_a_stream_is_data_lines_that_end_with_done(chat: Chat, upstream: Upstream) -> None:
     answer = chat(model=SLUG, stream=True)
-    expected = [chunk("hel"), chunk("lo"), chunk(finish="stop"), chunk(usage=USAGE)]
-    assert events_of(answer) == [*(made | {"model": SLUG} for made in expected), "[DONE]"]
+    assert events_of(answer) == framed(chunk("hel"), chunk("lo"), chunk(finish="stop", usage=USAGE))
     assert answer.text.endswith("data: [DONE]\n\n")
     assert answer.headers["x-request-id"]
     assert "x-gateway-fallback" not in answer.headers
     assert "content-length" not in answer.headers
+
+
+ASKED = {"include_usage": True}
+
+
+def test_a_client_that_asked_for_usage_gets_it_in_a_last_chunk_without_a_choice(
+    chat: Chat, upstream: Upstream
+) -> None:
+    answer = chat(model=SLUG, stream=True, stream_options=ASKED)
+    expected = [chunk("hel"), chunk("lo"), chunk(finish="stop"), chunk(usage=USAGE)]
+    assert events_of(answer) == framed(*expected)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("options", [1, [], "on", {"include_usage": "yes"}, {"include_usage": 1}])
+def test_stream_options_are_validated(chat: Chat, upstream: Upstream, options: object, stream: bool) -> None:
+    answer = chat(stream=stream, stream_options=options)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"].split(".")[0]) == ("validation_failed", "stream_options")
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("options", [None, {}, {"include_usage": None}, {"include_usage": False}])
+def test_usage_that_was_not_asked_for_stands_beside_a_choice(
+    chat: Chat, upstream: Upstream, options: object
+) -> None:
+    *chunks, _ = events_of(chat(stream=True, stream_options=options))
+    assert all(made["choices"] for made in chunks)
+    assert [made.get("usage") for made in chunks] == [None, None, USAGE]
 
 
 CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
@@ -96,22 +133,35 @@ CHUNKS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+SENT = {
+    "finish_reason beside content": [chunk("hi"), chunk(finish="stop")],
+    "usage in every chunk": [
+        chunk("h") | {"usage": None},
+        chunk("i") | {"usage": None},
+        chunk(finish="stop", usage=USAGE),
+    ],
+    "usage null until the end": [chunk("hi") | {"usage": None}, chunk(finish="stop", usage=USAGE)],
+    "a first chunk without choices": [chunk("hi") | {"prompt_filter_results": []}, chunk(finish="stop")],
+}
+"""What the client gets where usage, the end and events without a choice change place."""
+
+
 @pytest.mark.parametrize("name", CHUNKS)
 def test_every_chunk_bears_the_slug_and_is_otherwise_untouched(
     chat: Chat, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(chunked(*(event(made) for made in CHUNKS[name]), DONE))
-    expected = [made | {"model": SLUG} for made in CHUNKS[name]]
-    assert events_of(chat(model=SLUG, stream=True, n=2)) == [*expected, "[DONE]"]
+    expected = SENT.get(name, CHUNKS[name])
+    assert events_of(chat(model=SLUG, stream=True, n=2)) == framed(*expected)
 
 
 def test_outside_the_model_not_a_byte_is_changed(chat: Chat, upstream: Upstream) -> None:
     sent = (
-        b": a comment\n\n"
-        b'data:{"id":"1",  "model" : "vendor","choices":[{"index":0,"delta":{"content":"\\u00e9\xc3\xa9"}}]}\n\n'
-        b'event: chunk\nid: 7\nretry: 10\ndata: {"model":"vendor", "choices":[], "usage":{"prompt_tokens":1,'
-        b'"completion_tokens":2,"total_tokens":3,"cost":1.250e-05,"big":12345678901234567890123}}\n\n'
-        b"data: [DONE]\n\n"
+        b'data: {"id":"1",  "model" : "vendor","created":1e0,"object":"chat.completion.chunk" ,'
+        b'"choices":[{"index":0,"delta":{"content":"\\u00e9\xc3\xa9"}}]}\n\n'
+        b'data: {"usage":{"prompt_tokens":1,"completion_tokens":2,"cost":1.250e-05,"big":12345678901234567890123},'
+        b'"id":"1","object":"chat.completion.chunk","created":1,"model":"vendor",'
+        b'"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     )
     upstream.behave(chunked(sent))
     answer = chat(model=SLUG, stream=True)

@@ -44,7 +44,7 @@ def choice(native: dict[str, Any]) -> dict[str, Any]:
 def streamed(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     stream = Stream(SLUG, CREATED_S)
     chunks = [made for event in events for made in stream.read(event)]
-    assert stream.ended
+    assert stream.finished
     chunks += stream.last()
     for made in chunks:
         counts = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0} | made.get("usage", {})
@@ -300,7 +300,7 @@ def test_a_stream_that_is_cut_tells_what_no_longer_runs():
     prompt = {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}}
     hidden = Stream(SLUG, CREATED_S)
     hidden.read(answer({"text": "x"}, finish=None, usageMetadata=metadata))
-    assert not hidden.ended
+    assert not hidden.finished
     assert hidden.usage == prompt | {"completion_tokens_details": {"reasoning_tokens": 90}}
     shown = Stream(SLUG, CREATED_S)
     shown.read(answer({"text": "x", "thought": True}, finish=None, usageMetadata=metadata))
@@ -329,7 +329,7 @@ def test_a_body_without_candidates_is_no_answer_and_a_stream_of_it_never_ends(na
     with pytest.raises(ValueError, match="without candidates"):
         to_completion(native, SLUG, CREATED_S)
     stream = Stream(SLUG, CREATED_S)
-    assert stream.read(native) == [] and not stream.ended
+    assert stream.read(native) == [] and not stream.finished
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def told_of(record: dict[str, Any], payloads: list[dict[str, Any]]) -> Answer:
         return chat.read([to_completion(payloads[0], "slug", 1)], think_tags=False)
     stream = Stream("slug", 1)
     chunks = [made for payload in payloads for made in stream.read(payload)]
-    if not stream.ended:
+    if not stream.finished:
         raise ValueError("a stream that was cut")
     return chat.read([*chunks, *stream.last()], think_tags=False)
 

@@ -14,6 +14,7 @@ from rig.expressions import (
     hostile_units,
 )
 
+from addon.mask import _escapable
 from policies.keywords import compile_keywords
 
 CHARS = 2_000
@@ -31,6 +32,7 @@ MADE = {
     "addon.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
+    "addon.mask._escapable": Expression("_escapable", _escapable("sk-a/b"), True),
     "addon.sandbox_script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
     "policies.keywords.compile_keywords": Expression(
         "compile_keywords",

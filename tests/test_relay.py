@@ -48,7 +48,10 @@ def test_no_more_is_kept_of_an_error_body_than_shows_that_it_is_too_long() -> No
 
 
 KEY = "Zq7Rk2XwP9tLmB4vNs8"
-EVENT = 'data: {"id":"%s","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"slug"}\n\n: %s\n\n'
+EVENT = (
+    'data: {"id":"%s","object":"chat.completion.chunk","created":1,'
+    '"choices":[{"index":0,"delta":{"content":"%s"}}],"model":"slug"}\n\n: %s\n\n'
+)
 
 
 def relayed(secret: str, text: str, cut: int) -> str:

@@ -47,103 +47,97 @@ def one_by_one(stream: bytes) -> list[bytes]:
     return [stream[i : i + 1] for i in range(len(stream))]
 
 
+HEAD = '"id":"c1","object":"chat.completion.chunk","created":1'
+
+
 def chunk(text: str = "hi", *, finish: str | None = None, model: str = "up", more: str = "") -> bytes:
     delta = json.dumps({"content": text}, ensure_ascii=False)
     return (
-        f'{{"id":"c1","model":"{model}","choices":[{{"index":0,"delta":{delta},'
+        f'{{{HEAD},"model":"{model}","choices":[{{"index":0,"delta":{delta},'
         f'"finish_reason":{json.dumps(finish)}}}]{more}}}'
     ).encode()
 
 
-A, B, END = chunk("ä€😀"), chunk(" two"), chunk("", finish="stop")
-A_, B_, END_ = (c.replace(b'"model":"up"', b'"model":"house/slug"') for c in (A, B, END))
-USAGE = b'{"model":"up","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5.0e0}}'
-USAGE_ = USAGE.replace(b'"up"', b'"house/slug"')
-DONE = b"data: [DONE]\n\n"
+def named(payload: bytes) -> bytes:
+    return payload.replace(b'"model":"up"', b'"model":"house/slug"')
 
-EMPTY_REASON_ = (
-    b'{"id":"c1","model":"house/slug","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}]}'
-)
+
+def frames(*payloads: bytes) -> bytes:
+    return b"".join(b"data: %b\n\n" % payload for payload in payloads)
+
+
+A, B, END = chunk("ä€😀"), chunk(" two"), chunk("", finish="stop")
+A_, B_, END_ = map(named, (A, B, END))
+COUNTS = b'{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5.0e0}'
+USAGE = b'{%b,"model":"up","choices":[],"usage":%b}' % (HEAD.encode(), COUNTS)
+DONE = b"data: [DONE]\n\n"
+SPREAD = A.replace(b",", b",\n").split(b"\n")
 
 # what it shows: what the provider sends, what the client gets
 WHOLE: dict[str, tuple[bytes, bytes]] = {
     "plain": (
-        b"data: %b\n\ndata: %b\n\ndata: %b\n\n" % (A, END, USAGE) + DONE,
-        b"data: %b\n\ndata: %b\n\ndata: %b\n\n" % (A_, END_, USAGE_) + DONE,
+        frames(A, END, USAGE) + DONE,
+        frames(A_, b'{"usage":%b,' % COUNTS + END_[1:]) + DONE,
     ),
-    "crlf": (
-        b"data: %b\r\n\r\ndata: %b\r\n\r\ndata: [DONE]\r\n\r\n" % (A, END),
-        b"data: %b\r\n\r\ndata: %b\r\n\r\ndata: [DONE]\r\n\r\n" % (A_, END_),
-    ),
-    "lone cr": (
-        b"data: %b\r\rdata: %b\r\rdata: [DONE]\r\r" % (A, END),
-        b"data: %b\r\rdata: %b\r\rdata: [DONE]\r\r" % (A_, END_),
-    ),
+    "crlf": (b"data: %b\r\n\r\ndata: %b\r\n\r\ndata: [DONE]\r\n\r\n" % (A, END), frames(A_, END_) + DONE),
+    "lone cr": (b"data: %b\r\rdata: %b\r\rdata: [DONE]\r\r" % (A, END), frames(A_, END_) + DONE),
     "mixed line ends": (
         b"data: %b\r\n\ndata: %b\n\r\ndata: %b\r\r\ndata: %b\n\rdata: [DONE]\r\n\r" % (A, B, B, END),
-        b"data: %b\r\n\ndata: %b\n\r\ndata: %b\r\r\ndata: %b\n\rdata: [DONE]\r\n\r" % (A_, B_, B_, END_),
+        frames(A_, B_, B_, END_) + DONE,
     ),
-    "no space after the colon": (b"data:%b\n\ndata:[DONE]\n\n" % A, b"data:%b\n\ndata:[DONE]\n\n" % A_),
-    "spaces around": (b"data:   %b \t\n\ndata:  [DONE] \n" % A, b"data:   %b \t\n\ndata:  [DONE] \n\n" % A_),
+    "no space after the colon": (b"data:%b\n\ndata:[DONE]\n\n" % A, frames(A_) + DONE),
+    "spaces around": (b"data:   %b \t\n\ndata:  [DONE] \n" % A, frames(A_) + DONE),
     "comments": (
-        b": wait\n\n: wait\n\ndata: %b\n\n: still\n:\n\ndata: [DONE]\n\n" % A,
-        b": wait\n\n: wait\n\ndata: %b\n\n: still\n:\n\ndata: [DONE]\n\n" % A_,
+        b": wait\n\n: wait\n\ndata: %b\n\n: still\r\n:\n\ndata: [DONE]\n\n" % A,
+        b": wait\n\n: wait\n\n" + frames(A_) + b": still\n\n:\n\n" + DONE,
     ),
     "other fields": (
-        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A,
-        b"retry: 10\n\nevent: message\nid: 1\ndata: %b\n\nid\n\ndata: [DONE]\n\n" % A_,
+        b"retry: 10\n\nevent: message\nid: 1\n: x\ndata: %b\nfoo: bar\n\nid\n\ndata: [DONE]\n\n" % A,
+        frames(A_) + DONE,
     ),
-    "byte order mark": (b"\xef\xbb\xbfdata: %b\n\n" % A + DONE, b"\xef\xbb\xbfdata: %b\n\n" % A_ + DONE),
-    "blank lines": (
-        b"\n\ndata: %b\n\n\ndata: %b\n\n\n\n\n" % (A, B) + DONE,
-        b"\n\ndata: %b\n\n\ndata: %b\n\n\n\n\n" % (A_, B_) + DONE,
-    ),
-    "blank lines at the end": (b"data: %b\n\n\n" % END, b"data: %b\n\n\n" % END_ + DONE),
+    "byte order mark": (b"\xef\xbb\xbfdata: %b\n\n" % A + DONE, frames(A_) + DONE),
+    "blank lines": (b"\n\ndata: %b\n\n\ndata: %b\n\n\n\n\n" % (A, B) + DONE, frames(A_, B_) + DONE),
+    "blank lines at the end": (b"data: %b\n\n\n" % END, frames(END_) + DONE),
     "several data lines": (
-        b'data: {"choices":[],\ndata:"model":\r\ndata: \ndata: "up",\ndata:"a":1.0}\n\n' + DONE,
-        b'data: {"choices":[],\ndata:"model":\r\ndata: \ndata: "house/slug",\ndata:"a":1.0}\n\n' + DONE,
+        b"\r\n".join(b"data: %b" % line for line in SPREAD) + b"\ndata:\n\n" + DONE,
+        frames(named(b" ".join(SPREAD))) + DONE,
     ),
     "model over several data lines": (
-        b'data: {\ndata: "model":{\ndata: "x":1}\ndata: ,"choices":[]}\n\n' + DONE,
-        b'data: {\ndata: "model":"house/slug"\ndata: ,"choices":[]}\n\n' + DONE,
+        b'data: {\ndata: "model":{\ndata: "x":1}\ndata: ,%b\n\n' % A[1:].replace(b'"model":"up",', b"")
+        + DONE,
+        frames(b'{ "model":"house/slug" ,' + A[1:].replace(b'"model":"up",', b"")) + DONE,
     ),
-    "two events without a blank line": (
-        b"data:%b\ndata:%b" % (A, END),
-        b"data:%b\n\ndata:%b\n\n" % (A_, END_) + DONE,
-    ),
+    "two events without a blank line": (b"data:%b\ndata:%b" % (A, END), frames(A_, END_) + DONE),
     "no model": (
-        b'data: { "choices":[]}\n\n' + DONE,
-        b'data: {"model":"house/slug", "choices":[]}\n\n' + DONE,
+        frames(A.replace(b'"model":"up",', b"")) + DONE,
+        frames(b'{"model":"house/slug",' + A[1:].replace(b'"model":"up",', b"")) + DONE,
     ),
-    "no model and no choices": (b'data: {"type":"ping"}\n\n' + DONE, b'data: {"type":"ping"}\n\n' + DONE),
+    "what is no chunk": (frames(A, b'{"type":"ping"}', b'{"model":"up"}') + DONE, frames(A_) + DONE),
     "a model deeper inside": (
-        b'data: {"a":{"model":"up"},"model":"up","choices":[]}\n\n' + DONE,
-        b'data: {"a":{"model":"up"},"model":"house/slug","choices":[]}\n\n' + DONE,
+        frames(b'{"a":{"model":"up"},' + A[1:]) + DONE,
+        frames(b'{"a":{"model":"up"},' + A_[1:]) + DONE,
     ),
     "no error in error null": (
-        b'data: {"model":"up","choices":[],"error":null}\n\n' + DONE,
-        b'data: {"model":"house/slug","choices":[],"error":null}\n\n' + DONE,
+        frames(chunk(more=',"error":null')) + DONE,
+        frames(named(chunk(more=',"error":null'))) + DONE,
     ),
-    "an event without content in its data": (
-        b"data: %b\n\ndata:\n\n" % A + DONE,
-        b"data: %b\n\n" % A_ + DONE,
-    ),
-    "only done": (DONE, DONE),
-    "bytes after done": (DONE + b"data: {nonsense\n\n: x", DONE),
-    "no done": (b"data: %b\n\n" % END, b"data: %b\n\n" % END_ + DONE),
-    "no done, a comment at the end": (b"data: %b\n\n: x" % END, b"data: %b\n\n: x\n\n" % END_ + DONE),
-    "no done, no newline": (b"data: %b" % END, b"data: %b\n\n" % END_ + DONE),
-    "no done, one newline": (b"data: %b\n" % END, b"data: %b\n\n" % END_ + DONE),
-    "no done, one crlf": (b"data: %b\r\n" % END, b"data: %b\r\n\n" % END_ + DONE),
-    "no done, one cr": (b"data: %b\r" % END, b"data: %b\r\n\n" % END_ + DONE),
-    "done without newline": (b"data: %b\n\ndata: [DONE]" % A, b"data: %b\n\n" % A_ + DONE),
-    "done with one newline": (b"data: %b\n\ndata: [DONE]\n" % A, b"data: %b\n\n" % A_ + DONE),
+    "an event without content in its data": (b"data: %b\n\ndata:\n\n" % A + DONE, frames(A_) + DONE),
+    "bytes after done": (frames(A) + DONE + b"data: {nonsense\n\n: x", frames(A_) + DONE),
+    "no done": (frames(END), frames(END_) + DONE),
+    "no done, a comment at the end": (frames(END) + b": x", frames(END_) + DONE),
+    "no done, no newline": (b"data: %b" % END, frames(END_) + DONE),
+    "no done, one newline": (b"data: %b\n" % END, frames(END_) + DONE),
+    "no done, one crlf": (b"data: %b\r\n" % END, frames(END_) + DONE),
+    "no done, one cr": (b"data: %b\r" % END, frames(END_) + DONE),
+    "done without newline": (b"data: %b\n\ndata: [DONE]" % A, frames(A_) + DONE),
+    "done with one newline": (b"data: %b\n\ndata: [DONE]\n" % A, frames(A_) + DONE),
+    "a cut inside an event after the finish_reason": (frames(END) + b"data: [DO", frames(END_) + DONE),
+    "a cut inside a field name after the finish_reason": (frames(END) + b"dat", frames(END_) + DONE),
+    "a cut behind the field name after the finish_reason": (frames(END) + b"data:", frames(END_) + DONE),
 }
 
 GOOD = b"data: %b\n\n" % A
 GOOD_ = b"data: %b\n\n" % A_
-OPEN_END = b"data: %b\n\n" % END  # a finish_reason is in, [DONE] is not
-OPEN_END_ = b"data: %b\n\n" % END_
 ERROR = b'{"error":{"message":"model up is busy","code":"x"}}'
 
 # what it shows: what the provider sends, what has left before the failure
@@ -153,12 +147,14 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "a cut behind an event": (GOOD, GOOD_),
     "a cut inside an event": (GOOD + b"data: " + B[:-9], GOOD_),
     "a cut inside a character": (GOOD + b"data: " + A[: A.index(b"\xe2") + 1], GOOD_),
-    "a cut inside an event after the finish_reason": (OPEN_END + b"data: [DO", OPEN_END_),
-    "a cut inside a field name after the finish_reason": (OPEN_END + b"dat", OPEN_END_),
-    "a cut behind the field name after the finish_reason": (OPEN_END + b"data:", OPEN_END_),
-    "an empty finish_reason": (
-        b"data: %b\n\n" % chunk(finish=""),
-        b"data: %b\n\n" % EMPTY_REASON_,
+    "an empty finish_reason": (frames(chunk(finish="")), frames(named(chunk().replace(b": ", b":")))),
+    "only done": (DONE, b""),
+    "only usage": (frames(USAGE) + DONE, b""),
+    "only what is no chunk": (frames(b'{"type":"ping"}') + DONE, b""),
+    "an error behind the last finish_reason": (GOOD + frames(END, ERROR), GOOD_ + frames(END_)),
+    "one choice of two that is open": (
+        frames(A, A.replace(b'"index":0', b'"index":1'), END),
+        frames(A_, A_.replace(b'"index":0', b'"index":1'), END_),
     ),
     "error first": (b"data: %b\n\n" % ERROR + DONE, b""),
     "error behind a comment": (b": wait\n\ndata: %b\n\n" % ERROR, b""),
@@ -181,7 +177,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "an error body": (ERROR, b""),
     "an error body over several lines": (b'\n{\n "error": {\n\n  "message": "up is busy"\n }\n}\n', b""),
     "an error body with a byte order mark": (b"\xef\xbb\xbf" + ERROR, b""),
-    "one chunk in place of a stream": (A, b"data: %b\n\n" % A_.replace(b": ", b":")),
+    "one chunk in place of a stream": (A, frames(A_.replace(b": ", b":"))),
     "a page": (b"<!doctype html>\n<title>x</title>\n\n<p>no</p>\n", b""),
 }
 
@@ -290,14 +286,14 @@ def test_an_event_has_at_most_so_many_lines(end: bytes) -> None:
     assert f"more than {MAX_EVENT_LINES} lines" in result.failure.message
 
 
-def test_a_change_finds_its_place_among_a_thousand_lines() -> None:
+def test_an_event_of_a_thousand_lines_is_relayed_as_one() -> None:
     middle = MAX_EVENT_LINES // 2
-    event = b'data: {"choices":[]\n' + b"data:\n" * middle + b'data:,"model": "up"\n'
+    event = b"data: " + A[:1] + b"\n" + b"data:\n" * middle + b"data:" + A[1:-1] + b"\n"
     event += b"data:\n" * (MAX_EVENT_LINES - middle - 5) + b"data: }\n\n"
-    assert (
-        relay(event, DONE, max_event_bytes=MAX_EVENT_BYTES).out
-        == event.replace(b'"up"', b'"house/slug"') + DONE
-    )
+    sent = relay(event, DONE, max_event_bytes=MAX_EVENT_BYTES).out
+    assert sent.endswith(b"\n\n" + DONE)
+    assert sent.count(b"\n") == 4
+    assert json.loads(sent.split(b"\n")[0][6:]) == json.loads(A_)
 
 
 def test_an_answer_has_at_most_so_many_choices_in_one_event_or_in_all() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from conftest import HELLO, Chat, StartGateway
 from rig.bounds import BOUND_S
@@ -111,6 +112,68 @@ def test_done_is_sent_as_soon_as_the_provider_ends(
     assert raw.read_answer().complete
 
 
+def test_the_end_of_the_last_choice_waits_a_second_at_most_for_the_usage(
+    raw: RawClient, gateway: Gateway, upstream: Upstream
+) -> None:
+    gate = Gate()
+    upstream.behave(chunked(HI, event(chunk("yo", finish="stop")), gate, event(chunk(usage=USAGE)), DONE))
+    ask(raw, gateway)
+    call = raw.read_head().header("x-request-id") or ""
+    assert b'"finish_reason":"stop"' not in raw.read_chunks_until(b'"yo"')
+    assert b'"usage"' not in raw.read_chunks_until(b'"finish_reason":"stop"'), "it left without the usage"
+    gate.open()
+    assert b'"usage"' not in raw.read_chunks_until(b"[DONE]")
+    row = gateway.wait_for_row(call)
+    assert (row["usage_source"], row["completion_tokens"]) == ("provider", 2)
+
+
+def test_the_loop_that_everybody_writes_works_on_every_chunk(gateway: Gateway, upstream: Upstream) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0) as sdk:
+        stream = sdk.chat.completions.create(model="tester-large", messages=HELLO, stream=True)
+        text = [chunk.choices[0].delta.content or "" for chunk in stream]
+    assert "".join(text) == "hello"
+
+
+BREAKS_OFF: dict[str, Script] = {
+    "between events": chunked(HI, event(chunk(finish="stop")), CLOSE),
+    "with a reset": chunked(HI, event(chunk(finish="stop")), RESET),
+    "inside an event": chunked(HI, event(chunk(finish="stop")), b"data: {", CLOSE),
+    "behind the usage": chunked(HI, event(chunk(finish="stop")), event(chunk(usage=USAGE)), CLOSE),
+    "with nothing but the end": chunked(event(chunk(finish="stop")), CLOSE),
+    "before its length": (
+        response_head(200, [("Content-Type", "text/event-stream"), ("Content-Length", "9999")]),
+        HI,
+        event(chunk(finish="stop")),
+        CLOSE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS_OFF)
+def test_a_provider_that_breaks_off_after_the_end_of_every_choice_was_complete(
+    raw: RawClient, gateway: Gateway, upstream: Upstream, name: str
+) -> None:
+    upstream.behave(BREAKS_OFF[name])
+    ask(raw, gateway)
+    answer = raw.read_answer()
+    assert answer.complete
+    assert b'"finish_reason":"stop"' in answer.body
+    assert answer.body.endswith(DONE)
+    assert b'"error"' not in answer.body
+    row = gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert (row["status"], row["error_code"], row["finish_reason"]) == (200, None, "stop")
+
+
+@pytest.mark.parametrize("sent", [DONE, event(chunk(usage=USAGE)) + DONE, b": wait\n\n" + DONE])
+def test_a_stream_without_a_choice_is_a_failure(
+    raw: RawClient, gateway: Gateway, upstream: Upstream, sent: bytes
+) -> None:
+    upstream.behave(chunked(sent))
+    ask(raw, gateway)
+    answer = raw.read_answer()
+    assert (answer.status, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
 # --- whatever the framing ------------------------------------------------------------------------------------
 
 SAMPLE = [
@@ -149,13 +212,17 @@ def test_a_stream_means_the_same_however_it_is_framed_and_cut(
     sent, size = FRAMINGS[name], max(CUTS[cut], len(FRAMINGS[name]) // 5_000)
     upstream.behave(chunked(*(sent[at : at + size] for at in range(0, len(sent), size))))
     answer = chat(model="tester-large", stream=True)
-    lines = [line for line in answer.content.removeprefix(BOM).splitlines() if line.startswith(b"data:")]
-    payloads = [line.removeprefix(b"data:").strip() for line in lines]
+    *events, rest = answer.content.split(b"\n\n")
+    assert rest == b""
+    assert b"\r" not in answer.content
+    payloads = [one.removeprefix(b"data: ") for one in events if one != b": keep-alive" and one != b": hi"]
     assert payloads.pop() == b"[DONE]"
     seen = [json.loads(payload) for payload in payloads]
     for made in seen:
         made.pop("padding", None)
-    assert seen == [made | {"model": "tester-large"} for made in SAMPLE]
+    assert seen == [
+        made | {"model": "tester-large"} for made in [*SAMPLE[:-2], SAMPLE[-2] | {"usage": USAGE}]
+    ]
 
 
 def test_a_character_cut_in_two_arrives_whole_at_every_cut(chat: Chat, upstream: Upstream) -> None:

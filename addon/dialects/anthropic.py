@@ -54,8 +54,8 @@ def _sent(native: dict[str, Any], body: dict[str, Any]) -> set[str]:
 
 def stream(source: Source) -> Relay:
     """Typed events, the last of which is ``message_stop``."""
-    translator = Stream(source.model_slug, source.created_s)
-    return StreamRelay(TranslatedChunks(translator, source, ends_itself=True), source)
+    translator = Stream(source.model_slug, source.created_s, source.answer_id)
+    return StreamRelay(TranslatedChunks(translator, source), source)
 
 
 def whole(source: Source, max_bytes: int) -> Relay:

@@ -30,13 +30,15 @@ _RUNNING: Final = ("output_tokens", "output_tokens_details")
 _MISSHAPEN: Final = (AttributeError, KeyError, TypeError)
 
 
-def to_completion(answer: dict[str, Any], model_slug: str, created_s: int) -> dict[str, Any]:
+def to_completion(
+    answer: dict[str, Any], model_slug: str, created_s: int, answer_id: str = ""
+) -> dict[str, Any]:
     """Return the chat completion that a whole answer is; ``created_s`` is a Unix time in seconds.
 
-    Raises ValueError for what is no message of the API.
+    ``answer_id`` is for an answer that bears no id of its own. Raises ValueError for what is no message of the API.
     """
     try:
-        identity = Identity(_text(answer.get("id") or ""), created_s, model_slug)
+        identity = Identity(_text(answer.get("id") or answer_id), created_s, model_slug)
         message = _message(answer["content"])
         if explanation := _refusal(answer):
             message["refusal"] = explanation
@@ -72,10 +74,10 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
 class Stream:
     """One streamed answer; see ``translation.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
 
-    def __init__(self, model_slug: str, created_s: int) -> None:
+    def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         self.ended = False
         self.usage: dict[str, Any] | None = None
-        self._identity = Identity("", created_s, model_slug)
+        self._identity = Identity(answer_id, created_s, model_slug)
         self._counts: dict[str, Any] = {}
         self._stop_reason: object = None
         self._refusal: str | None = None
@@ -92,14 +94,26 @@ class Stream:
         except _MISSHAPEN as error:
             raise ValueError("it is not an event of the API") from error
 
+    @property
+    def finished(self) -> bool:
+        """The reason of the answer's end was read."""
+        return self.ended or self._stop_reason is not None
+
     def last(self) -> list[dict[str, Any]]:
-        """Return the chunk that bears the usage, where there is one."""
-        return [usage_chunk(self._identity, self.usage)] if self.usage else []
+        """Return what is left to be said, the reason of the end, and the usage, where there is one."""
+        chunks = self._end() if self.finished else []
+        return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
+
+    def _end(self) -> list[dict[str, Any]]:
+        unsaid = [made for index in list(self._unsaid_inputs) for made in self._say_unsaid(index)]
+        delta = {"refusal": self._refusal} if self._refusal else {}
+        reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
+        return [*unsaid, chunk(self._identity, delta, reason)]
 
     def _message_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         message = event["message"]
         self._identity = Identity(
-            _text(message.get("id") or ""), self._identity.created_s, self._identity.model_slug
+            _text(message.get("id") or self._identity.id), self._identity.created_s, self._identity.model_slug
         )
         self._learn(message.get("usage"), _RUNNING)
         return [chunk(self._identity, {"role": "assistant"})]
@@ -135,11 +149,8 @@ class Stream:
         return []
 
     def _message_stop(self, _event: dict[str, Any]) -> list[dict[str, Any]]:
-        unsaid = [made for index in list(self._unsaid_inputs) for made in self._say_unsaid(index)]
         self.ended = True
-        delta = {"refusal": self._refusal} if self._refusal else {}
-        reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
-        return [*unsaid, chunk(self._identity, delta, reason)]
+        return []
 
     def _say_text(self, _index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
         text = _text(said["text"])

@@ -47,8 +47,8 @@ def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
 
 def stream(source: Source) -> Relay:
     """Events of one GenerateContentResponse each, without a word that says that nothing follows."""
-    translator = Stream(source.model_slug, source.created_s)
-    return StreamRelay(TranslatedChunks(translator, source, ends_itself=False), source)
+    translator = Stream(source.model_slug, source.created_s, source.answer_id)
+    return StreamRelay(TranslatedChunks(translator, source), source)
 
 
 def whole(source: Source, max_bytes: int) -> Relay:

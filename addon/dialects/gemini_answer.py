@@ -36,9 +36,14 @@ _READ_OF_ANSWER: Final = frozenset(
 )
 
 
-def to_completion(answer: dict[str, Any], model_slug: str, created_s: int) -> dict[str, Any]:
-    """Return the chat completion that ``answer`` is. Raises ValueError for what is no answer of Gemini's."""
-    identity = _identity(answer, model_slug, created_s)
+def to_completion(
+    answer: dict[str, Any], model_slug: str, created_s: int, answer_id: str = ""
+) -> dict[str, Any]:
+    """Return the chat completion that ``answer`` is; ``answer_id`` is for one that bears no id of its own.
+
+    Raises ValueError for what is no answer of Gemini's.
+    """
+    identity = _identity(answer, model_slug, created_s, answer_id)
     choices = [_choice(candidate, identity) for candidate in _candidates(answer)]
     if not choices:
         raise ValueError("an answer without candidates")
@@ -84,26 +89,30 @@ class Stream:
     is told when the stream is over, and the usage after it.
     """
 
-    def __init__(self, model_slug: str, created_s: int) -> None:
-        self.ended = False
+    ended = False
+    """No event says that nothing follows."""
+
+    def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
+        self.finished = False
         self.usage: dict[str, Any] | None = None
         self._model_slug = model_slug
         self._created_s = created_s
+        self._answer_id = answer_id
         self._identity: Identity | None = None
         self._told: dict[int, _Told] = {}
-        self._finished = 0
+        self._ends = 0
         self._metadata: Mapping[str, Any] = {}
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one GenerateContentResponse, at most one a candidate."""
         if self._identity is None:
-            self._identity = _identity(event, self._model_slug, self._created_s)
+            self._identity = _identity(event, self._model_slug, self._created_s, self._answer_id)
         chunks = []
         for candidate in _candidates(event):
             chunks += self._chunk(candidate, self._identity)
         if chunks and (rest := _rest(event, _READ_OF_ANSWER)):
             chunks[0] |= rest
-        self.ended = bool(self._told) and self._finished == len(self._told)
+        self.finished = bool(self._told) and self._ends == len(self._told)
         if isinstance(metadata := event.get("usageMetadata"), dict):
             self._metadata = metadata
         self.usage = self._usage()
@@ -120,7 +129,7 @@ class Stream:
         return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
 
     def _usage(self) -> dict[str, Any] | None:
-        if self.ended:
+        if self.finished:
             return usage_block(self._metadata)
         shows_thoughts = any(told.thoughts for told in self._told.values())
         return running_usage(self._metadata, shows_thoughts=shows_thoughts)
@@ -140,7 +149,7 @@ class Stream:
         if "extra_content" in delta:
             told.number("parts", delta["extra_content"]["google"])
         if (reason := _native_finish_reason(candidate)) is not None:
-            self._finished += told.finish_reason is None
+            self._ends += told.finish_reason is None
             told.finish_reason = reason
         beside = _beside(candidate)
         if not delta and not beside:
@@ -150,11 +159,9 @@ class Stream:
         return [made]
 
 
-def _identity(answer: Mapping[str, Any], model_slug: str, created_s: int) -> Identity:
+def _identity(answer: Mapping[str, Any], model_slug: str, created_s: int, answer_id: str) -> Identity:
     given = answer.get("responseId")
-    return Identity(
-        given if given and isinstance(given, str) else f"gemini-{created_s}", created_s, model_slug
-    )
+    return Identity(given if given and isinstance(given, str) else answer_id, created_s, model_slug)
 
 
 def _candidates(answer: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -4,28 +4,31 @@ from collections.abc import Callable
 from typing import Any
 
 from addon.answer import Answer, decode_answer, failed, with_billing_notes
-from addon.dialects.translation import StreamTranslator
+from addon.dialects.translation import HEAD, StreamTranslator
 from addon.errors import ErrorAnswer, upstream_garbage
 from addon.json_text import json_text
 from addon.message import choice_text_chars, finish_reason
 from addon.source import Source
 from addon.sse import Event
+from addon.stream_frames import StreamFrames
+from addon.streamed_secrets import StreamedSecrets
 from addon.usage import parse_usage
 from policies.facts import Usage
 
-type Translate = Callable[[dict[str, Any], str, int], dict[str, Any]]
-"""From a provider's whole answer, a catalog slug and a Unix time in seconds to a chat completion."""
+type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
+"""From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""
 
 
 class TranslatedChunks:
-    """See ``sse.Chunks``. ``ends_itself``: an event of the provider's says that nothing follows it."""
+    """See ``sse.Chunks``."""
 
-    def __init__(self, translator: StreamTranslator, source: Source, *, ends_itself: bool) -> None:
+    def __init__(self, translator: StreamTranslator, source: Source) -> None:
         self.finish_reason: str | None = None
         self.text_chars = 0
+        self.frames = StreamFrames(separate_usage=source.include_usage)
+        self._secrets = StreamedSecrets(source.secrets)
         self._family = source.family
         self._translator = translator
-        self._ends_itself = ends_itself
 
     @property
     def usage(self) -> Usage | None:
@@ -34,13 +37,15 @@ class TranslatedChunks:
 
     @property
     def complete(self) -> bool:
-        """The provider's own end was seen."""
-        return self._translator.ended
+        """The provider has said how its answer ended."""
+        return self._translator.finished
+
+    all_complete = complete
 
     @property
     def closed(self) -> bool:
         """Nothing follows."""
-        return self._ends_itself and self._translator.ended
+        return self._translator.ended
 
     def fill(self, _event: bytes) -> bytes | None:
         """Return None: each event is read."""
@@ -51,13 +56,23 @@ class TranslatedChunks:
 
     def last(self) -> bytes:
         """Return the chunks that follow the provider's last event."""
-        return b"".join([self._said(made) for made in self._translator.last()])
+        sent = [self._said(made) for made in self._translator.last()]
+        if left := self._secrets.last():
+            sent.append(
+                self.frames.chunk(json_text({**self.frames.head, "choices": left}), left, bears_usage=False)
+            )
+        return b"".join([*sent, self.frames.last()])
 
     def _said(self, chunk: dict[str, Any]) -> bytes:
         choices = chunk["choices"]
+        if not choices:
+            return self.frames.aside(json_text(chunk), chunk)
+        if not self.frames.head:
+            self.frames.head = {name: value for name, value in chunk.items() if name in HEAD}
         self.finish_reason = finish_reason(choices) or self.finish_reason
         self.text_chars += sum(map(choice_text_chars, choices))
-        return b"data: " + json_text(chunk) + b"\n\n"
+        masked = self._secrets.masked(choices)
+        return self.frames.chunk(json_text({**chunk, "choices": masked}), masked, bears_usage=False)
 
 
 def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
@@ -68,7 +83,7 @@ def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
         if isinstance(payload, ErrorAnswer):
             return failed(payload)
         try:
-            made = translate(payload, source.model_slug, source.created_s)
+            made = translate(payload, source.model_slug, source.created_s, source.answer_id)
             usage, choices = parse_usage(made, source.family), made["choices"]
             told = json_text(made | {"choices": with_billing_notes(choices, usage)})
         except ValueError:

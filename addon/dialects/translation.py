@@ -5,7 +5,10 @@ Source: contract, "Chat completion response" and "Streaming chunk".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+HEAD: Final = frozenset({"id", "object", "created", "model"})
+"""What every chunk bears."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,14 @@ class Identity:
 class StreamTranslator(Protocol):
     """One streamed answer of a provider, translated event by event.
 
-    ``ended`` is true once the provider has said that its answer is complete; a stream that closes before that was
-    cut short. ``usage`` is the chat shape's usage block as far as it is known, for streams that are cut: a count
-    that is still running is not among it.
+    ``finished`` is true once the provider has said how its answer ended; a stream that closes before that was cut
+    short. ``ended``: it has said that nothing follows. ``usage`` is the chat shape's usage block as far as it is known,
+    for streams that are cut: a count that is still running is not among it.
     """
+
+    @property
+    def finished(self) -> bool:
+        """See above."""
 
     ended: bool
     usage: dict[str, Any] | None

@@ -4,7 +4,6 @@
 changes what it is given, and what they return they would leave as it is.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from addon.answer_bounds import check_choices
@@ -39,10 +38,11 @@ class ChunkNormalizer:
     """One streamed answer of a model of this family.
 
     ``n`` is how many choices were asked for, None where that is unknown. A single one has index 0, whatever its
-    provider counts there (TGI 1.4: tokens).
+    provider counts there (TGI 1.4: tokens). ``seed`` tells this answer from others in ids that are made.
     """
 
-    def __init__(self, family: Family, n: int | None = None) -> None:
+    def __init__(self, family: Family, n: int | None = None, *, seed: str = "") -> None:
+        self._seed = seed
         self._think_tags = family.think_tags
         self._is_single = n == 1
         self._choices: dict[int, StreamChoice] = {}
@@ -55,7 +55,7 @@ class ChunkNormalizer:
         plain = [self._is_plain(choice) for choice in choices]
         if all(plain):
             return _REPEATABLE
-        made = [self._made(chunk, position, choice) for position, choice in enumerate(choices)]
+        made = [self._made(position, choice) for position, choice in enumerate(choices)]
         repeatable = all(one.repeatable for one in made)
         normal = same_or(choices, [one.choice for one in made])
         if normal is choices:
@@ -92,22 +92,23 @@ class ChunkNormalizer:
             state.has_reasoning = True
         return True
 
-    def _made(self, chunk: Mapping[str, Any], position: int, choice: Any) -> Made:
+    def _made(self, position: int, choice: Any) -> Made:
         if not isinstance(choice, dict):
             return Made(choice, repeatable=False)
         index = choice.get("index")
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
-            made = self._state(chunk, index).normalize({**choice, "index": index})
+            made = self._state(index).normalize({**choice, "index": index})
             return made._replace(repeatable=False, renamed=False, unroled=False)
-        return self._state(chunk, index).normalize(choice)
+        return self._state(index).normalize(choice)
 
-    def _state(self, chunk: Mapping[str, Any], index: int) -> StreamChoice:
+    def _state(self, index: int) -> StreamChoice:
         state = self._choices.get(index)
         if state is None:
             check_choices(len(self._choices))
-            seed = (chunk.get("id"), chunk.get("created"), index)
-            state = self._choices[index] = StreamChoice(index, seed, think_tags=self._think_tags)
+            state = self._choices[index] = StreamChoice(
+                index, (self._seed, index), think_tags=self._think_tags
+            )
         return state
 
 

@@ -1,0 +1,187 @@
+"""The texts of one stream without the secrets that it was asked for with, however they are cut into chunks. Pure.
+
+Clients join the pieces of a text, so a key that comes in two pieces is a key. What may be the beginning of one is held
+until its next piece shows what it is, or until its choice goes on with something else; no other text waits.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from addon.mask import MASK, MIN_FRAGMENT_CHARS, is_unmistakable
+from addon.normal.edits import same_or
+
+MIN_BEGINNING_CHARS = 4
+"""Fewer characters than these are of no use to anybody, and many a word ends with them."""
+
+MAX_TEXTS = 4_096
+"""Of one answer; texts beyond are read each by itself."""
+
+type Path = tuple[str | int, ...]
+"""Where a text stands in a delta: names, and the ``index`` of an element of a list."""
+
+_PLAIN = ("content", "reasoning_content", "reasoning", "refusal")
+_IN_LISTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "tool_calls": (("function", "arguments"), ("custom", "input")),
+    "reasoning_details": (("text",), ("summary",)),
+}
+
+
+class SecretFreeText:
+    """One text that grows piece by piece."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.held = ""
+        self._secrets = secrets
+        self._openings = tuple(secret[:MIN_BEGINNING_CHARS] for secret in secrets)
+        self._shown = ""  # the end of what was let through
+
+    def is_clear(self, piece: str) -> bool:
+        """Take in the next piece and return True, or do nothing, where it may have to do with a secret."""
+        text = self._shown + piece
+        if self.held or any(opening in text for opening in self._openings):
+            return False
+        self._shown = text[1 - MIN_FRAGMENT_CHARS :]
+        return True
+
+    def read(self, piece: str) -> str:
+        """Return what may be shown now that the next piece is there."""
+        if self.is_clear(piece):
+            return piece
+        text, at, begin = self._shown + self.held + piece, len(self._shown), 0
+        shown: list[str] = []
+        for start, end in self._found(text):
+            shown += (text[at:start], MASK)
+            at = begin = end
+        beginning = len(text) - self._beginning_chars(text[begin:])
+        cut = max(at, beginning)
+        self.held = text[cut:]
+        self._shown = text[max(begin, min(beginning, cut + 1 - MIN_FRAGMENT_CHARS)) : cut]
+        return "".join([*shown, text[at:cut]])
+
+    def end(self) -> str:
+        """Return what is held, now that another text follows; more of it may come later all the same."""
+        held, self.held = self.held, ""
+        begun = self._shown + held
+        is_secret = self._beginning_chars(begun) >= MIN_FRAGMENT_CHARS
+        self._shown = begun
+        return MASK if is_secret and held else held
+
+    def _found(self, text: str) -> Iterable[tuple[int, int]]:
+        """Yield where secrets stand, from left to right, none inside another."""
+        at = 0
+        while True:
+            places = [(start, -len(one)) for one in self._secrets if (start := text.find(one, at)) >= 0]
+            if not places:
+                return
+            start, length = min(places)
+            at = start - length
+            yield start, at
+
+    def _beginning_chars(self, text: str) -> int:
+        """Return how many characters at the end of ``text`` may be the beginning of a secret."""
+        longest = 0
+        for secret in self._secrets:
+            lengths = range(min(len(text), len(secret) - 1), max(longest, MIN_BEGINNING_CHARS - 1), -1)
+            longest = next((length for length in lengths if text.endswith(secret[:length])), longest)
+        return longest
+
+
+class StreamedSecrets:
+    """The texts of all choices of one stream."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.only: SecretFreeText | None = None
+        """The one text of the chunk that was read last, where it had just one."""
+        self._secrets = tuple(filter(is_unmistakable, secrets))
+        self.is_needed = bool(self._secrets)
+        self._texts: dict[Path, SecretFreeText] = {}
+        self._holding: set[Path] = set()
+
+    def masked(self, choices: list[Any]) -> list[Any]:
+        """Return the choices of the next chunk: the list itself where nothing changes."""
+        self.only = None
+        if not self._secrets:
+            return choices
+        read: list[Path] = []
+        made = [self._choice(choice, read) if isinstance(choice, dict) else choice for choice in choices]
+        if len(read) == 1 and not self._holding:
+            self.only = self._texts[read[0]]
+        return same_or(choices, made)
+
+    def last(self) -> list[dict[str, Any]]:
+        """Return the choices that are left to be told once the stream has ended."""
+        indexes = sorted({index for index, *_ in self._holding if isinstance(index, int)})
+        return [{"index": index, "delta": self._ended({}, index), "finish_reason": None} for index in indexes]
+
+    def _choice(self, choice: dict[str, Any], read: list[Path]) -> dict[str, Any]:
+        index, delta = choice.get("index", 0), choice.get("delta")
+        if not isinstance(delta, dict):
+            return choice
+        made, begun = delta, len(read)
+        for path, text in _texts_of(delta):
+            place = (index, *path)
+            read.append(place)
+            if (shown := self._read(place, text)) != text:
+                made = _with_text(made, path, shown)
+        ends = choice.get("finish_reason") is not None
+        if self._holding:
+            made = self._ended(made, index, frozenset() if ends else frozenset(read[begun:]))
+        return choice if made is delta else {**choice, "delta": made}
+
+    def _read(self, place: Path, text: str) -> str:
+        known = self._texts.get(place)
+        if known is None and len(self._texts) >= MAX_TEXTS:
+            return text
+        if known is None:
+            known = self._texts[place] = SecretFreeText(self._secrets)
+        shown = known.read(text)
+        if known.held:
+            self._holding.add(place)
+        else:
+            self._holding.discard(place)
+        return shown
+
+    def _ended(self, delta: dict[str, Any], index: int, but: frozenset[Path] = frozenset()) -> dict[str, Any]:
+        """Return ``delta`` with what is held of the texts of this choice."""
+        for place in sorted(self._holding - but, key=str):
+            if place[0] == index:
+                self._holding.discard(place)
+                before = dict(_texts_of(delta)).get(place[1:], "")
+                delta = _with_text(delta, place[1:], before + self._texts[place].end())
+        return delta
+
+
+def _texts_of(delta: Mapping[str, Any]) -> Iterable[tuple[Path, str]]:
+    """Yield the texts of a delta that clients join with those of others, and where they stand."""
+    for name in _PLAIN:
+        if (text := delta.get(name)) and isinstance(text, str):
+            yield (name,), text
+    for name, inside in _IN_LISTS.items():
+        elements = delta.get(name)
+        for element in elements if isinstance(elements, list) else ():
+            if not isinstance(element, dict) or type(element.get("index")) is not int:
+                continue
+            for path in inside:
+                holder = element if len(path) == 1 else element.get(path[0])
+                text = holder.get(path[-1]) if isinstance(holder, dict) else None
+                if text and isinstance(text, str):
+                    yield (name, element["index"], *path), text
+
+
+def _with_text(value: dict[str, Any], path: Path, text: str) -> dict[str, Any]:
+    """Return ``value`` with ``text`` at ``path``, with whatever leads there."""
+    name, *rest = path
+    if not rest:
+        return {**value, str(name): text}
+    inner = value.get(str(name))
+    if not isinstance(rest[0], int):
+        return {**value, str(name): _with_text(inner if isinstance(inner, dict) else {}, tuple(rest), text)}
+    number, *deeper = rest
+    elements = inner if isinstance(inner, list) else []
+    at = [place for place, one in enumerate(elements) if isinstance(one, dict) and one.get("index") == number]
+    element = elements[at[-1]] if at else {"index": number}
+    made = _with_text(element, tuple(deeper), text)
+    changed = (
+        [made if place == at[-1] else one for place, one in enumerate(elements)] if at else [made, *elements]
+    )
+    return {**value, str(name): changed}

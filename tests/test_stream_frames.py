@@ -1,0 +1,245 @@
+"""Which chunk bears the usage, which chunk is held for it, and what becomes of events without a choice."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rig.scripts import DONE, USAGE, chunk, event
+
+from addon.chat_chunks import ChatChunks
+from addon.source import Source
+from addon.sse import StreamRelay
+from policies.facts import Family, Usage
+
+SOURCE = Source("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")
+OTHER = USAGE | {"completion_tokens": 7}
+AZURE = chunk(usage={}) | {"usage": None, "id": "", "prompt_filter_results": [1], "system_fingerprint": None}
+TIMINGS = chunk(usage=USAGE) | {"timings": {"ms": 1.50}}
+HI, END, COUNTED = chunk("hi"), chunk(finish="stop"), chunk(usage=USAGE)
+SECOND = {"index": 1, "delta": {"content": "b"}, "finish_reason": None}
+
+
+def machine(*, asked: bool = False, choices: int | None = None) -> StreamRelay:
+    source = replace(SOURCE, include_usage=asked, choices=choices)
+    return StreamRelay(ChatChunks(source), source)
+
+
+def payloads(sent: bytes) -> list[Any]:
+    events = [one.removeprefix(b"data: ") for one in sent.split(b"\n\n")[:-1]]
+    return [json.loads(one) for one in events if one != b"[DONE]"]
+
+
+def relayed(*chunks: dict[str, Any], asked: bool = False) -> list[Any]:
+    relay = machine(asked=asked)
+    sent = relay.feed(b"".join(map(event, chunks)) + DONE)
+    assert relay.done, relay.failure
+    return payloads(sent)
+
+
+def beside(chunk_: dict[str, Any], usage: Any) -> dict[str, Any]:
+    return chunk_ | {"usage": usage}
+
+
+NULL = {"usage": None}
+# what it shows: what the provider sends, what the client gets, what it gets where it asked for the usage
+STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "in a chunk of its own": ([HI, END, COUNTED], [HI, beside(END, USAGE)], [HI, END, COUNTED]),
+    "in the last chunk": ([HI, beside(END, USAGE)], [HI, beside(END, USAGE)], [HI, END | NULL, COUNTED]),
+    "in the last chunk, with text": (
+        [HI, chunk("yo", finish="stop", usage=USAGE)],
+        [HI, chunk("yo", finish="stop", usage=USAGE)],
+        [HI, chunk("yo", finish="stop") | NULL, COUNTED],
+    ),
+    "text beside the end, usage later": (
+        [HI, chunk("yo", finish="stop"), COUNTED],
+        [HI, chunk("yo"), beside(END, USAGE)],
+        [HI, chunk("yo", finish="stop"), COUNTED],
+    ),
+    "counted up in every chunk": (
+        [beside(HI, OTHER), beside(END, USAGE)],
+        [HI | NULL, beside(END, USAGE)],
+        [HI | NULL, END | NULL, COUNTED],
+    ),
+    "counted up, and once more at the end": (
+        [beside(HI, OTHER), beside(END, OTHER), COUNTED],
+        [HI | NULL, beside(END, USAGE)],
+        [HI | NULL, END | NULL, COUNTED],
+    ),
+    "twice": ([HI, beside(END, USAGE), COUNTED], [HI, beside(END, USAGE)], [HI, END | NULL, COUNTED]),
+    "beside a silent choice after the end": (
+        [HI, END, chunk("", usage=USAGE)],
+        [HI, END, chunk("", usage=USAGE)],
+        [HI, END, chunk("") | NULL, COUNTED],
+    ),
+    "silent choices after the end": (
+        [HI, END, chunk(""), chunk(""), COUNTED],
+        [HI, END, chunk(""), beside(chunk(""), USAGE)],
+        [HI, END, chunk(""), chunk(""), COUNTED],
+    ),
+    "text after the end": (
+        [HI, END, HI, COUNTED],
+        [
+            HI,
+            END,
+            HI,
+            beside(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE),
+        ],
+        [HI, END, HI, COUNTED],
+    ),
+    "no end": (
+        [HI, COUNTED],
+        [HI, beside(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE)],
+        [HI, COUNTED],
+    ),
+    "nowhere": ([HI, END], [HI, END], [HI, END]),
+    "empty": ([HI, END, chunk(usage={})], [HI, beside(END, {})], [HI, END, chunk(usage={})]),
+    "two choices": (
+        [
+            HI,
+            HI | {"choices": [SECOND]},
+            END,
+            COUNTED,
+            END | {"choices": [SECOND | {"finish_reason": "stop"}]},
+        ],
+        [
+            HI,
+            HI | {"choices": [SECOND]},
+            END,
+            HI | {"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": None}]},
+            beside(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]},
+        ],
+        [
+            HI,
+            HI | {"choices": [SECOND]},
+            END,
+            END | {"choices": [SECOND | {"finish_reason": "stop"}]},
+            COUNTED,
+        ],
+    ),
+    "filter results ahead": (
+        [AZURE, HI | {"system_fingerprint": "fp"}, END],
+        [HI | {"system_fingerprint": "fp", "prompt_filter_results": [1]}, END],
+        [HI | {"system_fingerprint": "fp", "prompt_filter_results": [1]}, END],
+    ),
+    "filter results behind": (
+        [HI, END, AZURE],
+        [HI, END | {"system_fingerprint": None, "prompt_filter_results": [1]}],
+        [HI, END],
+    ),
+    "more beside the usage": (
+        [HI, END, TIMINGS],
+        [HI, beside(END, USAGE) | {"timings": {"ms": 1.50}}],
+        [HI, END, TIMINGS],
+    ),
+    "a chunk without choices at all": (
+        [HI, {"usage": USAGE}, END],
+        [HI, beside(END, USAGE)],
+        [HI, END, COUNTED],
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("name", STREAMS)
+def test_one_chunk_bears_the_usage_wherever_its_provider_put_it(name: str, asked: bool) -> None:
+    sent, merged, separate = STREAMS[name]
+    got = relayed(*sent, asked=asked)
+    assert got == (separate if asked else merged)
+
+
+@given(
+    st.lists(st.sampled_from([*(one for given, *_ in STREAMS.values() for one in given)]), max_size=8),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_no_chunk_lacks_a_choice_and_one_at_most_bears_usage(
+    chunks: list[dict[str, Any]], asked: bool
+) -> None:
+    relay = machine(asked=asked)
+    got = payloads(relay.feed(b"".join(map(event, chunks)) + DONE))
+    bearing = [made for made in got if made.get("usage") is not None]
+    if relay.failure:
+        assert got == []
+        return
+    assert len(bearing) == any(made.get("usage") is not None for made in chunks)
+    assert all(made["choices"] for made in (got[:-1] if asked and bearing else got))
+    if asked and bearing:
+        assert (got[-1]["choices"], bearing) == ([], got[-1:])
+    told = [made["choices"][0]["delta"].get("content") for made in chunks if made.get("choices")]
+    read = [choice["delta"].get("content") for made in got for choice in made["choices"]]
+    assert "".join(filter(None, read)) == "".join(filter(None, told))
+
+
+def test_text_and_all_ends_but_the_last_leave_at_once() -> None:
+    relay = machine()
+    second = HI | {"choices": [SECOND]}
+    for made in (HI, second, END):
+        assert payloads(relay.feed(event(made))) == [made]
+        assert not relay.holds
+    last = END | {"choices": [SECOND | {"finish_reason": "stop"}]}
+    assert payloads(relay.feed(event(last))) == [second]
+    assert relay.holds
+    assert payloads(relay.feed(event(COUNTED))) == [
+        beside(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}
+    ]
+    assert relay.feed(DONE) == DONE
+
+
+def test_usage_that_comes_after_the_wait_is_booked_and_not_sent() -> None:
+    relay = machine()
+    relay.feed(event(HI) + event(END))
+    assert payloads(relay.release()) == [END]
+    assert not relay.holds
+    assert relay.feed(event(COUNTED) + DONE) == DONE
+    assert relay.usage == Usage(9, 2, 11)
+
+
+def test_nothing_is_held_for_a_client_that_gets_the_usage_in_a_chunk_of_its_own() -> None:
+    relay = machine(asked=True)
+    assert payloads(relay.feed(event(HI) + event(END))) == [HI, END]
+    assert not relay.holds
+
+
+def test_the_usage_keeps_its_digits() -> None:
+    counts = b'{"prompt_tokens": 1,"cost":1.250e-05,"big":12345678901234567890123}'
+    for asked in (True, False):
+        sent = machine(asked=asked).feed(
+            event(HI) + event(END) + b'data: {"choices":[],"usage":%b}\n\n' % counts + DONE
+        )
+        assert b'"usage":' + counts in sent
+
+
+@pytest.mark.parametrize(
+    ("choices", "ends", "complete"), [(None, [0], True), (1, [0], True), (2, [0], False), (2, [0, 1], True)]
+)
+def test_what_breaks_off_is_complete_where_every_choice_has_ended(
+    choices: int | None, ends: list[int], complete: bool
+) -> None:
+    relay = machine(choices=choices)
+    relay.feed(event(HI))
+    assert not relay.complete
+    for index in ends:
+        relay.feed(event(END | {"choices": [END["choices"][0] | {"index": index}]}))
+    assert relay.complete == complete
+
+
+def test_an_id_a_time_and_a_kind_that_are_left_out_are_filled_in() -> None:
+    bare = [{"choices": made["choices"]} for made in (HI, HI, END)]
+    head = {"id": "chatcmpl-made", "created": 17, "object": "chat.completion.chunk", "model": "vendor"}
+    assert relayed(*bare) == [made | head for made in bare]
+    later = {"id": "own", **bare[0]}
+    assert {made["id"] for made in relayed(later, bare[1], bare[2])} == {"own"}
+    assert [made["id"] for made in relayed({**bare[0], "id": ""}, {**bare[1], "id": None}, bare[2])] == [
+        head["id"]
+    ] * 3
+
+
+def test_what_events_without_a_choice_add_is_bounded() -> None:
+    many = [chunk(usage={}) | {"usage": None, f"x{number}": number} for number in range(500)]
+    first, _ = relayed(*many, HI, END)
+    assert len(first) < 80
+    huge = chunk(usage={}) | {"usage": None, "x": "y" * 100_000}
+    assert relayed(huge, HI, END) == [HI, END]
