@@ -26,7 +26,8 @@ from pydantic_core import PydanticCustomError
 from addon.json_object import decode_object
 from policies.refusal import Refusal
 
-MAX_LISTED_FAILURES = 20
+MAX_EXPLAINED_FAILURES = 20
+"""So many failing fields are listed with what is wrong, all others by their name alone."""
 # Then reading stops: to list the failures of ten million wrong elements would cost gigabytes.
 MAX_FOUND_FAILURES = 1_000
 
@@ -265,8 +266,8 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 def _validation_failed(found: Iterable[tuple[str, str]]) -> Refusal:
     failures = list(found)
-    listed = [f"{path}: {words}" for path, words in failures[:MAX_LISTED_FAILURES]]
-    if len(failures) > MAX_LISTED_FAILURES:
-        listed.append(f"and {len(failures) - MAX_LISTED_FAILURES} more")
+    listed = [f"{path}: {words}" for path, words in failures[:MAX_EXPLAINED_FAILURES]]
+    if others := [path for path, _ in failures[MAX_EXPLAINED_FAILURES:]]:
+        listed.append(f"also {', '.join(others)}")
     paths = {path for path, _ in failures}
     return Refusal("validation_failed", "; ".join(listed), paths.pop() if len(paths) == 1 else None)

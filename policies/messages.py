@@ -7,18 +7,24 @@ same object. Source: contract, "Message object".
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import count
 from typing import Any, Final
 
 from policies.change import MESSAGE_OBJECT, Action, Change, family_rule
 from policies.facts import Family
 from policies.families import MESSAGE_FIELDS
+from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]
 
 # Clients that gather a call from a stream send its index back, and every recorded vendor takes it.
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
 _NEW_ID_CHARS: Final = 32
+_COMPARED_CHARS: Final = 32
+_MAX_NAMED: Final = 1_000
+ROLES: Final = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
+"""The contract's four roles, and two that OpenAI's API has beside them. Source: contract, "Message object"."""
 _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
 
@@ -27,6 +33,29 @@ def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list
     """Return the messages that go upstream, and what became of their fields."""
     rewriting = _Rewriting(messages, family)
     return [rewriting.message(message) for message in messages], list(rewriting.changes.values())
+
+
+def check_roles(messages: Sequence[Message], family: Family) -> None:
+    """Raise Refusal ``validation_failed``, naming each message, for roles that the family does not know.
+
+    Source: contract, "Message object" (role): the provider-specific ones are those that the family lists.
+    """
+    known = ROLES | family.roles.keys()
+    wrong = [index for index, message in enumerate(messages) if message["role"] not in known]
+    if wrong:
+        raise _unknown_roles(wrong, messages[wrong[0]]["role"], sorted(known))
+
+
+def _unknown_roles(wrong: Sequence[int], first: str, known: Sequence[str]) -> Refusal:
+    """A role is not repeated: it may be anything. It is compared in part, because that takes quadratic time."""
+    near = get_close_matches(first[:_COMPARED_CHARS].strip().lower(), known, n=1, cutoff=0.4)
+    wanted = f"Input should be one of {', '.join(known)}" + (f"; did you mean '{near[0]}'?" if near else "")
+    fields = [f"messages.{index}.role" for index in wrong[:_MAX_NAMED]]
+    more = [f"{len(wrong) - _MAX_NAMED} more"] if len(wrong) > _MAX_NAMED else []
+    also = f"; also {', '.join([*fields[1:], *more])}" if len(wrong) > 1 else ""
+    return Refusal(
+        "validation_failed", f"{fields[0]}: {wanted}{also}", fields[0] if len(wrong) == 1 else None
+    )
 
 
 def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from policies.change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
 from policies.facts import Family, Model
 from policies.families import RESERVED
-from policies.messages import sendable_messages, without_cache_control
+from policies.messages import check_roles, sendable_messages, without_cache_control
 from policies.refusal import Refusal
 from policies.schema_prompt import with_schema
 
@@ -145,9 +145,12 @@ def _is_on(value: Any) -> bool:
 
 def _named(model: Model) -> Change:
     """Outside the catalog there is no hard maximum, and the name that was asked for holds the id."""
-    is_listed = model.max_completion_tokens is not None
-    source = f'models.toml ["{model.slug}"] upstream_model_id' if is_listed else CHAT_BODY
+    source = f'models.toml ["{model.slug}"] upstream_model_id' if _is_listed(model) else CHAT_BODY
     return Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
+
+
+def _is_listed(model: Model) -> bool:
+    return model.max_completion_tokens is not None
 
 
 def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, Change]]:
@@ -185,6 +188,8 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
 
 
 def _messages(name: str, value: Any, model: Model) -> _Accepted:
+    if _is_listed(model):  # What else a model outside the catalog knows nobody here can say.
+        check_roles(value, model.family)
     sent, changes = sendable_messages(value, model.family)
     return {name: sent}, changes or [_kept(name, model.family)]
 

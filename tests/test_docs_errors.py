@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from addon.chat import MAX_FOUND_FAILURES, MAX_LISTED_FAILURES, parse_chat_request
+from addon.chat import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES, parse_chat_request
 from addon.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
 from addon.json_object import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode
@@ -63,7 +63,7 @@ def test_the_example_is_what_a_client_gets() -> None:
     ("number", "phrase"),
     [
         (MAX_MESSAGE_CHARS, "at most {} characters"),
-        (MAX_LISTED_FAILURES, "Up to {} failing fields"),
+        (MAX_EXPLAINED_FAILURES, "the first {} with what is wrong"),
         (MAX_FOUND_FAILURES, "more than {} they"),
         (MAX_DEPTH, "more than {} levels"),
     ],

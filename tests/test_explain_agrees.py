@@ -75,6 +75,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
     "an empty body": ("plain", b"", 400, "validation_failed"),
     "wrong types": ("plain", {"temperature": "hot", "n": 0}, 400, "validation_failed"),
     "what a dialect has no place for": ("plain", {"model": "claude", **said("  ")}, 400, "validation_failed"),
+    "an unknown role": ("plain", {"messages": [{"role": "User", "content": "x"}]}, 400, "validation_failed"),
     "tools of the provider's": ("plain", {"tools": [{"type": "web_search"}]}, 400, "validation_failed"),
     "no messages": ("plain", {"messages": []}, 400, "bad_request"),
     "nothing that chooses": ("bare", {}, 400, "bad_request"),

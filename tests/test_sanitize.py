@@ -448,3 +448,11 @@ def test_a_schema_that_is_none_is_refused_by_name(named: Any) -> None:
 def test_only_a_schema_goes_into_the_prompt() -> None:
     with pytest.raises(ValueError, match="json_schema in_prompt"):
         check_family(Family("wrong", response_formats={"json_object": "in_prompt"}))
+
+
+def test_a_role_is_checked_for_models_of_the_catalog_alone() -> None:
+    fields = {"messages": [{"role": "robot", "content": "x"}]}
+    with pytest.raises(Refusal, match=r"^messages\.0\.role: "):
+        sanitize(fields, _model(), 50, False)
+    outside = replace(_model(), max_completion_tokens=None)
+    assert sanitize(fields, outside, None, False).body["messages"] == fields["messages"]

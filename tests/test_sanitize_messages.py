@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.facts import Family
-from policies.messages import sendable_messages, without_cache_control
+from policies.messages import ROLES, check_roles, sendable_messages, without_cache_control
+from policies.refusal import Refusal
 
 HINT = {"type": "ephemeral"}
 
@@ -287,3 +288,45 @@ def test_an_absent_field_that_is_null_is_no_dropped_one() -> None:
     sent, changes = sendable_messages([message], Family("f"))
     assert sent == [{"role": "assistant", "content": "x"}]
     assert [change.field for change in changes] == ["messages.annotations"]
+
+
+# --- roles -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [*ROLES, "context"])
+def test_a_usual_role_and_one_that_the_family_lists_is_known(role: str) -> None:
+    check_roles([said(role)], Family("f", roles={"context": "context"}))
+
+
+@pytest.mark.parametrize(
+    ("role", "nearest"),
+    [
+        ("User", "user"),
+        (" assistant", "assistant"),
+        ("asistant", "assistant"),
+        ("AI assistant", "assistant"),
+        ("sys", "system"),
+        ("tools", "tool"),
+        ("human", None),
+        ("tg_" + "a" * 40, None),
+        (" " * 100_000, None),
+    ],
+)
+def test_another_role_is_refused_with_the_nearest_one_and_not_repeated(
+    role: str, nearest: str | None
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        check_roles([said("user"), said(role)], Family("f"))
+    refusal = refused.value
+    assert (refusal.code, refusal.param) == ("validation_failed", "messages.1.role")
+    asked = f"; did you mean '{nearest}'?" if nearest else ""
+    known = "assistant, developer, function, system, tool, user"
+    assert refusal.message == f"messages.1.role: Input should be one of {known}{asked}"
+
+
+def test_every_unknown_role_is_named_within_a_bound() -> None:
+    with pytest.raises(Refusal, match=r"also messages\.2\.role$") as refused:
+        check_roles([said("x"), said("user"), said("x")], Family("f"))
+    assert refused.value.param is None
+    with pytest.raises(Refusal, match=r"messages\.999\.role, 4000 more$"):
+        check_roles([said("x")] * 5_000, Family("f"))
