@@ -18,6 +18,7 @@ _DEMO = """\
 # Made by the first run. docs/configuration.md explains every key; `tollgate keys create` adds API keys.
 name = "Demo"
 plan = "standard"
+overage_protection = true
 default_model = "{model}"
 
 [[keys]]

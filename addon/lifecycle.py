@@ -6,7 +6,7 @@ supervisor.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -24,11 +24,15 @@ from addon.store.opening import open_store
 from policies.breaker import count_circuits
 from policies.facts import Mode
 from policies.fallback import idle_fallback
+from policies.limits import is_exposed
 
 log = logging.getLogger("tollgate.lifecycle")
 
 _STORE_LOST = {"event": "store unavailable"}
 _STORE_BACK = {"event": "store recovered"}
+_PROTECTED = {"event": "overage protection by default"}
+_EXPOSED = {"event": "overage protection off"}
+_MOST_LISTED = 20
 
 
 class Lifecycle:
@@ -126,12 +130,25 @@ class Lifecycle:
             self.sandbox_url = await self.sandbox.start()
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
-        for workspace in settings.workspaces.values():
-            if why := idle_fallback(workspace, settings.models):
-                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, why)
+        self._tell_of_workspaces(settings)
         self.platform_keys.adopt(settings)
         self.providers = settings.providers
         self.adopt(settings)
+
+    def _tell_of_workspaces(self, settings: Settings) -> None:
+        workspaces = settings.workspaces.values()
+        for workspace in workspaces:
+            if why := idle_fallback(workspace, settings.models):
+                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, why)
+        if silent := [one.id for one in workspaces if not one.states_overage_protection]:
+            log.info("overage_protection is on, by default, for %s", _listed(silent), extra=_PROTECTED)
+        if exposed := [one.id for one in workspaces if is_exposed(one)]:
+            log.warning(
+                "overage_protection is off for %s: calls at once may cost far more than is left in their wallets,"
+                " see docs/limits.md",
+                _listed(exposed),
+                extra=_EXPOSED,
+            )
 
     async def _metrics(self) -> tuple[int, str, bytes]:
         self._measure()
@@ -154,6 +171,12 @@ class Lifecycle:
         # Settings that do not load are reported, but the last good ones serve on.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names in a line that stays readable."""
+    more = [f"{len(names) - _MOST_LISTED} more"] if len(names) > _MOST_LISTED else []
+    return ", ".join([*names[:_MOST_LISTED], *more])
 
 
 def _told(open_circuits: Iterable[str]) -> str:

@@ -169,6 +169,7 @@ class Facts:
             rpm_override=table.rpm_override,
             monthly_spend_cap_nanousd=table.monthly_spend_cap_usd,
             overage_protection=table.overage_protection,
+            states_overage_protection="overage_protection" in table.model_fields_set,
             default_model=table.default_model,
             fallback_model=table.fallback_model,
             safety_net=table.safety_net,

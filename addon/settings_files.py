@@ -180,7 +180,7 @@ class WorkspaceTable(Table):
     plan: Plan = "standard"
     rpm_override: Count | None = None
     monthly_spend_cap_usd: Usd | None = None
-    overage_protection: bool = False
+    overage_protection: bool = True
     default_model: str | None = None
     fallback_model: str | None = None
     safety_net: bool = False

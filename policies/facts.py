@@ -239,7 +239,10 @@ class Heuristic:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """All that the Dashboard of the contract would set for one customer."""
+    """All that the Dashboard of the contract would set for one customer.
+
+    ``states_overage_protection``: its file says whether it is on; else that is the default.
+    """
 
     id: str
     name: str
@@ -247,7 +250,8 @@ class Workspace:
     keys: tuple[Key, ...]
     rpm_override: int | None = None
     monthly_spend_cap_nanousd: int | None = None
-    overage_protection: bool = False
+    overage_protection: bool = True
+    states_overage_protection: bool = True
     default_model: str | None = None
     fallback_model: str | None = None
     safety_net: bool = False

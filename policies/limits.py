@@ -132,6 +132,11 @@ def pays_from_wallet(workspace: Workspace, mode: Mode) -> bool:
     return mode == "payg" and workspace.plan != "pro"
 
 
+def is_exposed(workspace: Workspace) -> bool:
+    """Tell whether the workspace's wallet pays for calls, and nothing keeps those in flight from overdrawing it."""
+    return pays_from_wallet(workspace, "payg") and not workspace.overage_protection
+
+
 def limits_of(workspace: Workspace, key: Key, mode: Mode, created_at: datetime) -> tuple[Limit, ...]:
     """Return the limits of a call that came in at ``created_at`` (UTC), in the order in which they are checked."""
     return tuple(_limits(workspace, key, mode, created_at))

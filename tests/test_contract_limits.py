@@ -32,7 +32,9 @@ class Limited:
 
     def __init__(self, start: StartGateway, key: dict[str, Any], wallet: str | None, **settings: Any) -> None:
         secret = new_key()
-        made = workspace(("ci", secret, True), **{"rpm_override": 1_000} | settings)
+        made = workspace(
+            ("ci", secret, True), **{"rpm_override": 1_000, "overage_protection": False} | settings
+        )
         made["keys"][0] |= key
         made = {name: value for name, value in made.items() if value is not None}
         self.gateway: Gateway = start(

@@ -31,6 +31,9 @@ _KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
 _ACTIVE = re.compile(r"\A(\s*active\s*=\s*)(true|false)")
 
 
+_NEW_WORKSPACE = 'name = "{name}"\noverage_protection = true\n'
+
+
 @click.group()
 def keys() -> None:
     """Create, list and revoke API keys. A running gateway follows within two seconds."""
@@ -46,7 +49,7 @@ def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> No
     key = new_key()
     with _editing(conf_file) as folder:
         file = _new_file(folder, workspace) if new else _find_file(folder, workspace, " (--new creates one)")
-        text = f'name = "{workspace}"\n' if new else Sources().read_text(file)
+        text = _NEW_WORKSPACE.format(name=workspace) if new else Sources().read_text(file)
         key_id = _free_id(file, text, key_id)
         _write_if_it_loads(conf_file, file, add_key(text, key_id, hash_key(key)))
     click.echo(key)
