@@ -24,6 +24,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from addon.json_object import decode_object
+from policies.estimate import estimate_prompt_tokens
+from policies.facts import Family
 from policies.refusal import Refusal
 
 MAX_EXPLAINED_FAILURES = 20
@@ -49,6 +51,18 @@ class ChatRequest:
     fields: Mapping[str, Any]
     extras: Mapping[str, Any]
 
+    def sendable(self, family: Family) -> dict[str, Any]:
+        """Return the fields that may be sent to a model of ``family``."""
+        return {
+            **self.fields,
+            **{name: value for name, value in self.extras.items() if name in family.extra},
+        }
+
+    def prompt_tokens(self, family: Family) -> int:
+        """Estimate the prompt, from all that is sent to a model of ``family``."""
+        fields = {name: value for name, value in self.sendable(family).items() if name not in family.drops}
+        return estimate_prompt_tokens(fields, family.estimator)
+
 
 def parse_chat_request(body: bytes) -> ChatRequest:
     """Return what ``body`` asks for. A null is the same as an absent key.
@@ -60,7 +74,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     if given.get("messages", []) == []:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     _validate(given)
-    fields = {key: value for key, value in given.items() if key in _FORWARDED}
+    fields = {key: value for key, value in given.items() if key in FORWARDED}
     extras = {key: value for key, value in given.items() if key not in _Body.model_fields}
     return ChatRequest(
         model=given.get("model"),
@@ -237,7 +251,7 @@ class _Body(_Object):
 
 
 _CAPS = ("max_tokens", "max_completion_tokens")
-_FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", "stream_options", *_CAPS}
+FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", "stream_options", *_CAPS}
 
 
 # --- what is said about it -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mitmproxy import http
 from mitmproxy.net.http.url import hostport, parse
 
 from addon.call import Call
-from addon.chat import ChatRequest, parse_chat_request
+from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.dropped import dropped_header, dropped_in
 from addon.errors import upstream_garbage
@@ -25,8 +25,7 @@ from addon.source import source_of
 from addon.store import HoldRequest
 from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
-from policies.estimate import estimate_prompt_tokens
-from policies.facts import Attempt, Family
+from policies.facts import Attempt
 from policies.limits import limits_of
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
@@ -90,10 +89,10 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
     if attempt.mode != "payg":
         return NOT_METERED
     assert model.max_completion_tokens is not None  # noqa: S101  (what is metered is of the catalog)
-    sendable = _sendable(call.chat, model.family)
+    sendable = call.chat.sendable(model.family)
     return wanted(
         model.retail,
-        prompt_tokens=estimate_prompt_tokens(sendable, model.family.estimator),
+        prompt_tokens=call.chat.prompt_tokens(model.family),
         cap_tokens=completion_cap(call.cap_tokens, model.max_completion_tokens),
         choices=choices_sent(sendable, model.family),
         is_protected=is_protected,
@@ -117,7 +116,7 @@ def upstream_request(call: Call) -> UpstreamRequest:
     attempt = exchange.next_attempt
     budget = exchange.hold.cap_tokens if exchange.hold and attempt.mode == "payg" else None
     cap = completion_cap(call.cap_tokens, attempt.model.max_completion_tokens, budget)
-    sendable = _sendable(chat, attempt.model.family)
+    sendable = chat.sendable(attempt.model.family)
     call.sanitized = sanitize(sendable, attempt.model, cap, chat.stream)
     request = DIALECTS[attempt.model.provider.dialect].request(attempt, call.sanitized.body)
     given, changed = chat.fields.keys() | chat.extras.keys(), dropped_in(call.sanitized.changes)
@@ -168,12 +167,7 @@ def client_head(*, stream: bool, is_fallback: bool) -> http.Response:
 
 def _choices_asked(call: Call) -> int:
     family = call.exchange.attempt.model.family
-    return choices_sent(_sendable(call.chat, family), family)
-
-
-def _sendable(chat: ChatRequest, family: Family) -> dict[str, object]:
-    extras = {name: value for name, value in chat.extras.items() if name in family.extra}
-    return {**chat.fields, **extras}
+    return choices_sent(call.chat.sendable(family), family)
 
 
 def _http_request(upstream: UpstreamRequest) -> http.Request:

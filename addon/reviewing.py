@@ -3,7 +3,6 @@
 from functools import cache, partial
 
 from addon.call import Call
-from policies.estimate import estimate_prompt_tokens
 from policies.request_facts import request_facts
 from policies.review import ReviewedCall, reviewed_messages
 from policies.sanitize import choices_sent
@@ -34,5 +33,5 @@ def reviewed_call(call: Call) -> ReviewedCall:
         has_images=facts.has_images,
         has_tools=facts.has_tools,
         wants_json=facts.wants_json,
-        prompt_tokens=cache(partial(estimate_prompt_tokens, chat.fields, model.family.estimator)),
+        prompt_tokens=cache(partial(chat.prompt_tokens, model.family)),
     )

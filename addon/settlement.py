@@ -11,7 +11,7 @@ from addon.chat import ChatRequest
 from addon.exchange import UsageSource
 from addon.mask import bookable
 from policies.caps import completion_cap
-from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
+from policies.estimate import estimate_completion_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
 from policies.sanitize import choices_sent
@@ -53,7 +53,7 @@ def _usage(call: Call) -> tuple[Usage, UsageSource]:
     estimator = family.estimator
     prompt_tokens = counted.prompt_tokens
     if prompt_tokens is None:
-        prompt_tokens = estimate_prompt_tokens(call.request.fields, estimator)
+        prompt_tokens = call.request.prompt_tokens(family)
     estimate = estimate_completion_tokens(relay.relayed_text_chars, estimator)
     # What is billed beside the completion is under the same cap.
     beside_tokens = counted.reasoning_tokens or 0 if family.reasoning_beside_completion else 0

@@ -4,7 +4,6 @@ A prompt is counted before it is sent, so that money can be held for it: everyth
 The coefficients are the family's, measured on recorded traffic: docs/decisions/prompt-estimates-are-calibrated.md.
 """
 
-import json
 import math
 import string
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from policies.facts import Estimator
+from policies.families import MESSAGE_FIELDS, RESERVED
 
 # A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
 # count as marks: in words they are rare, and where they are not (hashes, base64), two characters make a token.
@@ -28,6 +28,30 @@ _SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
 _FILES: Final = frozenset(
     {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
 )
+# The names that frame a message, a part and a tool call, in the contract and in what vendors add to it.
+_NAMES: Final = frozenset(
+    {
+        *MESSAGE_FIELDS,
+        *(
+            "id",
+            "type",
+            "function",
+            "arguments",
+            "custom",
+            "input",
+            "text",
+            "thinking",
+            "signature",
+            "refusal",
+        ),
+        *("reasoning", "reasoning_content", "reasoning_details", "cache_control", "extra_content"),
+    }
+)
+_MEDIA: Final = _IMAGES | _SOUNDS | _FILES
+# Where a media part has its data, or says where that is. All else in the part is text, which might be read.
+_PAYLOADS: Final = frozenset(
+    {"data", "url", "image_url", "audio_url", "video_url", "document_url", "file_data", "file_url", "file_id"}
+)
 _SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250, "pcm16": 250})
 _DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
 UNSEEN_TOKENS: Final = 5_000
@@ -37,19 +61,21 @@ UNSEEN_TOKENS: Final = 5_000
 def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -> int:
     """Return the tokens that the provider will count at most, nearly always, for a validated request body.
 
-    ``fields`` has ``messages``, and ``tools``, ``tool_choice`` and ``response_format`` where they are set. Text and
-    tools cost what ``estimator`` says; a response format counts as a tool.
+    ``fields`` are all that is sent but what the gateway sets itself: whatever stands there counts, known or not. Text
+    and tools cost what ``estimator`` says; a response format counts as a tool.
     """
     tally = _Tally()
-    for message in _items(fields.get("messages")):
-        tally.add_message(message)
-    for tool in _items(fields.get("tools")):
-        tally.has_tools = True
-        tally.add(tool)
-    tally.add(fields.get("tool_choice"))
-    if (response_format := fields.get("response_format")) is not None:
-        tally.has_tools = True
-        tally.add(response_format)
+    for name, value in fields.items():
+        if name == "messages":
+            for message in _items(value):
+                tally.add_message(message)
+        elif name == "tools":
+            for tool in _items(value):
+                tally.has_tools = True
+                tally.add(tool)
+        elif name not in RESERVED and value is not None:
+            tally.has_tools = tally.has_tools or name == "response_format"
+            tally.add(value)
     return tally.tokens(estimator)
 
 
@@ -92,9 +118,14 @@ class _Tally:
         """Count a text as it stands, and anything else as the JSON that it is."""
         if value is None:
             return
-        text = (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        )
+        if isinstance(value, str):
+            self._add_text(value)
+            return
+        texts, marks = _json_texts(value)
+        self.marks += marks
+        self._add_text("".join(texts))
+
+    def _add_text(self, text: str) -> None:
         raw = text.encode("utf-8", "surrogatepass")
         other_bytes = 0 if text.isascii() else len(raw.translate(None, _ASCII))
         not_letters = len(raw.translate(None, _LETTERS))
@@ -112,27 +143,76 @@ class _Tally:
                 for call in value:
                     self.add_call(call)
             else:
-                self.add(value)
+                self.add_member(name, value)
+
+    def add_member(self, name: str, value: object) -> None:
+        """Count a value, and its name where that is not the API's own: frames are in ``tokens_per_message``."""
+        if name not in _NAMES:
+            self._add_text(name)
+        self.add(value)
 
     def add_call(self, call: Mapping[str, object]) -> None:
         """A call that an assistant made stands in the prompt like a message."""
         self.messages += 1
-        for value in call.values():
-            for member in value.values() if isinstance(value, dict) else (value,):
-                self.add(member)
+        for name, value in call.items():
+            members = value if isinstance(value, dict) else {}
+            self.add_member(name, None if members else value)
+            for inner_name, inner in members.items():
+                self.add_member(inner_name, inner)
 
     def add_part(self, part: Mapping[str, object]) -> None:
         kind = part.get("type")
+        beside = {name: value for name, value in part.items() if name != "type"}
+        if kind not in _MEDIA:
+            for name, value in beside.items():
+                self.add_member(name, value)
+            return
+        payload_bytes, beside = _split_payload(beside)
         if is_image(part):
             self.images += 1
         elif kind in _SOUNDS:
-            self.media_tokens += _sound_tokens(part)
-        elif kind in _FILES or kind in _IMAGES:
-            self.media_tokens += max(UNSEEN_TOKENS, _decoded_bytes(part))
+            self.media_tokens += max(UNSEEN_TOKENS, payload_bytes // _bytes_per_token(part))
         else:
-            for name, value in part.items():
-                if name != "type":
-                    self.add(value)
+            self.media_tokens += max(UNSEEN_TOKENS, payload_bytes)
+        if beside:
+            self.add(beside)
+
+
+def _json_texts(value: object) -> tuple[list[str], int]:
+    """Return the texts of a JSON value, names and numbers among them, and how many marks stand around them."""
+    texts: list[str] = []
+    marks, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+            marks += 2
+        elif isinstance(item, dict):
+            texts.extend(item)
+            waiting.extend(item.values())
+            marks += 2 + 4 * len(item)
+        elif isinstance(item, list):
+            waiting.extend(item)
+            marks += 2 + len(item)
+        else:
+            texts.append(str(item).lower())
+    return texts, marks
+
+
+def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object]]:
+    """Return how many bytes the data of a picture, sound or file is at most, taken as base64, and what is beside it."""
+    decoded_bytes = 0
+    beside: dict[str, object] = {}
+    for name, value in members.items():
+        if name in _PAYLOADS and isinstance(value, str):
+            decoded_bytes += len(value) * 3 // 4
+        elif isinstance(value, dict):
+            inner_bytes, inner = _split_payload(value)
+            decoded_bytes += inner_bytes
+            beside |= {name: inner} if inner else {}
+        else:
+            beside[name] = value
+    return decoded_bytes, beside
 
 
 def _items(value: object) -> list[dict[str, object]]:
@@ -145,16 +225,7 @@ def _is_other_file(image: object) -> bool:
     return isinstance(url, str) and (start := url[:11].lower()).startswith("data:") and start != "data:image/"
 
 
-def _sound_tokens(part: Mapping[str, object]) -> int:
+def _bytes_per_token(part: Mapping[str, object]) -> int:
     sound = part.get("input_audio")
     coding = sound.get("format") if isinstance(sound, dict) else None
-    bytes_per_token = _SOUND_BYTES_PER_TOKEN.get(str(coding), _DENSEST_SOUND_BYTES_PER_TOKEN)
-    return max(UNSEEN_TOKENS, _decoded_bytes(part) // bytes_per_token)
-
-
-def _decoded_bytes(value: object) -> int:
-    """Return how many bytes the texts in ``value`` are at most, taken as base64."""
-    if isinstance(value, str):
-        return len(value) * 3 // 4
-    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return sum(map(_decoded_bytes, members))
+    return _SOUND_BYTES_PER_TOKEN.get(str(coding), _DENSEST_SOUND_BYTES_PER_TOKEN)

@@ -23,7 +23,6 @@ from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings import Settings, load_settings
 from addon.store import StoreUnavailable
 from policies.caps import completion_cap
-from policies.estimate import estimate_prompt_tokens
 from policies.facts import Workspace
 from policies.limits import Limit, limits_of
 from policies.refusal import Refusal
@@ -69,7 +68,7 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
             assert model.max_completion_tokens is not None
             want = wanted(
                 model.retail,
-                estimate_prompt_tokens(fields, model.family.estimator),
+                chat.prompt_tokens(model.family),
                 completion_cap(chat.requested_cap, model.max_completion_tokens),
                 choices_sent(fields, model.family),
                 is_protected=workspace.overage_protection,

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from openai import OpenAI
-from rig.configuration import model, new_key, workspace
+from rig.configuration import FAMILIES, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import USD, credit, spent
 from rig.scripts import Gate, Received, Script, completion, whole
@@ -31,7 +31,7 @@ PATH = "/v1/chat/completions"
 WALLET = Limit("wallet", wallet_counter("acme"), 0)
 KEYS = {
     name: new_key()
-    for name in ("burst", "rated", "daily", "never", "empty", "hops", "exposed", "said", "helped")
+    for name in ("burst", "rated", "daily", "never", "empty", "hops", "exposed", "said", "helped", "padded")
 }
 
 
@@ -94,6 +94,7 @@ def limited(start_gateway: StartGateway) -> Gateway:
         "exposed": {"plan": "standard", "overage_protection": False},
         "said": {"overage_protection": True},
         "helped": {"plan": "standard"},
+        "padded": {"plan": "standard"},
     }
     workspaces = {name: workspace((name, KEYS[name], True), **changes) for name, changes in made.items()}
     workspaces["never"]["keys"][0] |= capped
@@ -102,8 +103,10 @@ def limited(start_gateway: StartGateway) -> Gateway:
             "dear": model(**prices, max_completion_tokens=dear.max_completion_tokens),
             "other": model(upstream_model_id="other"),
         },
+        families={"openai-chat": FAMILIES["openai-chat"] | {"extra": ["chat_template_kwargs"]}},
         workspaces=workspaces,
     )
+    credit(gateway.folder / "var" / "tollgate.db", "padded", "0.01")
     for name in ("burst", "helped"):
         credit(gateway.folder / "var" / "tollgate.db", name, "20")
     return gateway
@@ -163,6 +166,14 @@ def test_the_sdk_comes_back_and_is_served(limited: Gateway, upstream: Upstream) 
         upstream.wait_for_requests(20 - expected)
         gate.open()
         assert [call.result().choices[0].message.content for call in calls] == ["hello"] * 20
+
+
+def test_a_prompt_in_any_field_that_is_sent_on_is_held(limited: Gateway, upstream: Upstream) -> None:
+    padding = {"chat_template_kwargs": {"note": "a word or two " * 70_000}}
+    answer = ask(limited, "padded", model="other", **padding)
+    assert_error(answer, 402, "payment_required", "invalid_request_error")
+    assert upstream.requests == []
+    assert ask(limited, "padded", model="other").status_code == 200
 
 
 @pytest.mark.parametrize(
