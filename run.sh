@@ -140,12 +140,23 @@ run_tests() {
     cd "$root"
     export PYTHONPATH="$root"
     failed=0
-    "$venv/bin/python" -m ruff check --quiet . || failed=1
-    "$venv/bin/python" -m ruff format --quiet --check . || failed=1
-    "$venv/bin/python" -m mypy || failed=1
+    # What the linters say comes last, in one piece: they run beside the tests.
+    said=$(mktemp)
+    run_linters >"$said" 2>&1 &
     # Files run beside each other; what is given here wins, so `-n 0` runs one after the other.
     "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@" || failed=1
+    wait "$!" || failed=1
+    cat "$said"
+    rm -f "$said"
     exit "$failed"
+}
+
+run_linters() {
+    found=0
+    "$venv/bin/python" -m ruff check --quiet . || found=1
+    "$venv/bin/python" -m ruff format --quiet --check . || found=1
+    "$venv/bin/python" -m mypy || found=1
+    return "$found"
 }
 
 refresh_locks() {
