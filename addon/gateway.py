@@ -249,7 +249,7 @@ class Gateway(Connections):
         except AccessTokenUnavailable:
             self._refuse(flow, no_access_token())
         except StoreUnavailable:
-            # Logged once by ``lifecycle``, not by each call.
+            # Logged once by ``MeasuredStore``, not by each call.
             self._refuse(flow, LIMITS_UNAVAILABLE)
         except Exception:
             call = call_of(flow)

@@ -7,6 +7,7 @@ supervisor.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -28,8 +29,6 @@ from policies.limits import is_exposed
 
 log = logging.getLogger("tollgate.lifecycle")
 
-_STORE_LOST = {"event": "store unavailable"}
-_STORE_BACK = {"event": "store recovered"}
 _PROTECTED = {"event": "overage protection by default"}
 _EXPOSED = {"event": "overage protection off"}
 _MOST_LISTED = 20
@@ -84,23 +83,15 @@ class Lifecycle:
         await self.store.close()
 
     async def _keep_up(self) -> None:
-        """See to the store as long as the process lives, and say once when it can't be asked, and when it can again."""
-        available = True
+        """See to the store as long as the process lives."""
         while True:
             await asyncio.sleep(UPKEEP_S)
             try:
-                await self.store.upkeep()
-            except StoreUnavailable as error:
-                if available:
-                    log.error("the store is unavailable, calls are refused: %s", error, extra=_STORE_LOST)
-                available = False
+                with suppress(StoreUnavailable):  # The store itself logs that.
+                    await self.store.upkeep()
             except Exception:
                 # A fault of ours must not end what books the calls of the dead; the log has it each time.
                 log.exception("the store could not be seen to")
-            else:
-                if not available:
-                    log.info("the store is available again", extra=_STORE_BACK)
-                available = True
             self._measure()
 
     def _measure(self) -> None:

@@ -1,20 +1,28 @@
-"""A store that is measured: whatever asks it, each operation is timed, and the holds in flight are known."""
+"""A store that is measured: each operation is timed, the holds in flight are known, and a failing store is logged."""
 
+import logging
 import time
 from collections.abc import Awaitable
 
 from addon.metrics import Metrics, StoreOperation
-from addon.store import Booking, HoldRequest, Store, StoreUnavailable, WalletEntry
+from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable, WalletEntry
 from policies.spend import Denial, Hold
+
+log = logging.getLogger("tollgate.store")
 
 
 class MeasuredStore:
-    """Does what ``store`` does. A hold is in flight until its call is settled or voided, at once or later."""
+    """Does what ``store`` does. A hold is in flight until its call is settled or voided, at once or later.
+
+    Whatever fails first says that the store is unavailable, once, whichever store it is and whatever the cause; only
+    ``check``, which writes, says that it has recovered. A start that fails is told by whoever starts.
+    """
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
         self._held: set[str] = set()
+        self._is_available: bool | None = None
 
     async def take(self, workspace: str, limit_rpm: int) -> int:
         return await self._ask("take", self._store.take(workspace, limit_rpm))
@@ -38,7 +46,7 @@ class MeasuredStore:
         await self._ask("void", self._store.void(call_id))
 
     async def credit(self, entry: WalletEntry) -> bool:
-        return await self._store.credit(entry)
+        return await self._tell(self._store.credit(entry))
 
     async def note_attempt(self, circuit: str, *, failed: bool) -> None:
         await self._store.note_attempt(circuit, failed=failed)
@@ -50,10 +58,15 @@ class MeasuredStore:
         return self._store.open_circuits()
 
     async def upkeep(self) -> None:
-        await self._store.upkeep()
+        await self._tell(self._store.upkeep())
+        if not self._is_available:
+            await self.check()
 
     async def check(self) -> None:
-        await self._store.check()
+        await self._tell(self._store.check())
+        if self._is_available is False:
+            log.info("the store is available again", extra={"event": "store recovered"})
+        self._is_available = True
 
     async def close(self) -> None:
         await self._store.close()
@@ -65,9 +78,18 @@ class MeasuredStore:
     async def _ask[Answer](self, operation: StoreOperation, answer: Awaitable[Answer]) -> Answer:
         began_s, available = time.perf_counter(), True
         try:
-            return await answer
+            return await self._tell(answer)
         except StoreUnavailable:
             available = False
             raise
         finally:
             self._metrics.store_asked(operation, time.perf_counter() - began_s, available=available)
+
+    async def _tell[Answer](self, answer: Awaitable[Answer]) -> Answer:
+        try:
+            return await answer
+        except StoreUnavailable as error:
+            if self._is_available and not isinstance(error, CallNotHeld):
+                log.error("the store is unavailable: %s", error, extra={"event": "store unavailable"})
+                self._is_available = False
+            raise

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from addon import lifecycle
+from addon import measured_store
 from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED
 from addon.exchange import UsageSource
 from addon.store import kept, outbox
@@ -68,8 +68,8 @@ def test_every_source_of_counts_is_documented() -> None:
 
 
 LOGGED = {
-    "store unavailable": lifecycle,
-    "store recovered": lifecycle,
+    "store unavailable": measured_store,
+    "store recovered": measured_store,
     "ledger unavailable": kept,
     "ledger recovered": kept,
     "ledger row lost": kept,

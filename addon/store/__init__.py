@@ -30,6 +30,10 @@ class StoreUnavailable(Exception):  # noqa: N818  (a state that callers answer t
     """The store can't be asked now. The message is one line for operators and holds no value of any row."""
 
 
+class CallNotHeld(StoreUnavailable):
+    """One call can't be held or moved, and the store is not to blame."""
+
+
 class IllegalRowError(ValueError):
     """A programming error: the row breaks a rule of its table and will never be written."""
 

@@ -106,6 +106,7 @@ class Outbox:
         self._filled: set[str] = set()
         self._torn: set[str] = set()
         self._emptying: asyncio.Task[None] | None = None
+        self._waits = False
         self._lock = asyncio.Lock()
 
     def note(self, workspace: str) -> None:
@@ -177,7 +178,11 @@ class Outbox:
         try:
             await self.empty_noted()
         except StoreUnavailable as error:
-            log.warning("calls wait in Redis to be booked: %s", error, extra={"event": "outbox waits"})
+            if not self._waits:
+                log.warning("calls wait in Redis to be booked: %s", error, extra={"event": "outbox waits"})
+            self._waits = True
+        else:
+            self._waits = False
 
     async def _read(self, workspace: str, stale_s: float | None) -> Sequence[Entry]:
         outbox = keys_of(workspace).outbox

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from addon.store import HOLDS_NOTHING, HoldRequest, StoreUnavailable
+from addon.store import HOLDS_NOTHING, CallNotHeld, HoldRequest, StoreUnavailable
 from addon.store.leases import Leases
 from addon.store.ledger_rows import storable
 from addon.store.redis_client import RedisClient, Script, was_answered
@@ -81,7 +81,7 @@ class Holds:
         """Move a hold to its call's next attempt. If it is not known whether that was done, one of them stands."""
         held = self._held.get(request.id)
         if held is None:
-            raise StoreUnavailable(HOLDS_NOTHING)
+            raise CallNotHeld(HOLDS_NOTHING)
         request = replace(request, want=exact(request.want, request.limits))
         return await self._place(request, held, is_moved=True)
 
@@ -113,7 +113,7 @@ class Holds:
             reason, number, *in_flight = found
             limit = request.limits[int(number) - 1]
             return Denial(cast(DenialReason, reason), limit, *map(int, in_flight))
-        raise StoreUnavailable(f"a call can't be {'moved' if is_moved else 'held'}: {outcome}")
+        raise CallNotHeld(f"a call can't be {'moved' if is_moved else 'held'}: {outcome}")
 
     async def _ask(
         self, request: HoldRequest, counters: CallCounters, *, is_moved: bool = False
@@ -169,5 +169,5 @@ def exact(want: Want, limits: Sequence[Limit]) -> Want:
     thousandths = want.cap_tokens * (PICOUSD_PER_NANOUSD if want.token_picousd else 1)
     is_exact = max(want.prompt_nanousd, thousandths) < LARGEST_EXACT
     if not is_exact or want.token_picousd >= LARGEST_TOKEN_PICOUSD:
-        raise StoreUnavailable("a call may cost more than can be counted exactly in Redis")
+        raise CallNotHeld("a call may cost more than can be counted exactly in Redis")
     return want

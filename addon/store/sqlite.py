@@ -15,6 +15,7 @@ from addon.store import (
     BOUND_S,
     HOLDS_NOTHING,
     Booking,
+    CallNotHeld,
     HoldRequest,
     IllegalRowError,
     StoreUnavailable,
@@ -76,7 +77,7 @@ class SqliteStore(SharesCircuits):
         """See ``Store.move``."""
         moved = await self._file.write(lambda c: money.move(c, request, self._owner.id, datetime.now(UTC)))
         if moved is None:
-            raise StoreUnavailable(HOLDS_NOTHING)
+            raise CallNotHeld(HOLDS_NOTHING)
         return moved
 
     async def settle(self, booking: Booking) -> None:
