@@ -5,11 +5,13 @@ UNPRICED = "it changes the price of a call"
 OF_THE_VENDOR = "a vendor's own field, which no client of the gateway has a reason to send"
 VENDOR_RUN = "a tool that the provider runs, at a price that nobody holds"
 ANOTHER_SHAPE = "a form that the contract does not have"
+OF_NO_TOOLS = "an empty list of tools, or what says something about tools where there are none"
 NO_FAMILY = "a provider without a family of its own"
 
 LEFT_OUT: dict[tuple[str, str], str] = {
     ("claude-4-6", "temperature"): IT_IS_THE_DEFAULT,
     ("claude-sampling", "temperature"): IT_IS_THE_DEFAULT,
+    ("claude-sampling", "tools"): OF_NO_TOOLS,
     ("claude-sampling", "top_p"): "beside thinking it is taken from 0.95 on, and refused below",
     ("gemini", "messages.reasoning_content"): "what counts of a thought is its signature, which is sent",
     ("gemini", "refused: tools.0.type"): VENDOR_RUN,
@@ -17,16 +19,19 @@ LEFT_OUT: dict[tuple[str, str], str] = {
     ("gemini-2", "logprobs"): "Vertex AI takes it, the Gemini API answers 400",
     ("gemini-2", "top_logprobs"): "Vertex AI takes it, the Gemini API answers 400",
     ("gemini-2", "refused: tools.0.type"): VENDOR_RUN,
+    ("grok", "parallel_tool_calls"): OF_NO_TOOLS,
     ("grok", "refused: None"): ANOTHER_SHAPE + ": tool_choice of type tool",
     ("huggingface", "options"): OF_THE_VENDOR,
     ("huggingface", "parameters"): OF_THE_VENDOR,
     ("huggingface", "refused: tool_choice"): ANOTHER_SHAPE + ": the bare name of a function",
     ("huggingface", "refused: tool_choice.type"): ANOTHER_SHAPE + ": a function without its type",
     ("huggingface", "return_full_text"): OF_THE_VENDOR,
+    ("huggingface", "tools"): OF_NO_TOOLS,
     ("llamacpp", "grammar"): OF_THE_VENDOR,
     ("mistral", "messages.tool_calls.id"): "the recording's ids are blanked, and no longer 9 characters",
     ("mistral", "random_seed"): "the vendor's name of seed, as which it is sent",
     ("mistral", "refused: tool_choice"): ANOTHER_SHAPE + ": any, which required becomes",
+    ("mistral", "tool_choice"): OF_NO_TOOLS,
     ("mistral", "refused: tools.0.type"): ANOTHER_SHAPE + ": a tool without its type",
     ("ollama", "enable_thinking"): "Ollama has no such field, and ignores it",
     ("ollama", "options"): OF_THE_VENDOR,
