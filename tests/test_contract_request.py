@@ -8,6 +8,7 @@ import pytest
 from conftest import Chat
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
+from rig.scripts import whole
 from rig.upstream import Upstream
 
 TOOL = {
@@ -99,6 +100,37 @@ def test_unknown_keys_are_ignored_and_go_nowhere(chat: Chat, upstream: Upstream)
     }
     assert chat(**unknown).status_code == 200
     assert not set(upstream.last.json()) & set(unknown)
+
+
+DROPPED = {
+    "metadata": {"a": "b"},
+    "store": True,
+    "functions": [{"name": "f"}],
+    "function_call": "auto",
+    "logit_bias": None,
+    "stream_options": {"include_usage": False},
+    "two words": 1,
+    "messages": [{"role": "user", "content": "Hi", "reaction": "+1", "refusal": None}],
+}
+NAMED = "function_call, functions, messages.reaction, metadata, store, +1"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_not_sent_on_is_named_in_a_header(chat: Chat, upstream: Upstream, stream: bool) -> None:
+    answer = chat(**DROPPED, stream=stream)
+    assert (answer.status_code, answer.headers["x-gateway-dropped"]) == (200, NAMED)
+    upstream.behave(whole({"error": {"message": "no"}}, status=400))
+    refused = chat(**DROPPED, stream=stream)
+    assert (refused.status_code, refused.headers["x-gateway-dropped"]) == (400, NAMED)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"stream": True, "max_tokens": 5, "seed": None}, {"metadata": {}, "temperature": "hot"}]
+)
+def test_where_nothing_was_dropped_or_nothing_was_routed_nothing_is_named(
+    chat: Chat, body: dict[str, Any]
+) -> None:
+    assert "x-gateway-dropped" not in chat(**body).headers
 
 
 # --- messages ------------------------------------------------------------------------------------------------
