@@ -8,7 +8,7 @@ from typing import Any, Final
 from addon.answer_bounds import exceeded_bound
 from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.json_text import json_text
-from addon.message import choice_text_chars, finish_reason, shows_nothing
+from addon.message import finish_reason, relayed_chars, shows_nothing
 from addon.normal.choices import normalize_message_choices
 from addon.source import Source
 from addon.splice import apply_edits, identity_edits, model_edits, value_edit
@@ -71,7 +71,7 @@ def rewrite_answer(body: bytes, source: Source) -> Answer:
         body = _rewritten(body, payload, given, with_billing_notes(choices, usage), source)
     except ValueError:
         return failed(upstream_garbage("it holds a number that JSON does not have."))
-    chars = sum(map(choice_text_chars, choices))
+    chars = sum(map(relayed_chars, choices))
     return Answer(body, usage, finish_reason(given), text_chars=chars)
 
 
@@ -90,7 +90,7 @@ def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
 
     Returns ``choices`` itself where there is nothing to explain. Source: contract, "choices[] element".
     """
-    if usage is None or not usage.completion_tokens or not any(map(_is_silent, choices)):
+    if usage is None or (usage.completion_tokens or 0) <= 0 or not any(map(_is_silent, choices)):
         return choices
     return [_explained(choice) if _is_silent(choice) else choice for choice in choices]
 

@@ -13,10 +13,10 @@ from typing import Any
 from addon.call import Call
 from addon.errors import INTERNAL, ErrorAnswer
 from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
-from addon.log import log_attempt_failed, log_call, log_refusal
+from addon.log import log_attempt_failed, log_call, log_disbelieved, log_refusal
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
-from addon.settlement import OK, outcome
+from addon.settlement import OK, believed_usage, outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from policies.breaker import circuit_of
 from policies.limits import pays_from_wallet
@@ -82,7 +82,7 @@ class Books:
             return
         now_s = time.monotonic()
         answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
-        call.exchange = answered.advance(Stage.SETTLED, **_outcome(call, answered))
+        call.exchange = answered.advance(Stage.SETTLED, **self._outcome(call, answered, now_s))
         try:
             booking = self._do(self._book(call, now_s))
             if not booking.done():
@@ -113,6 +113,19 @@ class Books:
             self._leave(call)
             log_refusal(call.exchange, time.monotonic())
             self.metrics.call_refused(error_code)
+
+    def _outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
+        """Return what the call cost. A fault of ours in finding that out costs the client nothing, but leaves a row."""
+        call.exchange = answered
+        try:
+            _, disbelieved = believed_usage(call)
+            for name in disbelieved:
+                log_disbelieved(answered, name)
+                self.metrics.count_disbelieved(answered.attempt.model.provider.name, name)
+            return outcome(call, now_s)
+        except Exception:
+            log.exception("what a call cost can't be found out", extra={"id": answered.id})
+            return {}
 
     def _close(self, call: Call, now_s: float) -> None:
         try:
@@ -147,16 +160,6 @@ class Books:
         self.in_flight.discard(call.exchange.id)
         if not self.in_flight:
             self.idle.set()
-
-
-def _outcome(call: Call, answered: Exchange) -> dict[str, Any]:
-    """Return what the call cost. A fault of ours in finding that out costs the client nothing, but leaves a row."""
-    call.exchange = answered
-    try:
-        return outcome(call)
-    except Exception:
-        log.exception("what a call cost can't be found out", extra={"id": answered.id})
-        return {}
 
 
 def _booking(exchange: Exchange, now_s: float) -> Booking:

@@ -33,6 +33,9 @@ class Call:
     ``upstream_status``, ``retry_after`` and ``advice`` stood in the head of its answer. ``first_failure`` is that of
     the attempt before it. ``lagged``: what failed is this process, which was late all along, and no provider.
     ``dropped_by_attempt`` is ``X-Gateway-Dropped`` of each attempt, by its number.
+
+    Of the attempt under way: ``is_sent``: its request may have reached the provider; ``head_s`` is when its answer's
+    head came. ``is_cut_off``: the gateway would not wait for its client any more.
     """
 
     exchange: Exchange
@@ -52,6 +55,9 @@ class Call:
     first_failure: ErrorAnswer | None = None
     first_byte_s: float | None = None
     lagged: bool = False
+    is_sent: bool = False
+    head_s: float | None = None
+    is_cut_off: bool = False
     client_is_behind: Callable[[], bool] = field(default=lambda: False)
 
     @property

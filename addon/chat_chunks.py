@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from addon.json_text import json_text
-from addon.message import choice_text_chars, finish_reason
+from addon.message import finish_reason, relayed_chars
 from addon.normal.choices import ChunkNormalizer, Normal
 from addon.normal.in_bytes import choices_edits
 from addon.source import Source
@@ -96,7 +96,7 @@ class ChatChunks:
         """Return what was kept back because it might have become something else, and the usage."""
         sent = b""
         left = self._normalizer.last()
-        self.text_chars += sum(map(choice_text_chars, left))
+        self.text_chars += sum(map(relayed_chars, left))
         if choices := self._secrets.masked(left) + self._secrets.last():
             made = json_text({**self.frames.head, "choices": choices})
             sent = self.frames.chunk(made, choices, bears_usage=False)
@@ -119,7 +119,7 @@ class ChatChunks:
         if not self.frames.head:
             self._note_head(chunk)
         reason = finish_reason(chunk["choices"])
-        chars = sum(map(choice_text_chars, choices))
+        chars = sum(map(relayed_chars, choices))
         self.finish_reason = reason or self.finish_reason
         self.text_chars += chars
         return chars, bool(usage or reason)

@@ -8,10 +8,12 @@ from functools import partial
 
 from mitmproxy import ctx
 from mitmproxy.connection import Client, Connection
+from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.server import ConnectionHandler
+from mitmproxy.utils import asyncio_utils
 
 from addon.deadline import Deadline
-from addon.wire import HEAD_TIMEOUT_S
+from addon.wire import HEAD_TIMEOUT_S, StopReading
 
 MAX_UPSTREAM_CONNECTIONS_PER_CLIENT = 256
 """To one address, for one client connection: mitmproxy's five would strangle an HTTP/2 client."""
@@ -88,6 +90,13 @@ def is_behind(client: Client) -> bool:
     """Whether bytes for this client wait for it to take earlier ones."""
     writer = _writer_of(client)
     return writer is not None and writer.transport.get_write_buffer_size() > 0
+
+
+def stop_reading(client: Client, stream: Layer) -> None:
+    """Tell the stream of a client that left that its answer was read on for long enough."""
+    if handler := _handler_of(client):
+        stop = handler.server_event(StopReading(stream))
+        asyncio_utils.create_task(stop, name="stop reading", keep_ref=True)
 
 
 def close_client(client: Client) -> None:

@@ -3,15 +3,17 @@
 import logging
 
 from mitmproxy.connection import Client
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import NextLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 
 from addon import tls
-from addon.clients import Clients, max_clients
+from addon.clients import Clients, max_clients, stop_reading
 from addon.connecting import ConnectTimers
 from addon.hop import HopLayer
 from addon.settings import Settings
+from addon.unrelayed import UnrelayedAnswers
 
 log = logging.getLogger("tollgate.connections")
 
@@ -22,6 +24,7 @@ class Connections:
     def __init__(self) -> None:
         self.settings: Settings | None = None
         self.clients = Clients(max_clients())
+        self.unrelayed = UnrelayedAnswers(stop_reading)
         self.connecting = ConnectTimers()
 
     def client_connected(self, client: Client) -> None:
@@ -29,16 +32,22 @@ class Connections:
         if self.settings and not self.settings.conf.listen.tls_certificate:
             self.clients.spoke(client)
 
-    def client_disconnected(self, client: Client) -> None:
+    async def client_disconnected(self, client: Client) -> None:
         self.clients.disconnected(client)
+        # mitmproxy closes the connections to providers when this returns.
+        await self.unrelayed.wait_for(client)
 
     def next_layer(self, data: NextLayer) -> None:
         if not (self.settings and self.settings.conf.listen.tls_certificate) or data.context.client.tls:
-            data.layer = HopLayer(data.context)
+            data.layer = self.http_layer(data.context)
         elif tls.is_tls(data.data_client()):
             data.layer = tls.ClientTls(data.context)
         else:
             data.layer = tls.PlainHttp(data.context)
+
+    def http_layer(self, context: Context) -> HopLayer:
+        """Return what serves one client connection."""
+        return HopLayer(context, self.unrelayed)
 
     def tls_start_client(self, data: TlsData) -> None:
         if self.settings and self.settings.conf.listen.tls_certificate:

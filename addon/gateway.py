@@ -124,6 +124,7 @@ class Gateway(Connections):
         except TimeoutError:
             in_flight = len(self._books().in_flight)
             self._books().cutting_off = True
+            self.unrelayed.close()
             log.warning("cut off %d calls that did not end within %g s", in_flight, timeout_s)
         await self.clients.close_all()
 

@@ -23,7 +23,16 @@ from mitmproxy.proxy.layers.http import (
 from addon.deadline import is_late
 from addon.hop_attempt import GetUpstream, SentAttempt
 from addon.hop_stream import HopStream
-from addon.wire import IDLE_CONNECTION_TIMEOUT_S, ClientSide, Commands, Http2ClientSide, Overdue, UpstreamSide
+from addon.unrelayed import UnrelayedAnswers
+from addon.wire import (
+    IDLE_CONNECTION_TIMEOUT_S,
+    ClientSide,
+    Commands,
+    Http2ClientSide,
+    Overdue,
+    StopReading,
+    UpstreamSide,
+)
 
 SECOND_LOOK_S = 0.5
 """How long a deadline is put off, once, whose alarm came late."""
@@ -32,8 +41,9 @@ SECOND_LOOK_S = 0.5
 class HopLayer(HttpLayer):
     """One client connection: its streams, their attempts, and the upstream connections kept for it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, unrelayed: UnrelayedAnswers) -> None:
         super().__init__(context, HTTPMode.transparent)
+        self.unrelayed = unrelayed
         self.idle: set[Connection] = set()
         self.deadlines: dict[layer.Layer, float] = {}
         self.put_off: set[layer.Layer] = set()
@@ -50,6 +60,8 @@ class HopLayer(HttpLayer):
             self.connections[self.context.client] = client_side
         if isinstance(event, events.Wakeup) and event.command in self.alarms:
             yield from self.ring(event.command)
+        elif isinstance(event, StopReading):
+            yield from self.event_to_child(event.stream, event)
         elif isinstance(event, events.ConnectionEvent) and event.connection not in self.connections:
             pass  # An upstream connection that was given up says goodbye.
         else:

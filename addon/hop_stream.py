@@ -8,15 +8,12 @@ end of an abandoned attempt can't be taken for the failure of the next one.
 import time
 from typing import TYPE_CHECKING
 
-from mitmproxy.connection import Server
-from mitmproxy.flow import Error
 from mitmproxy.net.http.validate import validate_headers
 from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import DropStream, SendHttp
+from mitmproxy.proxy.layers.http import SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._events import (
-    ErrorCode,
     RequestData,
     RequestEndOfMessage,
     RequestHeaders,
@@ -27,11 +24,11 @@ from mitmproxy.proxy.layers.http._events import (
     ResponseProtocolError,
 )
 from mitmproxy.proxy.layers.http._hooks import (
-    HttpErrorHook,
     HttpResponseHeadersHook,
     HttpResponseHook,
 )
 
+from addon.attempt_stream import AttemptStream
 from addon.call import Call
 from addon.errors import (
     INTERNAL,
@@ -42,10 +39,9 @@ from addon.errors import (
     upstream_garbage,
 )
 from addon.exchange import Stage
-from addon.hop_attempt import AttemptFailedHook, GetUpstream, SentAttempt
+from addon.hop_attempt import AttemptFailedHook, GetUpstream
 from addon.log import log_no_connection
-from addon.request_stream import RequestStream
-from addon.wire import Commands, Overdue, dated, json_response
+from addon.wire import Commands, Overdue, StopReading, dated, json_response
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -65,13 +61,11 @@ _FROM_CLIENT = frozenset({RequestHeaders, RequestData, RequestEndOfMessage})
 _FROM_UPSTREAM = frozenset({ResponseHeaders, ResponseData, ResponseEndOfMessage, ResponseProtocolError})
 
 
-class HopStream(RequestStream):
+class HopStream(AttemptStream):
     """One call: a request that was read is sent upstream, attempt by attempt, and the answer relayed."""
 
     def __init__(self, context: Context, stream_id: int, hops: "HopLayer") -> None:
         super().__init__(context, stream_id, hops)
-        self.hops = hops
-        self.attempt: SentAttempt | None = None
         self.committed = False  # from the first byte of an answer that the client was sent
         self.retried_stale = False
 
@@ -83,27 +77,24 @@ class HopStream(RequestStream):
             assert isinstance(event, HttpEvent)  # noqa: S101
             if self.attempt is None or event.stream_id != self.attempt.id:
                 return  # What an abandoned attempt still says.
+            if self.is_read_on:
+                yield from self.read_on(event)
+                return
             if isinstance(event, ResponseProtocolError):
                 yield from self.upstream_broke(event.message)
             else:
                 yield from self.server_state(event)
         elif kind is RequestProtocolError:
             yield from self.client_left()
+        elif kind is StopReading:
+            if self.is_read_on:
+                yield from self.abandon()
         elif isinstance(event, Overdue):
             if self.call:
                 self.call.lagged = event.late
             yield from self.overdue()
         elif kind is events.Start:
             self.client_state = self.read_head
-
-    def client_left(self) -> Commands:
-        """The client closed its connection, reset its stream, or broke its own framing."""
-        self.client_state = self.done
-        yield from self.give_up_attempt()
-        self.flow.error = self.flow.error or Error("client left")
-        yield HttpErrorHook(self.flow)
-        self.flow.live = False
-        yield DropStream(self.stream_id)
 
     # start_attempt → await_head → relay_body.
 
@@ -113,7 +104,7 @@ class HopStream(RequestStream):
             yield from self.answer(json_response(INTERNAL))
             return
         request = self.flow.request
-        call.lagged = False
+        call.lagged = call.is_sent = False
         self.attempt = attempt = self.hops.new_attempt(self)
         ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
         connection, error = yield ask
@@ -129,6 +120,7 @@ class HopStream(RequestStream):
         self.flow.server_conn = connection
         self.server_state = self.await_head
         self.deadlines.set_deadline(self, call.settings.conf.upstream.first_byte_timeout_s)
+        call.is_sent = True
         yield SendHttp(RequestHeaders(attempt.id, request, end_stream=False), connection)
         yield SendHttp(RequestData(attempt.id, request.raw_content or b""), connection)
         yield SendHttp(RequestEndOfMessage(attempt.id), connection)
@@ -137,6 +129,7 @@ class HopStream(RequestStream):
         call = self.call
         assert call is not None and self.attempt is not None  # noqa: S101  (an attempt is of a call)
         self.attempt.answered, self.attempt.status = True, event.response.status_code
+        call.head_s = time.monotonic()
         try:
             validate_headers(event.response)
         except ValueError:
@@ -169,7 +162,7 @@ class HopStream(RequestStream):
         if call.relay.failure:
             yield from self.attempt_over(call.relay.failure)
         elif self.hops.unread_bytes(self.stream_id) > MAX_UNREAD_BYTES:
-            yield from self.client_left()
+            yield from self.client_left(is_cut_off=True)
             yield from self.cut_client()
         elif call.relay.holds:
             if not held:
@@ -187,8 +180,8 @@ class HopStream(RequestStream):
         """Send ``rest``, the last bytes, once the hook has booked the call."""
         assert call.relay is not None and self.flow.response is not None  # noqa: S101
         if call.relay.failure:
-            if rest and self.committed:
-                yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
+            if self.committed:
+                yield from self.send(rest)
             yield from self.attempt_over(call.relay.failure)
             return
         if not self.committed:
@@ -201,8 +194,7 @@ class HopStream(RequestStream):
                 head.headers["content-length"] = str(len(rest))
             yield from self.answer(self.flow.response)
             return
-        if rest:
-            yield SendHttp(ResponseData(self.stream_id, rest), self.context.client)
+        yield from self.send(rest)
         yield from self.end_answer()
 
     def await_end(self, event: ResponseData | ResponseEndOfMessage) -> Commands:
@@ -275,23 +267,6 @@ class HopStream(RequestStream):
                 yield from self.start_attempt()
         else:
             yield from self.answer(self.flow.response)
-
-    def give_up_attempt(self) -> Commands:
-        """Leave the attempt; its connection is closed, because an answer may still be on its way on it."""
-        attempt = self.attempt
-        self.release_attempt(reusable=False)
-        if attempt and attempt.connection in self.hops.connections:
-            given_up = RequestProtocolError(attempt.id, "attempt given up", ErrorCode.CANCEL)
-            yield SendHttp(given_up, attempt.connection)
-
-    def release_attempt(self, *, reusable: bool = True) -> None:
-        """Forget the attempt; its connection may serve the next call when its answer came whole."""
-        attempt, self.attempt = self.attempt, None
-        self.deadlines.set_deadline(self, None)
-        if attempt:
-            self.hops.streams.pop(attempt.id, None)
-            if reusable and isinstance(attempt.connection, Server):
-                self.hops.idle.add(attempt.connection)
 
     def commit(self) -> Commands:
         """Send the head of a streamed answer: from here on there is no other attempt."""

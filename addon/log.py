@@ -191,6 +191,13 @@ def log_no_connection(exchange: Exchange, why: str) -> None:
     _calls.warning("%s could not be reached: %s", provider, why, extra=fields)
 
 
+def log_disbelieved(exchange: Exchange, count: str) -> None:
+    """Write the line of a count of a provider's that no model could have reached; it is estimated, or left out."""
+    provider = exchange.attempt.model.provider.name
+    fields = {"event": "usage disbelieved", "id": exchange.id, "provider": provider, "count": count}
+    _calls.warning("%s reports %s that can't be: not believed", provider, count, extra=fields)
+
+
 def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
     record = logging.LogRecord(_calls.name, logging.INFO, "", 0, event, None, None)
     record.__dict__.update(_fields(exchange, now_s), event=event)

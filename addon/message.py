@@ -1,11 +1,14 @@
 """What one message, or one delta of a stream, shows to whoever reads it. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 _ANSWER = ("content", "refusal", "text")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_TEXT_MEMBERS = ("text", "thinking", "summary")
+_TEXT_MEMBERS = frozenset({"text", "thinking", "summary"})
+# What says only which thing this is; it costs nobody a token.
+_LABELS = frozenset({"role", "type", "format", "index", "id"})
+_CALL_LABELS = _LABELS | {"function", "custom"}
 _MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
 _THINGS = ("tool_calls", "function_call", "audio", "images")
 
@@ -15,29 +18,21 @@ def text_chars(message: Mapping[str, object]) -> int:
 
     Reasoning that stands there under two names counts once.
     """
-    chars = reasoning = 0
-    for name, value in message.items():
-        if not value:
-            continue
-        if name in _ANSWER:
-            chars += _chars(value)
-        elif name in _REASONING:
-            reasoning = max(reasoning, _chars(value))
-        elif name == "tool_calls" and isinstance(value, list):
-            chars += sum(map(_call_chars, value))
-        elif name == "function_call":
-            chars += _argument_chars(value)
-    return chars + reasoning
+    return _message_chars(message, _text_alone)
 
 
-def choice_text_chars(choice: object) -> int:
-    """Return the same for one element of ``choices``: its delta or message, or a text completion's text."""
+def relayed_chars(choice: object) -> int:
+    """Return how much one element of ``choices`` shows, for estimates: its delta or message, or a completion's text.
+
+    Text counts as ``text_chars`` has it, and every other field that is not empty as its JSON: sound, pictures,
+    encrypted reasoning, what is unknown today.
+    """
     if not isinstance(choice, dict):
         return 0
     for name in ("delta", "message"):
         if isinstance(shown := choice.get(name), dict):
-            return text_chars(shown)
-    return text_chars({"text": choice.get("text")})
+            return _message_chars(shown, _json_chars)
+    return _message_chars({"text": choice.get("text")}, _json_chars)
 
 
 def shows_nothing(message: Mapping[str, object]) -> bool:
@@ -59,17 +54,51 @@ def finish_reason(choices: Iterable[object]) -> str | None:
     return found
 
 
-def _chars(content: object, depth: int = 0) -> int:
+def _message_chars(message: Mapping[str, object], count_other: Callable[[object], int]) -> int:
+    """Return the length of all that a message shows; ``count_other`` is asked for what is no text."""
+    chars = reasoning = 0
+    for name, value in message.items():
+        if not value:
+            continue
+        if name in _ANSWER:
+            chars += _chars(value, count_other)
+        elif name in _REASONING:
+            said = _chars(value, _text_alone)
+            reasoning = max(reasoning, said)
+            chars += _chars(value, count_other) - said
+        elif name == "tool_calls" and isinstance(value, list):
+            chars += sum(_call_chars(call, count_other) for call in value)
+        elif name == "function_call":
+            chars += _argument_chars(value)
+        elif name not in _LABELS:
+            chars += count_other(value)
+    return chars + reasoning
+
+
+def _chars(content: object, count_other: Callable[[object], int], depth: int = 0) -> int:
     """Text stands as a string, or in a list of parts that may nest (Mistral's ``thinking``)."""
     if isinstance(content, str):
         return len(content)
     if depth == _MAX_DEPTH:
         return 0
     if isinstance(content, list):
-        return sum(_chars(part, depth + 1) for part in content)
+        return sum(_chars(part, count_other, depth + 1) for part in content)
     if isinstance(content, dict):
-        return sum(_chars(content.get(name), depth + 1) for name in _TEXT_MEMBERS)
+        text = sum(_chars(content.get(name), count_other, depth + 1) for name in _TEXT_MEMBERS)
+        others = [value for name, value in content.items() if name not in _TEXT_MEMBERS | _LABELS]
+        return text + sum(count_other(value) for value in others if value)
     return 0
+
+
+def _text_alone(_value: object) -> int:
+    return 0
+
+
+def _json_chars(value: object) -> int:
+    try:
+        return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    except (RecursionError, ValueError, TypeError):
+        return 0  # Nothing that a provider means is that deep.
 
 
 def _has_other_parts(content: object) -> bool:
@@ -78,8 +107,12 @@ def _has_other_parts(content: object) -> bool:
     return any(isinstance(p, dict) and p and not any(name in p for name in _TEXT_MEMBERS) for p in parts)
 
 
-def _call_chars(call: object) -> int:
-    return _argument_chars(call.get("function") or call.get("custom")) if isinstance(call, dict) else 0
+def _call_chars(call: object, count_other: Callable[[object], int]) -> int:
+    if not isinstance(call, dict):
+        return 0
+    others = [value for name, value in call.items() if value and name not in _CALL_LABELS]
+    said = call.get("function") or call.get("custom")
+    return _argument_chars(said) + sum(map(count_other, others))
 
 
 def _argument_chars(call: object) -> int:

@@ -113,6 +113,13 @@ class Metrics:
             ("provider", "code"),
             registry=self.registry,
         )
+        disbelieved = Counter(
+            "tollgate_usage_disbelieved",
+            "Counts of providers that can't be.",
+            ("provider", "count"),
+            registry=self.registry,
+        )
+        self._disbelieved_by = _Children[Counter](disbelieved.labels)
         self._call_by = _Children[Histogram](call.labels)
         self._first_byte_by = _Children[Histogram](first_byte.labels)
         self._errors_by = _Children[Counter](errors.labels)
@@ -197,6 +204,10 @@ class Metrics:
         """Count an attempt that failed at its provider, whatever follows it."""
         if code in UPSTREAM_CODES:
             self._errors_by[provider, code].inc()
+
+    def count_disbelieved(self, provider: str, count: str) -> None:
+        """Count a provider's count that was not believed; ``count`` is its name in the ledger."""
+        self._disbelieved_by[provider, count].inc()
 
     def call_refused(self, code: str) -> None:
         """Count a call that ended before it was sent: turned down, or abandoned by its client."""

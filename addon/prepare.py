@@ -104,7 +104,8 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
 def prepare_attempt(call: Call) -> http.Request:
     """Approve the next attempt of the route and return its request. Raises Refusal ``validation_failed``."""
     request = _http_request(upstream_request(call))
-    call.relay = call.upstream_status = call.retry_after = None
+    call.relay = call.upstream_status = call.retry_after = call.head_s = call.failure = None
+    call.is_sent = False
     call.advice = NO_ADVICE
     call.exchange = call.exchange.advance(Stage.DISPATCHED, attempts=call.exchange.attempts + 1)
     return request

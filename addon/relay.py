@@ -28,6 +28,8 @@ class Relay(Protocol):
     finish_reason: str | None
     relayed_text_chars: int
     failure: ErrorAnswer | None
+    finished: bool
+    """The provider has said how its answer ended; its usage may follow."""
     done: bool
     """The client has all of it, whatever the upstream may still send."""
 
@@ -73,7 +75,7 @@ class _Kept(_Waitless):
         self.finish_reason: str | None = None
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
-        self.done = False
+        self.finished = self.done = False
 
 
 class WholeRelay(_Kept):
@@ -104,6 +106,7 @@ class WholeRelay(_Kept):
         self.usage, self.finish_reason = answer.usage, answer.finish_reason
         self.failure = answer.failure
         self.relayed_text_chars = answer.text_chars
+        self.finished = self.done = answer.failure is None
         return b"" if answer.failure else answer.body
 
 
@@ -136,7 +139,7 @@ class Broken(_Waitless):
     usage: Usage | None = None
     finish_reason: str | None = None
     relayed_text_chars = 0
-    done = False
+    finished = done = False
 
     def __init__(self, failure: ErrorAnswer) -> None:
         self.failure: ErrorAnswer | None = failure
@@ -165,6 +168,7 @@ class _Around:
     finish_reason = property(lambda self: self.inner.finish_reason)
     relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
     failure = property(lambda self: self.broken or self.inner.failure)
+    finished = property(lambda self: self.inner.finished)
     done = property(lambda self: self.inner.done)
     complete = property(lambda self: self.broken is None and self.inner.complete)
     holds = property(lambda self: self.inner.holds)

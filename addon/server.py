@@ -24,7 +24,6 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.utils import asyncio_utils
 
 from addon.gateway import Gateway
-from addon.hop import HopLayer
 from addon.listening import LISTEN_BACKLOG, base_url, bind
 from addon.options import MODE, mitmproxy_options
 from addon.settings import Settings
@@ -150,7 +149,7 @@ async def serving(
     _leave_logs_alone()
     gateway = Gateway()
     # Where there is no TLS to begin with, the gateway's layer is the first, and nothing has to be asked.
-    listener = Listener(ReverseProxy if conf.tls_certificate else HopLayer)
+    listener = Listener(ReverseProxy if conf.tls_certificate else gateway.http_layer)
     master.addons.add(UpstreamTls(), listener, gateway)
     try:
         gateway.use(settings, conf_file)

@@ -121,6 +121,8 @@ class FamilyTable(Table):
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    reasons_unseen: bool = False
+    tokens_per_s: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = 0
     conflicts: dict[Text, Words] = {}
     implies: dict[Text, dict[Text, Any]] = {}
     values: dict[Text, dict[Text, Text]] = {}

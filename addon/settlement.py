@@ -1,6 +1,6 @@
 """What a call cost: the provider's counts where there are any, else an estimate of what was relayed.
 
-Decided from the call alone: no I/O, no clock.
+Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls that end early".
 """
 
 from dataclasses import replace
@@ -8,10 +8,11 @@ from typing import Any
 
 from addon.call import Call
 from addon.chat import ChatRequest
-from addon.exchange import UsageSource
+from addon.exchange import CLIENT_DISCONNECTED, UsageSource
 from addon.mask import bookable
+from policies.believable import believe
 from policies.caps import completion_cap
-from policies.estimate import estimate_completion_tokens
+from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.facts import Usage
 from policies.money import cost_nanousd
 from policies.sanitize import choices_sent
@@ -19,9 +20,12 @@ from policies.sanitize import choices_sent
 OK = 200
 
 
-def outcome(call: Call) -> dict[str, Any]:
-    """Return the fields of the exchange that are known once the answer, or its failure, is final."""
-    usage, source = _usage(call)
+def outcome(call: Call, now_s: float) -> dict[str, Any]:
+    """Return the fields of the exchange that are known once the answer, or its failure, is final.
+
+    ``now_s`` is of the clock of ``exchange.started_s``.
+    """
+    usage, source = _usage(call, now_s)
     model = call.exchange.attempt.model
     beside = model.family.reasoning_beside_completion
     secrets = call.exchange.attempt.secrets
@@ -36,38 +40,97 @@ def outcome(call: Call) -> dict[str, Any]:
     }
 
 
-def _usage(call: Call) -> tuple[Usage, UsageSource]:
-    """A provider's zero stays zero, where its answer ended; what it never counted is estimated; nothing relayed is
-    nothing used."""
-    relay = call.relay
+def believed_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+    """Return the provider's counts that are believed, and the names of those that are not."""
+    if call.relay is None or call.relay.usage is None:
+        return Usage(), ()
+    choices = choices_sent(call.request.fields, call.exchange.attempt.model.family) if call.request else 1
+    return believe(call.relay.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call))
+
+
+def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
+    """A provider's zero stays zero, where its answer ended; what it never counted is estimated. Nobody pays for what
+    did not happen: nothing sent or answered is nothing used, and an error is nothing, too."""
+    relay, counted = call.relay, believed_usage(call)[0]
+    is_final = relay is not None and (call.exchange.status == OK or relay.done)
+    if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
+        return _usage_of_left(call, counted, now_s)
     if relay is None:
         return Usage(), "none"
-    counted = relay.usage or Usage()
-    # Some report nought in every chunk until the last, which a client that left early never let come.
-    is_counted = _has_output(counted) if call.exchange.status == OK else bool(counted.completion_tokens)
+    # Some report nought in every chunk until the last, which a stream that was cut never let come.
+    is_counted = _has_output(counted) if is_final else bool(counted.completion_tokens)
     if is_counted or (relay.usage and not relay.relayed_text_chars):
-        return counted, "provider"
+        return _with_prompt(call, counted)
     if not relay.relayed_text_chars or call.request is None:
         return Usage(), "none"
-    family = call.exchange.attempt.model.family
-    estimator = family.estimator
-    prompt_tokens = counted.prompt_tokens
-    if prompt_tokens is None:
-        prompt_tokens = call.request.prompt_tokens(family)
-    estimate = estimate_completion_tokens(relay.relayed_text_chars, estimator)
+    return _estimated(call, counted, _relayed_tokens(call))
+
+
+def _usage_of_left(call: Call, counted: Usage, now_s: float) -> tuple[Usage, UsageSource]:
+    """Return the usage of a call whose client left, and whose answer was not read to its end."""
+    relay = call.relay
+    if not call.is_sent or call.request is None:
+        return Usage(), "none"
+    has_failed = call.failure or (relay and (relay.failure or relay.give_up()))
+    if has_failed and not (relay and relay.relayed_text_chars):
+        return Usage(), "none"
+    tokens = max(_relayed_tokens(call), _unseen_tokens(call, now_s))
+    if relay and relay.finished and counted.completion_tokens:
+        return _with_prompt(call, counted)
+    if counted.completion_tokens and counted.completion_tokens >= tokens:
+        return _with_prompt(call, counted)
+    return _estimated(call, counted, tokens)
+
+
+def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
+    """Return the counts with a prompt: a completion alone does not make that free."""
+    if counted.prompt_tokens is not None or counted.completion_tokens is None or call.request is None:
+        return counted, "provider"
+    beside = _beside_tokens(call, counted)
+    output_tokens = counted.completion_tokens + beside
+    if counted.total_tokens is not None and counted.total_tokens >= output_tokens:
+        return replace(counted, prompt_tokens=counted.total_tokens - output_tokens), "provider"
+    prompt_tokens = _prompt_tokens(call)
+    total_tokens = prompt_tokens + output_tokens
+    return replace(counted, prompt_tokens=prompt_tokens, total_tokens=total_tokens), "estimated"
+
+
+def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
+    """Return what was counted, with ``tokens`` of completion, never more than the call could have had."""
+    assert call.request is not None  # noqa: S101  (what was sent was read)
+    prompt_tokens = counted.prompt_tokens if counted.prompt_tokens is not None else _prompt_tokens(call)
     # What is billed beside the completion is under the same cap.
-    beside_tokens = counted.reasoning_tokens or 0 if family.reasoning_beside_completion else 0
+    beside = _beside_tokens(call, counted)
     most_tokens = _most_tokens(call, call.request)
-    completion_tokens = (
-        estimate if most_tokens is None else min(estimate, max(most_tokens - beside_tokens, 0))
+    if most_tokens is not None:
+        tokens = min(tokens, max(most_tokens - beside, 0))
+    total_tokens = prompt_tokens + tokens + beside
+    estimate = replace(
+        counted, prompt_tokens=prompt_tokens, completion_tokens=tokens, total_tokens=total_tokens
     )
-    total_tokens = prompt_tokens + completion_tokens + beside_tokens
-    return replace(
-        counted,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        total_tokens=total_tokens,
-    ), "estimated"
+    return estimate, "estimated"
+
+
+def _prompt_tokens(call: Call) -> int:
+    assert call.request is not None  # noqa: S101  (what was sent was read)
+    return call.request.prompt_tokens(call.exchange.attempt.model.family)
+
+
+def _relayed_tokens(call: Call) -> int:
+    chars = call.relay.relayed_text_chars if call.relay else 0
+    return estimate_completion_tokens(chars, call.exchange.attempt.model.family.estimator)
+
+
+def _unseen_tokens(call: Call, now_s: float) -> int:
+    """Return what may have been reasoned since the head of the answer; without one, and where we cut it off, none."""
+    if call.head_s is None or call.is_cut_off:
+        return 0
+    return estimate_unseen_tokens(call.exchange.attempt.model.family, now_s - call.head_s)
+
+
+def _beside_tokens(call: Call, counted: Usage) -> int:
+    is_beside = call.exchange.attempt.model.family.reasoning_beside_completion
+    return counted.reasoning_tokens or 0 if is_beside else 0
 
 
 def _has_output(counted: Usage) -> bool:

@@ -112,6 +112,7 @@ class StreamRelay:
     holds = property(lambda self: self._chunks.frames.holds)
     usage = property(lambda self: self._chunks.usage)
     finish_reason = property(lambda self: self._chunks.finish_reason)
+    finished = property(lambda self: self.done or self._chunks.complete)
     relayed_text_chars = property(lambda self: self._chunks.text_chars)
 
     def feed(self, piece: bytes) -> bytes:

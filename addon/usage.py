@@ -1,9 +1,11 @@
 """Token counts are read as the provider wrote them: none is computed, what is absent stays unknown. Pure."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 
+from policies.believable import UNBELIEVABLE
 from policies.facts import Family, Usage
 
 type Paths = tuple[tuple[str, ...], ...]
@@ -21,13 +23,15 @@ CACHED_TOKENS_AT = (
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 _CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
 _NOTHING = Usage()
+_MAX_DIGITS = 40  # A billion billion is no count any more, and a thousand digits take their time to be read.
 _NAMES = tuple(field.name for field in fields(Usage))
 
 
 def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """Return the counts of a whole answer or of one chunk, or None where it reports none.
 
-    Counts are non-negative integers; a value of another kind counts as absent. Where ``family`` does not say at which
+    Counts are integers, also as floats (12.0) or digits in a string; a value of another kind counts as absent. One that
+    is no number of tokens (negative, not finite) is ``UNBELIEVABLE``. Where ``family`` does not say at which
     places in the block its counts are, they are looked for in all that are known.
     Source: contract, "usage object".
     """
@@ -67,6 +71,27 @@ def _count(report: Mapping[str, object], paths: Paths) -> int | None:
         value: object = report
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+        if (count := read_count(value)) is not None:
+            return count
     return None
+
+
+def sum_counts(*counts: int | None) -> int:
+    """Return a sum of counts; with one that is ``UNBELIEVABLE`` all of it is."""
+    stated = [count for count in counts if count is not None]
+    return UNBELIEVABLE if any(count < 0 for count in stated) else sum(stated)
+
+
+def read_count(value: object) -> int | None:
+    """Return a count as a provider wrote it, None for what is none, and ``UNBELIEVABLE`` for what is no count."""
+    if isinstance(value, str):
+        if not (value.isascii() and value.isdigit()):
+            return None
+        return int(value) if len(value) <= _MAX_DIGITS else UNBELIEVABLE
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return UNBELIEVABLE
+        value = int(value) if value.is_integer() else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value >= 0 else UNBELIEVABLE

@@ -52,6 +52,13 @@ class Overdue(HttpEvent):
     late: bool = False
 
 
+@dataclass
+class StopReading(events.Event):
+    """``stream`` is read on without its client, and has been for long enough."""
+
+    stream: layer.Layer
+
+
 class Deadlines(Protocol):
     """Where an end of a connection, or a stream, leaves the moment at which it wants to be woken."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from policies.facts import Estimator
+from policies.facts import Estimator, Family
 from policies.families import MESSAGE_FIELDS, RESERVED
 
 # A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
@@ -88,6 +88,11 @@ def is_image(part: Mapping[str, object]) -> bool:
 def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
     """Return the tokens of ``chars`` characters of answer, reasoning and arguments, too few as often as too many."""
     return math.ceil(chars / estimator.completion_chars_per_token)
+
+
+def estimate_unseen_tokens(family: Family, seconds: float) -> int:
+    """Return the tokens that a model may have reasoned in ``seconds`` without showing any of it."""
+    return math.ceil(family.tokens_per_s * max(seconds, 0)) if family.reasons_unseen else 0
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class Family:
 
     Of an answer: with ``think_tags``, text between a leading ``<think>`` and ``</think>`` is reasoning;
     ``cached_tokens_at`` and ``reasoning_tokens_at`` are dotted paths in ``usage``, the known ones where empty.
+    ``reasons_unseen``: it may reason without showing it, some ``tokens_per_s`` (0: unknown) of it.
     ``effort_budgets`` (tokens) serve native dialects: where empty, the effort's name is sent.
     """
 
@@ -96,6 +97,8 @@ class Family:
     asks_stream_usage: bool = True
     reasoning_beside_completion: bool = False
     uncapped_completion_tokens: int = 0
+    reasons_unseen: bool = False
+    tokens_per_s: float = 0
     conflicts: Mapping[str, frozenset[str]] = _NO_ENTRIES
     implies: Mapping[str, Mapping[str, Any]] = _NO_ENTRIES
     values: Mapping[str, Mapping[str, str]] = _NO_ENTRIES

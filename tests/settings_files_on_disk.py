@@ -42,6 +42,8 @@ n_limit = 1
 asks_stream_usage = false
 reasoning_beside_completion = true
 uncapped_completion_tokens = 300
+reasons_unseen = true
+tokens_per_s = 80
 """,
     "catalog_data/models.toml": """\
 ["gpt-4o-mini"]

@@ -194,7 +194,8 @@ def test_a_refusal_says_why_where_the_provider_does():
                 "completion_tokens_details": {"reasoning_tokens": 2},
             },
         ),
-        ({"input_tokens": "3", "output_tokens": -1, "output_tokens_details": 5}, None),
+        ({"input_tokens": "three", "output_tokens": None, "output_tokens_details": 5}, None),
+        ({"input_tokens": "3"}, {"prompt_tokens": 3}),
     ],
 )
 def test_counts_are_mapped_and_none_is_invented(counts, usage):

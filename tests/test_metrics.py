@@ -458,6 +458,7 @@ def tell_everything(metrics: Metrics) -> None:
     served = replace(EXCHANGE, route=Route((fallback,), "pinned"), first_byte_s=1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
+    metrics.count_disbelieved("TESTER", "prompt_tokens")
     metrics.attempt_failed("TESTER", "upstream_error")
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
     metrics.set_circuits_open({("TESTER", "payg"): 0})

@@ -115,6 +115,8 @@ def test_a_family_is_what_its_table_says(conf_file: Path) -> None:
         asks_stream_usage=False,
         reasoning_beside_completion=True,
         uncapped_completion_tokens=300,
+        reasons_unseen=True,
+        tokens_per_s=80,
     )
 
 

@@ -9,9 +9,11 @@ from rig.ledger import answered_exchange
 from addon.call import Call
 from addon.chat import parse_chat_request
 from addon.dialects import anthropic, gemini, openai
+from addon.exchange import CLIENT_DISCONNECTED
 from addon.settings import Settings
-from addon.settlement import outcome
+from addon.settlement import believed_usage, outcome
 from addon.source import Source
+from policies.estimate import estimate_prompt_tokens
 from policies.facts import Family, Usage
 
 GEMINI = Family("gemini", reasoning_beside_completion=True)
@@ -31,7 +33,7 @@ def booked(dialect: Any, family: Family, status: int, *events: dict[str, Any]) -
     if status == 200:
         relay.finish()
     exchange = answered_exchange(family, status=status)
-    found = outcome(Call(exchange, cast(Settings, None), request=REQUEST, relay=relay))
+    found = outcome(Call(exchange, cast(Settings, None), request=REQUEST, relay=relay), now_s=2.0)
     return found["usage"], found["usage_source"]
 
 
@@ -77,3 +79,158 @@ def test_what_openai_shaped_streams_counted_before_they_were_cut_is_kept() -> No
     assert (usage, source) == (Usage(9, 50, 59), "estimated")
     chunk["usage"] = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
     assert booked(openai, PLAIN, 502, chunk) == (Usage(9, 7, 16), "provider")
+
+
+# --- clients that left ---------------------------------------------------------------------------------------------
+
+UNSEEN = Family("thinker", reasons_unseen=True, tokens_per_s=8)
+PROMPT = estimate_prompt_tokens(REQUEST.fields, PLAIN.estimator)
+CHUNK = {"choices": [{"index": 0, "delta": {"content": "x" * 200}}]}
+AUDIO = {"choices": [{"index": 0, "delta": {"audio": {"data": "x" * 189}}}]}
+
+
+def left(family: Family = PLAIN, *events: dict[str, Any], **known: Any) -> tuple[Usage, str]:
+    """What a stream is booked with that was left 5 s after the head of its answer, if there was one."""
+    relay = openai.stream(Source("slug", family)) if events or "head_s" in known else None
+    for one in events:
+        assert relay is not None
+        relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
+    exchange = answered_exchange(family, status=499, error_code=CLIENT_DISCONNECTED, stream=True)
+    facts: dict[str, Any] = {"request": REQUEST, "relay": relay, "is_sent": True} | known
+    found = outcome(Call(exchange, cast(Settings, None), **facts), now_s=15.0)
+    return found["usage"], found["usage_source"]
+
+
+def test_a_request_that_was_not_sent_costs_nothing() -> None:
+    assert left(is_sent=False) == (Usage(), "none")
+
+
+def test_without_a_response_head_output_counts_as_none() -> None:
+    assert left(UNSEEN) == (Usage(PROMPT, 0, PROMPT), "estimated")
+
+
+def test_what_is_reasoned_unseen_is_estimated_by_the_time_since_the_head_and_never_beyond_the_cap() -> None:
+    assert left(UNSEEN, head_s=10.0) == (Usage(PROMPT, 40, PROMPT + 40), "estimated")
+    assert left(UNSEEN, CHUNK, head_s=10.0) == (Usage(PROMPT, 50, PROMPT + 50), "estimated")
+    assert left(UNSEEN, head_s=-1_000.0) == (Usage(PROMPT, 100, PROMPT + 100), "estimated")
+    assert left(PLAIN, head_s=10.0) == (Usage(PROMPT, 0, PROMPT), "estimated")
+
+
+def test_what_the_gateway_itself_cuts_off_is_never_estimated_by_time() -> None:
+    assert left(UNSEEN, head_s=10.0, is_cut_off=True) == (Usage(PROMPT, 0, PROMPT), "estimated")
+
+
+def test_every_field_that_was_relayed_counts() -> None:
+    assert left(PLAIN, AUDIO) == (Usage(PROMPT, 50, PROMPT + 50), "estimated")
+
+
+def test_a_running_count_is_no_less_than_what_was_relayed() -> None:
+    running = {"prompt_tokens": 9, "completion_tokens": 7}
+    assert left(PLAIN, CHUNK | {"usage": running}) == (Usage(9, 50, 59), "estimated")
+    running["completion_tokens"] = 70
+    assert left(PLAIN, CHUNK | {"usage": running}) == (Usage(9, 70), "provider")
+
+
+def test_what_a_finished_stream_counted_holds() -> None:
+    finish = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    counts = {"prompt_tokens": 9, "completion_tokens": 70, "total_tokens": 79}
+    assert left(UNSEEN, CHUNK, finish | {"usage": counts}) == (Usage(9, 70, 79), "provider")
+
+
+# --- counts that can't be ------------------------------------------------------------------------------------------
+
+MOST = 10 * 100
+
+
+@pytest.mark.parametrize(
+    ("reported", "booked_as", "disbelieved"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": MOST}, (Usage(9, MOST), "provider"), ()),
+        (
+            {"prompt_tokens": 9, "completion_tokens": MOST + 1},
+            (Usage(9, 50, 59), "estimated"),
+            ("completion_tokens",),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": -1},
+            (Usage(9, 50, 59), "estimated"),
+            ("completion_tokens",),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": float("inf")},
+            (Usage(9, 50, 59), "estimated"),
+            ("completion_tokens",),
+        ),
+        ({"prompt_tokens": 20_000_000, "completion_tokens": 7}, (Usage(20_000_000, 7), "provider"), ()),
+        (
+            {"prompt_tokens": 10**30, "completion_tokens": 7},
+            (Usage(PROMPT, 7, PROMPT + 7), "estimated"),
+            ("prompt_tokens",),
+        ),
+        ({"prompt_tokens": 9.0, "completion_tokens": "7"}, (Usage(9, 7), "provider"), ()),
+        ({"completion_tokens": 7}, (Usage(PROMPT, 7, PROMPT + 7), "estimated"), ()),
+        ({"completion_tokens": 7, "total_tokens": 16}, (Usage(9, 7, 16), "provider"), ()),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, (Usage(0, 0), "provider"), ()),
+    ],
+)
+def test_counts_are_believed_within_ten_times_what_the_model_could_make(
+    reported: dict[str, Any], booked_as: tuple[Usage, str], disbelieved: tuple[str, ...]
+) -> None:
+    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST)
+    relay = openai.whole(Source("slug", PLAIN), 10_000)
+    message = {"role": "assistant", "content": "x" * 200}
+    answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": reported}
+    relay.feed(json.dumps(answer).encode())
+    relay.finish()
+    call.relay = relay
+    found = outcome(call, now_s=2.0)
+    assert (found["usage"], found["usage_source"]) == booked_as
+    assert believed_usage(call)[1] == disbelieved
+
+
+def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
+    relay = openai.stream(Source("slug", PLAIN))
+    relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
+    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST, relay=relay, cap_tokens=1)
+    assert believed_usage(call) == (Usage(9, 900), ())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answer"),
+    [
+        (
+            anthropic,
+            {
+                "content": [{"type": "text", "text": "x" * 200}],
+                "usage": {"input_tokens": -5, "cache_read_input_tokens": 100, "output_tokens": 1e30},
+            },
+        ),
+        (
+            gemini,
+            {
+                "candidates": [{"content": {"parts": [{"text": "x" * 200}]}, "finishReason": "STOP"}],
+                "usageMetadata": {
+                    "promptTokenCount": -5,
+                    "toolUsePromptTokenCount": 100,
+                    "candidatesTokenCount": 1e30,
+                },
+            },
+        ),
+    ],
+)
+def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answer: dict[str, Any]) -> None:
+    relay = dialect.whole(Source("slug", PLAIN), 10_000)
+    relay.feed(json.dumps(answer).encode())
+    relay.finish()
+    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST, relay=relay)
+    usage, names = believed_usage(call)
+    assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
+    assert {"prompt_tokens", "completion_tokens"} <= set(names)
+    assert outcome(call, now_s=2.0)["usage"].completion_tokens == 50
+
+
+def test_no_client_is_shown_a_count_that_is_no_number_of_tokens() -> None:
+    relay = anthropic.whole(Source("slug", PLAIN), 10_000)
+    counts = {"input_tokens": 9, "output_tokens": -5}
+    relay.feed(json.dumps({"content": [{"type": "text", "text": "x"}], "usage": counts}).encode())
+    assert json.loads(relay.finish())["usage"] == {"prompt_tokens": 9}

@@ -410,20 +410,6 @@ def test_a_client_that_leaves_mid_stream_ends_the_upstream_call_and_is_booked(
     assert row["retail_nanousd"] > 0
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_client_that_leaves_before_the_answer_is_booked_with_nothing(
-    gateway: Gateway, upstream: Upstream, stream: bool
-) -> None:
-    upstream.behave((UNTIL_CLIENT_LEAVES,))
-    body = json.dumps({"messages": HELLO, "stream": stream, "user": f"left-{stream}"}).encode()
-    with RawClient(gateway.url) as raw:
-        raw.send(request_bytes("POST", PATH, gateway.headers.items(), body))
-        received = upstream.wait_for_requests()[0]
-    assert received.client_left.wait(BOUND_S)
-    row = gateway.wait_for_row(lambda row: row["end_user"] == f"left-{stream}")
-    assert (row["status"], row["usage_source"], row["retail_nanousd"]) == (499, "none", 0)
-
-
 def test_a_client_that_leaves_inside_its_request_sends_nothing_upstream(
     gateway: Gateway, upstream: Upstream, chat: Chat
 ) -> None:

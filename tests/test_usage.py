@@ -3,6 +3,7 @@
 import pytest
 
 from addon.usage import merge_usage, parse_usage
+from policies.believable import UNBELIEVABLE
 from policies.facts import Family, Usage
 
 FAMILY = Family("plain")
@@ -37,8 +38,11 @@ READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
         ({**COUNTS, "prompt_tokens_details": {"cached_tokens": None}}, Usage(**READ)),
         ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(prompt_tokens=0, completion_tokens=0)),
         ({"prompt_tokens": 5, "completion_tokens": None}, Usage(prompt_tokens=5)),
-        ({"prompt_tokens": True, "completion_tokens": 2.0, "total_tokens": "3"}, None),
-        ({"prompt_tokens": -1, "total_tokens": 2}, Usage(total_tokens=2)),
+        ({"prompt_tokens": True, "completion_tokens": 2.5, "total_tokens": "some"}, None),
+        ({"prompt_tokens": "11", "completion_tokens": 2.0, "total_tokens": "013"}, Usage(11, 2, 13)),
+        ({"prompt_tokens": -3, "total_tokens": float("nan")}, Usage(UNBELIEVABLE, None, UNBELIEVABLE)),
+        ({"completion_tokens": "9" * 5_000, "total_tokens": -2.0}, Usage(None, UNBELIEVABLE, UNBELIEVABLE)),
+        ({"prompt_tokens": "-1", "completion_tokens": "\u0661"}, None),
         ({}, None),
         (None, None),
         ([], None),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
 from addon.json_text import json_text
+from addon.usage import read_count, sum_counts
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 """What ``reasoning_details`` bear that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
@@ -59,11 +60,11 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     thought = _count(counts.get("output_tokens_details"), "thinking_tokens")
     usage: dict[str, Any] = {}
     if uncached is not None:
-        usage["prompt_tokens"] = uncached + (read or 0) + (written or 0)
+        usage["prompt_tokens"] = sum_counts(uncached, read, written)
     if produced is not None:
         usage["completion_tokens"] = produced
     if uncached is not None and produced is not None:
-        usage["total_tokens"] = usage["prompt_tokens"] + produced
+        usage["total_tokens"] = sum_counts(usage["prompt_tokens"], produced)
     if cache := _reported(cached_tokens=read, cache_write_tokens=written):
         usage["prompt_tokens_details"] = cache
     if reasoning := _reported(reasoning_tokens=thought):
@@ -268,9 +269,7 @@ def _refusal(said: Mapping[str, Any]) -> str | None:
 
 
 def _count(counts: object, name: str) -> int | None:
-    """Return a reported count; one that is no non-negative integer counts as absent."""
-    count = counts.get(name) if isinstance(counts, Mapping) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return read_count(counts.get(name)) if isinstance(counts, Mapping) else None
 
 
 def _reported(**counts: int | None) -> dict[str, int]:

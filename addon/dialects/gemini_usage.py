@@ -6,6 +6,8 @@ Source: Gemini API reference, "UsageMetadata"; recorded traffic.
 from collections.abc import Mapping
 from typing import Any
 
+from addon.usage import read_count, sum_counts
+
 
 def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the usage block, or None where nothing was counted.
@@ -18,7 +20,7 @@ def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
         completion = 0
     prompt, from_tools = _count(metadata, "promptTokenCount"), _count(metadata, "toolUsePromptTokenCount")
     counts = {
-        "prompt_tokens": prompt if prompt is None else prompt + (from_tools or 0),
+        "prompt_tokens": prompt if prompt is None else sum_counts(prompt, from_tools),
         "completion_tokens": completion,
         "total_tokens": total,
         "prompt_tokens_details": _one("cached_tokens", _count(metadata, "cachedContentTokenCount")),
@@ -41,8 +43,7 @@ def running_usage(metadata: Mapping[str, Any], *, shows_thoughts: bool) -> dict[
 
 
 def _count(metadata: Mapping[str, Any], name: str) -> int | None:
-    value = metadata.get(name)
-    return value if type(value) is int and value >= 0 else None
+    return read_count(metadata.get(name))
 
 
 def _one(name: str, count: int | None) -> dict[str, int] | None:

@@ -7,12 +7,13 @@ from addon.answer import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.translation import HEAD, StreamTranslator
 from addon.errors import ErrorAnswer, upstream_garbage
 from addon.json_text import json_text
-from addon.message import choice_text_chars, finish_reason
+from addon.message import finish_reason, relayed_chars
 from addon.source import Source
 from addon.sse import Event
 from addon.stream_frames import StreamFrames
 from addon.streamed_secrets import StreamedSecrets
 from addon.usage import parse_usage
+from policies.believable import UNBELIEVABLE
 from policies.facts import Usage
 
 type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
@@ -66,13 +67,27 @@ class TranslatedChunks:
     def _said(self, chunk: dict[str, Any]) -> bytes:
         choices = chunk["choices"]
         if not choices:
-            return self.frames.aside(json_text(chunk), chunk)
+            shown = _shown(chunk)
+            return self.frames.aside(json_text(shown), shown)
         if not self.frames.head:
             self.frames.head = {name: value for name, value in chunk.items() if name in HEAD}
         self.finish_reason = finish_reason(choices) or self.finish_reason
-        self.text_chars += sum(map(choice_text_chars, choices))
+        self.text_chars += sum(map(relayed_chars, choices))
         masked = self._secrets.masked(choices)
         return self.frames.chunk(json_text({**chunk, "choices": masked}), masked, bears_usage=False)
+
+
+def _shown(made: dict[str, Any]) -> dict[str, Any]:
+    """Return what a client is shown: a count that is no number of tokens is none."""
+    return {**made, "usage": _believable(made["usage"])} if "usage" in made else made
+
+
+def _believable(counts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _believable(count) if isinstance(count, dict) else count
+        for name, count in counts.items()
+        if count != UNBELIEVABLE
+    }
 
 
 def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
@@ -85,10 +100,10 @@ def translated(translate: Translate) -> Callable[[bytes, Source], Answer]:
         try:
             made = translate(payload, source.model_slug, source.created_s, source.answer_id)
             usage, choices = parse_usage(made, source.family), made["choices"]
-            told = json_text(made | {"choices": with_billing_notes(choices, usage)})
+            told = json_text(_shown(made) | {"choices": with_billing_notes(choices, usage)})
         except ValueError:
             return failed(upstream_garbage("it is not the answer of a chat model."))
-        chars = sum(map(choice_text_chars, choices))
+        chars = sum(map(relayed_chars, choices))
         return Answer(told, usage, finish_reason(choices), text_chars=chars)
 
     return read

@@ -4,7 +4,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -216,6 +216,35 @@ class H2Client:
         if reset:
             self._h2.reset_stream(number)
         self._flush()
+
+    def post_until(
+        self,
+        path: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        seen: bytes,
+        ready: Callable[[], object],
+    ) -> None:
+        """Send one request, and return once ``seen`` is in its answer and ``ready`` has returned."""
+        self._last = self._h2.get_next_available_stream_id()
+        self.post_without_reading(path, headers, body)
+        streams = {self._last: _Stream()}
+        while seen not in streams[self._last].body:
+            self._read_into(streams)
+        ready()
+
+    def reset_and_wait(self) -> None:
+        """Leave the last request, and wait until the peer has read that."""
+        self._h2.reset_stream(self._last)
+        self._h2.ping(b"are you?")
+        self._flush()
+        while True:
+            raw = self._socket.recv(65536)
+            assert raw, "the gateway closed the HTTP/2 connection"
+            happened = self._h2.receive_data(raw)
+            self._flush()
+            if any(isinstance(one, h2.events.PingAckReceived) for one in happened):
+                return
 
     def post_and_reset(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
         """Send one request and take it back in the same write."""
