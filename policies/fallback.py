@@ -45,7 +45,7 @@ def second_attempt(first: Attempt, workspace: Workspace, models: Mapping[str, Mo
         return Alone("the workspace has no fallback_model")
     if slug == first.model.slug:
         return Alone("fallback_model is the same model")
-    fallback = _fallback(models[slug], workspace)
+    fallback = _fallback(models.get(slug), workspace)
     if isinstance(fallback, str):
         return Alone(f"fallback_model {slug} can't serve: {fallback}")
     return fallback
@@ -70,8 +70,10 @@ def _barred(model: Model) -> Refusal:
     )
 
 
-def _fallback(model: Model, workspace: Workspace) -> Attempt | str:
+def _fallback(model: Model | None, workspace: Workspace) -> Attempt | str:
     """Return the attempt at a fallback model, or why that can serve no call of the workspace."""
+    if model is None:
+        return "it is not in the catalog"
     if not model.active:
         return "it is not active"
     byok = workspace.routed_key(model.provider)
@@ -89,7 +91,7 @@ def idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | No
     """Return why a workspace's ``fallback_model`` can serve no call, None where it can or there is none."""
     if workspace.fallback_model is None:
         return None
-    fallback = _fallback(models[workspace.fallback_model], workspace)
+    fallback = _fallback(models.get(workspace.fallback_model), workspace)
     return fallback if isinstance(fallback, str) else None
 
 

@@ -63,7 +63,7 @@ def choose_route(
     if choice is None:
         raise _no_route(request.model)
     if not choice.model.active:
-        raise _inactive(choice)
+        raise _inactive(choice.model.slug, choice.named_in)
     first = _attempt(choice, workspace)
     then = second_attempt(first, workspace, models)
     if isinstance(then, Alone):
@@ -119,16 +119,15 @@ def _by_rule(request: RequestFacts, workspace: Workspace, models: Mapping[str, M
     folded = request.last_user_text.casefold()
     for index, rule in enumerate(workspace.rules):
         if keyword := rule.compiled.find_in(folded):
-            return _Choice(models[rule.model], f"rule {index + 1} ({keyword})", f"rules[{index}].model")
+            return _named(rule.model, models, f"rule {index + 1} ({keyword})", f"rules[{index}].model")
     return None
 
 
 def _by_heuristic(request: RequestFacts, workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
     for index, heuristic in enumerate(workspace.heuristics):
         if _applies(heuristic, request):
-            return _Choice(
-                models[heuristic.model], f"heuristic {heuristic.when}", f"heuristics[{index}].model"
-            )
+            decided_by, named_in = f"heuristic {heuristic.when}", f"heuristics[{index}].model"
+            return _named(heuristic.model, models, decided_by, named_in)
     return None
 
 
@@ -147,7 +146,17 @@ def _applies(heuristic: Heuristic, request: RequestFacts) -> bool:
 
 def _by_default(workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:
     slug = workspace.default_model
-    return None if slug is None else _Choice(models[slug], "default", "default_model")
+    return None if slug is None else _named(slug, models, "default", "default_model")
+
+
+def _named(slug: str, models: Mapping[str, Model], decided_by: str, named_in: str) -> _Choice:
+    """Return the choice of a model that the workspace's file names.
+
+    A file that was good may name a model that has left the catalog since: only the calls that need it are refused.
+    """
+    if model := models.get(slug):
+        return _Choice(model, decided_by, named_in)
+    raise _inactive(slug, named_in)
 
 
 def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
@@ -236,10 +245,10 @@ def _param(choice: _Choice) -> str | None:
     return None if choice.named_in else "model"
 
 
-def _inactive(choice: _Choice) -> Refusal:
-    told = f"change {choice.named_in} of the workspace's file" if choice.named_in else "name another model"
-    message = f"No active model is configured for '{choice.model.slug}': {told} ({_LISTED})."
-    return Refusal("invalid_state", message, _param(choice))
+def _inactive(slug: str, named_in: str | None) -> Refusal:
+    told = f"change {named_in} of the workspace's file" if named_in else "name another model"
+    message = f"No active model is configured for '{slug}': {told} ({_LISTED})."
+    return Refusal("invalid_state", message, None if named_in else "model")
 
 
 def _no_route(name: str | None) -> Refusal:

@@ -69,6 +69,7 @@ SITUATIONS = [
     # A fallback model that can serve nothing is none.
     (After("gpt", "gpt"), "gpt payg"),
     (After("gpt", "gpt-old"), "gpt payg"),
+    (After("gpt", "gone"), "gpt payg"),
     (After("gpt", "gpt-own"), "gpt payg"),
     (After("gpt", "bare"), "gpt payg"),
     (After("llama", "gpt-own", byok=OFF), "llama payg"),
@@ -104,6 +105,7 @@ def test_what_follows_a_failed_attempt(after: After, made: str) -> None:
         ("gpt-own", ON, None),
         ("mine", {}, None),
         ("gpt-old", ON, "it is not active"),
+        ("gone", ON, "it is not in the catalog"),
         ("gpt-own", {}, "there is no OPENAI key of the workspace's own"),
         ("gpt", LOST, "there is no OPENAI key of the workspace's own"),
         ("bare", {}, "BARE has no platform key"),

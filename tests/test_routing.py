@@ -258,6 +258,16 @@ TABLE: list[tuple[str, When, str]] = [
      "invalid_state…change heuristics[1].model"),
     ("a byok-only heuristic", When(heuristics=shape("tools", "gpt-own"), more=TOOLS),
      "byok_required…change its heuristics[0].model"),
+    # --- a model that has left the catalog since the workspace's file was good
+    ("a rule's model is gone", When("gpt", "sql", rules=(("sql", "gone"),)), "invalid_state…change rules[0].model"),
+    ("not for this call", When("gpt", rules=(("sql", "gone"),)), "gpt payg pinned"),
+    ("a heuristic's model is gone", When(heuristics=shape("tools", "gone"), more=TOOLS, default="gpt"),
+     "invalid_state…change heuristics[0].model"),
+    ("not for this shape", When(heuristics=shape("tools", "gone"), default="gpt"), "gpt payg default"),
+    ("the default is gone", When("gtp", default="gone"), "invalid_state…change default_model"),
+    ("the default is gone, and not needed", When("gpt", default="gone"), "gpt payg pinned"),
+    ("a key's provider is gone", When("gtp", default="gpt", byok={"GONE": Byok(None, routing=True)}),
+     "bad_request…No model of that name"),
 ]  # fmt: skip
 
 
