@@ -44,12 +44,13 @@ def main() -> None:
 @click.option("--port", type=click.IntRange(0, 65_535), help="Instead of [listen] port; 0 is any free one.")
 @click.option("--host", help="Instead of [listen] host.")
 @click.option("--workers", type=click.IntRange(1), help="Instead of [listen] workers.")
-def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None) -> None:
+@click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
+def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None, *, strict: bool) -> None:
     """Run the gateway until SIGTERM or SIGINT."""
     from addon.commands.serve import FAULTS, run
 
     try:
-        run(conf_file.absolute(), host=host, port=port, workers=workers)
+        run(conf_file.absolute(), host=host, port=port, workers=workers, strict=strict)
     except FAULTS as error:
         click.echo(f"tollgate: {reason(error)}", err=True)
         sys.exit(1)

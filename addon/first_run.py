@@ -8,7 +8,8 @@ from pathlib import Path
 
 from addon.auth import hash_key, new_key
 from addon.folder_lock import locked
-from addon.settings_io import Sources, write_atomically
+from addon.settings_io import write_atomically
+from addon.settings_sources import Sources
 
 DEMO = "demo"
 WELCOME_NANOUSD = 5 * 10**9

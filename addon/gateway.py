@@ -39,7 +39,7 @@ from addon.options import mitmproxy_options
 from addon.prepare import client_head, read_request, reader_of, route_call
 from addon.request_id import new_request_id
 from addon.retry_after import with_advice
-from addon.settings import Settings, load_settings
+from addon.settings import Settings, SettingsFiles
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
 from addon.wire import catalog_response, json_response
@@ -70,18 +70,18 @@ class Gateway(Connections):
     def configure(self, updated: set[str]) -> None:
         if "tollgate_conf" not in updated:
             return
-        conf_file = Path(ctx.options.tollgate_conf).absolute()
+        files = SettingsFiles(Path(ctx.options.tollgate_conf).absolute())
         try:
-            settings = load_settings(conf_file)
-            self.use(settings, conf_file)
+            settings = files.load()
+            self.use(settings, files)
         except (SettingsError, StoreUnavailable) as error:
             raise OptionsError(str(error)) from error
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
 
-    def use(self, settings: Settings, conf_file: Path | None) -> None:
-        """Begin with ``settings``; ``conf_file`` as for ``Lifecycle``. Raises StoreUnavailable."""
+    def use(self, settings: Settings, files: SettingsFiles | None) -> None:
+        """Begin with ``settings``; ``files`` as for ``Lifecycle``. Raises StoreUnavailable."""
         self.adopt(settings)
-        self.lifecycle = Lifecycle(conf_file, settings, self.adopt)
+        self.lifecycle = Lifecycle(files, settings, self.adopt)
         store, platform_keys = self.lifecycle.store, self.lifecycle.platform_keys
         self.books = Books(store, platform_keys, self.lifecycle.metrics)
         self.attempts = Attempts(store, platform_keys, self.lifecycle.access_tokens)

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import get_args
 
 from addon import VERSION
@@ -17,9 +16,9 @@ from addon.admin import Admin, Readiness
 from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
-from addon.reload import Watcher
 from addon.sandbox import Sandbox
-from addon.settings import Settings
+from addon.settings import Settings, SettingsFiles
+from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
 from policies.breaker import count_circuits
@@ -37,10 +36,12 @@ _MOST_LISTED = 20
 class Lifecycle:
     """The services of one gateway process. ``adopt`` is called with every good ``Settings``, the first included.
 
-    ``conf_file`` is None in a worker: its supervisor watches the files and has the admin port.
+    ``files`` is None in a worker: its supervisor watches the files and has the admin port.
     """
 
-    def __init__(self, conf_file: Path | None, settings: Settings, adopt: Callable[[Settings], None]) -> None:
+    def __init__(
+        self, files: SettingsFiles | None, settings: Settings, adopt: Callable[[Settings], None]
+    ) -> None:
         self.adopt = adopt
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
@@ -49,10 +50,10 @@ class Lifecycle:
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
-        self.admin = Admin(self.readiness) if conf_file else None
+        self.admin = Admin(self.readiness) if files else None
         if self.admin:
             self.admin.pages["/metrics"] = self._metrics
-        self.watcher = Watcher(conf_file, settings, self.apply) if conf_file else None
+        self.watcher = Watcher(files, settings, self.apply) if files else None
         self.tasks: set[asyncio.Task[None]] = set()
         self.upkeep: asyncio.Task[None] | None = None
         self.draining = False
@@ -124,6 +125,7 @@ class Lifecycle:
         self._tell_of_workspaces(settings)
         self.platform_keys.adopt(settings)
         self.providers = settings.providers
+        self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.adopt(settings)
 
     def _tell_of_workspaces(self, settings: Settings) -> None:
@@ -159,7 +161,7 @@ class Lifecycle:
         checks["platform_keys"] = self.platform_keys.check()
         checks["circuits"] = _told(self.store.open_circuits())
         # Keys that rest and circuits that are open are told, but calls are made all the same.
-        # Settings that do not load are reported, but the last good ones serve on.
+        # Files that do not load are reported, but the last good settings serve on.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
 

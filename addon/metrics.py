@@ -7,7 +7,7 @@ in ``PROMETHEUS_MULTIPROC_DIR`` when they start (prometheus_client decides by it
 supervisor sums them up with ``render_workers``.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import time
@@ -45,6 +45,9 @@ UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM.values(), SERVER_ERRO
 
 MOST = 10**15
 """The most that one call adds to a counter, which stays an exact float: a provider's word is no reason to lose it."""
+
+MOST_NAMED = 100
+"""How many broken files have a series of their own."""
 
 STORE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 CALL_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -139,6 +142,13 @@ class Metrics:
             ("provider", "mode"),
             multiprocess_mode="livemax",
         )
+        broken = gauge(
+            "tollgate_broken_files",
+            "Settings files that do not load.",
+            ("file",),
+            multiprocess_mode="livemax",
+        )
+        self._broken_by = _Children[Gauge](broken.labels)
         self._keys_by = _Children[Gauge](keys.labels)
         self._circuits_by = _Children[Gauge](circuits.labels)
 
@@ -224,6 +234,13 @@ class Metrics:
     def set_circuits_open(self, counts: Mapping[tuple[str, Mode], int]) -> None:
         """Say how many circuits of each provider and mode are not closed. What is not named any more is 0."""
         _set(self._circuits_by, counts)
+
+    def set_broken_files(self, files: Sequence[Path]) -> None:
+        """Say which settings files do not load. What is not named any more is 0."""
+        counts = dict.fromkeys((f"{file.parent.name}/{file.name}" for file in files[:MOST_NAMED]), 1)
+        if len(files) > MOST_NAMED:
+            counts[OTHER] = len(files) - MOST_NAMED
+        _set(self._broken_by, {(file,): count for file, count in counts.items()})
 
     def store_asked(self, operation: StoreOperation, duration_s: float, *, available: bool) -> None:
         """Count one operation of the store, and how long it took, whether or not it could be done."""

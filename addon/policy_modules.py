@@ -13,14 +13,15 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Final
 
-from addon.settings_io import SettingsError, Sources, dotted
+from addon.settings_io import SettingsError, dotted
+from addon.settings_sources import Sources
 from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(
     {
-        *("breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families", "key_rest"),
-        *("keywords", "limits", "messages", "money", "refusal", "request_facts", "review", "routing"),
-        *("sanitize", "schema_prompt", "spend"),
+        *("believable", "breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families"),
+        *("key_claims", "key_rest", "keywords", "limits", "messages", "money", "refusal", "request_facts"),
+        *("review", "routing", "sanitize", "schema_prompt", "spend"),
     }
 )
 """The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""

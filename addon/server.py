@@ -7,7 +7,6 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import safecall
@@ -26,7 +25,7 @@ from mitmproxy.utils import asyncio_utils
 from addon.gateway import Gateway
 from addon.listening import LISTEN_BACKLOG, base_url, bind
 from addon.options import MODE, mitmproxy_options
-from addon.settings import Settings
+from addon.settings import Settings, SettingsFiles
 from addon.stop_signals import stop_signals
 from addon.tls import UpstreamTls
 
@@ -136,11 +135,11 @@ def _leave_logs_alone() -> None:
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, listen: Callable[[], socket.socket], conf_file: Path | None = None
+    settings: Settings, listen: Callable[[], socket.socket], files: SettingsFiles | None = None
 ) -> AsyncIterator[Gateway]:
     """Serve while the context lasts, then drain. ``listen`` is called when calls can be answered.
 
-    Without ``conf_file`` no file is watched and there is no admin port: a supervisor has both. Raises OSError where a
+    Without ``files`` no file is watched and there is no admin port: a supervisor has both. Raises OSError where a
     port can't be bound, StoreUnavailable where the ledger can't be written.
     """
     _skip_type_checks()
@@ -152,7 +151,7 @@ async def serving(
     listener = Listener(ReverseProxy if conf.tls_certificate else gateway.http_layer)
     master.addons.add(UpstreamTls(), listener, gateway)
     try:
-        gateway.use(settings, conf_file)
+        gateway.use(settings, files)
         master.options.update(**mitmproxy_options(settings, master.options))
         await gateway.start()
         # What is loaded by now stays: the collector need not look at it again and again.
@@ -169,7 +168,7 @@ async def serving(
         await master.done()
 
 
-async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], None]) -> None:
+async def serve(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve in this process until SIGTERM or SIGINT. Calls ``announce`` with the base URL when ready.
 
     Raises as ``serving`` does.
@@ -177,6 +176,6 @@ async def serve(conf_file: Path, settings: Settings, announce: Callable[[str], N
     conf = settings.conf.listen
     # Bound at once: who starts a second gateway is told so, and not what that finds in the store.
     with stop_signals() as stop, bind(conf.host, conf.port) as sock:
-        async with serving(settings, lambda: sock, conf_file):
+        async with serving(settings, lambda: sock, files):
             announce(base_url(conf.host, sock.getsockname()[1], tls=bool(conf.tls_certificate)))
             await stop.wait()

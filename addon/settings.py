@@ -1,11 +1,9 @@
-"""proxy.conf, the catalog and the workspaces become one frozen ``Settings``, or one ``SettingsError``.
+"""proxy.conf, the catalog and the workspaces become one frozen ``Settings``, with what is wrong in which file.
 
-Tables are checked by ``addon/settings_files.py``, names between files by ``addon/settings_facts.py``.
 Source: docs/configuration.md.
 """
 
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +12,18 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from addon.policy_modules import load_policies
-from addon.settings_facts import Facts
+from addon.settings_base import NEEDS_RESTART, load_conf
+from addon.settings_builder import Builder, Built, Problem
 from addon.settings_files import Listen, ProxyConf
-from addon.settings_io import SettingsError, Sources, validate
+from addon.settings_io import SettingsError, validate
+from addon.settings_last_good import LastGood
+from addon.settings_sources import Sources
 from policies.facts import Family, Key, Model, Provider, Workspace
 from policies.review import Policy
 
-NEEDS_RESTART = ("listen", "admin", "paths", "state")
-"""Sections of proxy.conf whose changes a running gateway can't follow."""
+__all__ = ["NEEDS_RESTART", "Settings", "SettingsFiles", "load_conf", "load_settings"]
+
+_NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Settings:
 
     ``policies`` are operators' own, in the order in which they are asked.
     ``written`` is proxy.conf as it stands in the file; ``conf`` is what holds. They differ where the command
-    line overrides the file, and where a change waits for a restart.
+    line overrides the file, and where a change waits for a restart. ``problems`` are the files that do not load.
     """
 
     conf: ProxyConf
@@ -44,6 +45,7 @@ class Settings:
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
     fingerprint: str
+    problems: tuple[Problem, ...] = ()
 
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
         """Return a copy whose builtin providers, and the models that hold them, are at ``url`` with ``key``."""
@@ -66,57 +68,80 @@ class Settings:
         return replace(self, conf=self.conf.model_copy(update={"listen": checked}))
 
 
-def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:
-    """Return proxy.conf alone, its paths absolute. Raises ``SettingsError``."""
-    sources = sources or Sources()
-    conf = validate(ProxyConf, conf_file, sources.read_toml(conf_file))
-    if conf.listen.tls_certificate is not None:
-        _check_certificate(conf_file, conf.listen.tls_certificate, sources)
-    return conf
+class SettingsFiles:
+    """The operator's files as one process follows them. ``env`` is ``os.environ`` unless given.
 
-
-def load_settings(
-    conf_file: Path,
-    env: Mapping[str, str] | None = None,
-    *,
-    running: ProxyConf | None = None,
-    sources: Sources | None = None,
-) -> Settings:
-    """Return all files as one ``Settings``; ``env`` is ``os.environ`` unless given. Raises ``SettingsError``.
-
-    ``running`` is the conf of a process that is already up: its ``NEEDS_RESTART`` sections stay as they are.
-    ``sources`` receives what was read.
+    ``overlay`` maps files to texts that replace what is on disk, so that an edit is tried before it is written.
     """
-    sources = sources or Sources()
-    written = load_conf(conf_file, sources)
-    conf = written
-    if running is not None:
-        conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
-    facts = Facts(conf, os.environ if env is None else env, sources)
-    facts.load(conf_file)
+
+    def __init__(
+        self,
+        conf_file: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        overlay: Mapping[Path, str] = _NO_OVERLAY,
+    ) -> None:
+        self.conf_file = conf_file
+        self._sources = Sources(overlay)
+        self._builder = Builder(conf_file, os.environ if env is None else env, self._sources)
+        self._running: ProxyConf | None = None
+        self._latest: Settings | None = None
+
+    def load(self) -> Settings:
+        """Return the files as they are now. Raises ``SettingsError`` where proxy.conf and the catalog do not load.
+
+        A workspace file that does not load is among the ``problems``, and its workspace on its last good settings.
+        """
+        self._latest = _settings(self._builder.build(self._running))
+        return self._latest
+
+    def look(self, now_s: float, running: ProxyConf) -> Settings:
+        """Return the settings to serve on: the same object while no file says anything new.
+
+        ``running`` is the conf of the process: its ``NEEDS_RESTART`` sections stay as they are. Raises
+        ``SettingsError`` where nothing ever loaded.
+        """
+        changed = self._sources.look(now_s)
+        if self._latest is None or running is not self._running:
+            self._running = running
+            return self.load()
+        changed = self._builder.look_at_last_good() or changed
+        return self.load() if changed else self._latest
+
+    def keep(self) -> None:
+        """Write the last good texts under var/, some at a time. Raises OSError."""
+        self._builder.last_good.keep()
+
+    @property
+    def last_good(self) -> LastGood:
+        """The last text of each workspace that loaded."""
+        return self._builder.last_good
+
+
+def load_settings(conf_file: Path, env: Mapping[str, str] | None = None) -> Settings:
+    """Return all files as one ``Settings`` without problems. Raises ``SettingsError`` for the first file with one."""
+    settings = SettingsFiles(conf_file, env).load()
+    if settings.problems:
+        # Of two files that claim one key, the later one is named.
+        worst = settings.problems[-1]
+        raise SettingsError(worst.file, worst.key, worst.reason)
+    return settings
+
+
+def _settings(built: Built) -> Settings:
+    base, workspaces = built.base, built.workspaces
     return Settings(
-        conf=conf,
-        written=written,
-        providers=MappingProxyType(facts.providers),
-        families=MappingProxyType(facts.families),
-        models=MappingProxyType(facts.models),
-        workspaces=MappingProxyType(facts.workspaces),
-        keys=MappingProxyType(facts.keys),
-        policies=load_policies(conf.policies.extra, conf_file, sources),
-        sandbox_enabled=facts.sandbox_enabled,
-        fingerprint=sources.fingerprint,
+        conf=base.conf,
+        written=base.written,
+        providers=base.providers,
+        families=base.families,
+        models=base.models,
+        workspaces=MappingProxyType(workspaces),
+        keys=MappingProxyType(
+            {key.hash: (owner, key) for owner in workspaces.values() for key in owner.keys}
+        ),
+        policies=base.policies,
+        sandbox_enabled=base.sandbox_enabled,
+        fingerprint=built.digest.hex()[:16],
+        problems=built.problems,
     )
-
-
-def _check_certificate(conf_file: Path, certificate: Path, sources: Sources) -> None:
-    try:
-        sources.read(certificate)
-        # An encrypted key would ask on the terminal; the empty password makes it an error.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, password="")
-    except SettingsError as error:
-        reason = f"{certificate}: {error.reason}"
-    except (ssl.SSLError, OSError, ValueError):
-        reason = f"{certificate}: is not a PEM file with a certificate and its unencrypted key"
-    else:
-        return
-    raise SettingsError(conf_file, "listen.tls_certificate", reason)

@@ -1,6 +1,6 @@
-"""Validated tables become the nouns of ``policies/facts.py``; every name that points elsewhere must exist."""
+"""The catalog's tables become the nouns of ``policies/facts.py``; every name that points elsewhere must exist."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -8,7 +8,6 @@ from typing import Final
 from pydantic import SecretStr
 
 from addon.dialects.endpoint import path_of
-from addon.service_account import parse_service_account
 from addon.settings_catalog import (
     FAMILIES_FILE,
     MODELS_FILE,
@@ -17,23 +16,18 @@ from addon.settings_catalog import (
     ModelTable,
     ProviderTable,
 )
-from addon.settings_files import KeyTable, ProxyConf, WorkspaceTable
-from addon.settings_io import SettingsError, Sources, dotted, nearest, validate
+from addon.settings_files import ProxyConf
+from addon.settings_io import SettingsError, check_known, dotted, validate
 from addon.settings_secrets import Secrets
-from addon.settings_types import NAME, NAME_IS, SecretReference
+from addon.settings_sources import Sources
 from policies.facts import (
     CUSTOM_FAMILY,
     Auth,
-    Byok,
     Estimator,
     Family,
-    Heuristic,
-    Key,
-    KeywordRule,
     Model,
     Prices,
     Provider,
-    Workspace,
 )
 from policies.families import check_family
 from policies.money import retail_prices
@@ -46,7 +40,7 @@ _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
 
 
 class Facts:
-    """The nouns of one load, filled in the order in which the files lean on each other."""
+    """The catalog of one load, filled in the order in which its files depend on each other."""
 
     def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
         self._conf = conf
@@ -55,8 +49,6 @@ class Facts:
         self.providers: dict[str, Provider] = {}
         self.families: dict[str, Family] = {}
         self.models: dict[str, Model] = {}
-        self.workspaces: dict[str, Workspace] = {}
-        self.keys: dict[str, tuple[Workspace, Key]] = {}
         self.sandbox_enabled = False
 
     def load(self, conf_file: Path) -> None:
@@ -66,8 +58,6 @@ class Facts:
         self._load_providers(catalog / "providers.toml")
         self.sandbox_enabled = self._is_sandbox_enabled(conf_file)
         self._load_models(catalog / "models.toml")
-        for file in self._sources.list_toml(self._conf.paths.workspaces):
-            self._load_workspace(file)
 
     def _load_providers(self, file: Path) -> None:
         for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
@@ -93,7 +83,7 @@ class Facts:
         keys: list[SecretStr] = []
         skipped: set[int] = set()
         for place, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
-            key = self._secret(reference, auth, file, name, *path)
+            key = self._secrets.find(reference, auth, file, name, *path)
             if key is None or key in keys:
                 skipped.add(place)
             else:
@@ -104,7 +94,7 @@ class Facts:
         family = table.custom_family
         if family is None:
             return CUSTOM_FAMILY
-        return self.families[_known(family, self.families, file, name, "custom_family", kind="family")]
+        return self.families[check_known(family, self.families, file, name, "custom_family", kind="family")]
 
     def _load_families(self, file: Path) -> None:
         for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
@@ -123,8 +113,8 @@ class Facts:
         for slug, table in validate(MODELS_FILE, file, self._sources.read_toml(file)).items():
             if (other := spelled.setdefault(fold_slug(slug), slug)) != slug:
                 raise SettingsError(file, dotted(slug), f'differs from "{other}" in case only')
-            provider = self.providers[_known(table.provider, self.providers, file, slug, "provider")]
-            family = self.families[_known(table.family, self.families, file, slug, "family")]
+            provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
+            family = self.families[check_known(table.family, self.families, file, slug, "family")]
             active = table.active and (self.sandbox_enabled or not provider.builtin)
             self.models[slug] = self._model(slug, table, provider, family, active, file)
 
@@ -155,72 +145,6 @@ class Facts:
             active=active,
         )
 
-    def _load_workspace(self, file: Path) -> None:
-        if not NAME.fullmatch(file.stem):
-            raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
-        table = validate(WorkspaceTable, file, self._sources.read_toml(file))
-        for path, slug in _models_named(table):
-            _known(slug, self.models, file, *path, kind="model")
-        workspace = Workspace(
-            id=file.stem,
-            name=table.name,
-            plan=table.plan,
-            keys=tuple(_key(key) for key in table.keys),
-            rpm_override=table.rpm_override,
-            monthly_spend_cap_nanousd=table.monthly_spend_cap_usd,
-            overage_protection=table.overage_protection,
-            states_overage_protection="overage_protection" in table.model_fields_set,
-            default_model=table.default_model,
-            fallback_model=table.fallback_model,
-            safety_net=table.safety_net,
-            byok=MappingProxyType(self._byok(table, file)),
-            rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
-            heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),
-        )
-        self.workspaces[workspace.id] = workspace
-        self._add_keys(workspace, file)
-
-    def _byok(self, table: WorkspaceTable, file: Path) -> dict[str, Byok]:
-        made = {}
-        for name, byok in table.byok.items():
-            provider = self.providers[_known(name, self.providers, file, "byok", name, kind="provider")]
-            if provider.auth == "none" or provider.builtin:
-                raise SettingsError(file, dotted("byok", name), "the provider takes no key")
-            secret = self._secret(byok.secret, provider.auth, file, "byok", name, "secret")
-            made[name] = Byok(secret, byok.routing)
-        return made
-
-    def _add_keys(self, workspace: Workspace, file: Path) -> None:
-        ids: set[str] = set()
-        for index, key in enumerate(workspace.keys):
-            if key.id in ids:
-                raise SettingsError(file, dotted("keys", index, "id"), f'"{key.id}" is used twice')
-            ids.add(key.id)
-            if other := self.keys.get(key.hash):
-                reason = f'the same hash as key "{other[1].id}" of workspace "{other[0].id}"'
-                raise SettingsError(file, dotted("keys", index, "hash"), reason)
-            self.keys[key.hash] = (workspace, key)
-
-    def _secret(
-        self, reference: SecretReference, auth: Auth, file: Path, *path: str | int
-    ) -> SecretStr | None:
-        """The secret, or None while its environment variable is unset or empty."""
-        try:
-            text = self._secrets.read(reference, file.parent)
-            if not text:
-                return None
-            _check_secret(text, auth)
-        except ValueError as error:
-            raise SettingsError(file, dotted(*path), str(error)) from None
-        return SecretStr(text)
-
-
-def _check_secret(text: str, auth: Auth) -> None:
-    if auth == "google_service_account":
-        parse_service_account(text)
-    elif not all("!" <= character <= "~" for character in text):
-        raise ValueError("the secret is not one word of printable ASCII")
-
 
 def _family(name: str, table: FamilyTable, file: Path) -> Family:
     fields = {key: getattr(table, key) for key in type(table).model_fields}
@@ -232,31 +156,3 @@ def _family(name: str, table: FamilyTable, file: Path) -> Family:
     except ValueError as error:
         raise SettingsError(file, dotted(name), str(error)) from None
     return family
-
-
-def _key(table: KeyTable) -> Key:
-    return Key(
-        id=table.id,
-        hash=table.hash,
-        active=table.active,
-        spend_cap_nanousd=table.spend_cap_usd,
-        spend_reset=table.spend_reset,
-        request_cap=table.request_cap,
-        request_reset=table.request_reset,
-    )
-
-
-def _models_named(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every place of a workspace file that names a model, with the name."""
-    for key in ("default_model", "fallback_model"):
-        if (slug := getattr(table, key)) is not None:
-            yield (key,), slug
-    for key in ("rules", "heuristics"):
-        for index, entry in enumerate(getattr(table, key)):
-            yield (key, index, "model"), entry.model
-
-
-def _known(name: str, names: Collection[str], file: Path, *path: str | int, kind: str = "") -> str:
-    if name not in names:
-        raise SettingsError(file, dotted(*path), f'unknown {kind or path[-1]} "{name}"{nearest(name, names)}')
-    return name

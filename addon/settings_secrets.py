@@ -9,9 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from pydantic import SecretStr
+
 from addon.sealed import MasterKeys
-from addon.settings_io import Sources
+from addon.service_account import parse_service_account
+from addon.settings_io import SettingsError, dotted
+from addon.settings_sources import Sources
 from addon.settings_types import SecretReference
+from policies.facts import Auth
 
 KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"
 KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"
@@ -48,7 +53,7 @@ def _read_key_file(file: Path, where: str, sources: Sources) -> str:
 
 
 class Secrets:
-    """Reads the secrets of one load; the master keys are looked for when the first sealed one is met."""
+    """Reads the secrets of one file; the master keys are looked for when the first sealed one is met."""
 
     def __init__(self, env: Mapping[str, str], sources: Sources) -> None:
         self._env = env
@@ -69,6 +74,19 @@ class Secrets:
             raise ValueError(f"{what} is empty")
         return secret
 
+    def find(self, reference: SecretReference, auth: Auth, file: Path, *path: str | int) -> SecretStr | None:
+        """Return what ``file`` refers to at ``path``, None while its environment variable is unset or empty.
+
+        Raises ``SettingsError``.
+        """
+        try:
+            text = self.read(reference, file.parent)
+            if text:
+                _check_secret(text, auth)
+        except ValueError as error:
+            raise SettingsError(file, dotted(*path), str(error)) from None
+        return SecretStr(text) if text else None
+
     def _read_file(self, file: Path) -> str:
         try:
             return self._sources.read_secret(file).decode()
@@ -78,3 +96,10 @@ class Secrets:
     @cached_property
     def _master_keys(self) -> MasterKeys:
         return load_master_keys(self._env, self._sources)
+
+
+def _check_secret(text: str, auth: Auth) -> None:
+    if auth == "google_service_account":
+        parse_service_account(text)
+    elif not all("!" <= character <= "~" for character in text):
+        raise ValueError("the secret is not one word of printable ASCII")

@@ -10,13 +10,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from addon.admin import Admin, Readiness
 from addon.listening import base_url, reserve
 from addon.metrics import render_workers, worker_ended
-from addon.reload import Watcher
-from addon.settings import Settings
+from addon.settings import Settings, SettingsFiles
+from addon.settings_watcher import Watcher
 from addon.stop_signals import stop_signals
 from addon.workers.child import Child, WorkerFailed
 
@@ -67,7 +66,7 @@ def _merged(found: Mapping[int, str]) -> str:
 class Supervisor:
     """The workers and what they share. ``settings`` are the last good ones."""
 
-    def __init__(self, conf_file: Path, settings: Settings) -> None:
+    def __init__(self, files: SettingsFiles, settings: Settings) -> None:
         self.settings = settings
         self.listen = settings.conf.listen
         self.children: dict[int, Child] = {}
@@ -77,7 +76,7 @@ class Supervisor:
         )
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
-        self.watcher = Watcher(conf_file, settings, self.apply)
+        self.watcher = Watcher(files, settings, self.apply)
         self.draining = False
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -138,7 +137,7 @@ class Supervisor:
         checks = merged_checks(reports)
         count = self.listen.workers
         checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"
-        # Settings that do not load are reported, but the last good ones serve on.
+        # Files that do not load are reported, but the last good ones serve on.
         checks["settings"] = self.watcher.error or checks["settings"]
         if self.draining:
             checks["drain"] = "draining"
@@ -206,7 +205,7 @@ def _named(event: str, child: Child) -> dict[str, object]:
     return {"event": event, "worker": child.number, "pid": child.pid}
 
 
-async def supervise(conf_file: Path, settings: Settings, announce: Callable[[str], None]) -> None:
+async def supervise(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve with several workers until SIGTERM or SIGINT. Calls ``announce`` with the base URL when all are ready.
 
     Raises OSError where a port can't be bound, WorkerFailed where a worker does not start or does not end.
@@ -216,7 +215,7 @@ async def supervise(conf_file: Path, settings: Settings, announce: Callable[[str
     listen = settings.conf.listen
     with stop_signals() as stop, reserve(listen.host, listen.port) as reserved:
         port = reserved.getsockname()[1]
-        supervisor = Supervisor(conf_file, settings.with_listen(port=port))
+        supervisor = Supervisor(files, settings.with_listen(port=port))
         try:
             await supervisor.start()
             announce(base_url(listen.host, port, tls=bool(listen.tls_certificate)))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from settings_files_on_disk import edit, replace, write_files
 
 from addon.auth import hash_key, identify
-from addon.commands.keys import add_key, keys, turn_off_key
+from addon.commands.key_lines import add_key, turn_off_key
+from addon.commands.keys import keys
 from addon.first_run import ensure_workspace
-from addon.settings import load_settings
+from addon.settings import SettingsFiles, load_settings
 
 ACME = "policies/workspaces/acme.toml"
 
@@ -165,6 +166,92 @@ def test_nothing_is_written_while_the_files_do_not_load_as_a_whole(
     assert result.exit_code == 1
     assert "models.toml: gpt-4o-mini.input_price_per_m: " in result.stderr
     assert "tg_" not in result.output
+    assert contents(folder) == before
+
+
+# A workspace file that does not load.
+
+KEPT = "var/last-good/acme.toml"
+
+
+def keep(folder: Path, text: str) -> None:
+    """Let ``text`` be what a gateway kept of the workspace when it last loaded."""
+    (folder / KEPT).parent.mkdir(parents=True)
+    (folder / KEPT).write_text(text)
+
+
+def test_revoke_works_on_a_broken_file_in_its_last_good_text_too(folder: Path) -> None:
+    good = (folder / ACME).read_text()
+    keep(folder, good)
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')
+    result = run(folder, "revoke", "acme", "ci")
+    assert (result.exit_code, result.stdout) == (0, "key ci of workspace acme is revoked\n")
+    assert "the file does not load; the key is turned off in its last good settings too: " in result.stderr
+    assert "acme.toml: plan: must be 'standard' or 'pro'" in result.stderr
+    off = good.replace("active = true", "active = false")
+    assert (folder / KEPT).read_text() == off
+    assert (folder / ACME).read_text() == off.replace('plan = "pro"', 'plan = "gold"')
+    settings = SettingsFiles(folder / "proxy.conf", {}).load()
+    assert [key.active for key in settings.workspaces["acme"].keys] == [False, False]
+
+
+def test_revoke_ends_a_key_that_only_the_last_good_text_has(folder: Path) -> None:
+    keep(folder, (folder / ACME).read_text())
+    replace(folder / ACME, 'name = "Acme"\nplan = "gold"\n')
+    assert run(folder, "revoke", "acme", "ci").exit_code == 0
+    assert "active = true" not in (folder / KEPT).read_text()
+
+
+def test_revoke_fails_loudly_where_the_file_can_not_be_read_and_ends_what_is_served(folder: Path) -> None:
+    keep(folder, (folder / ACME).read_text())
+    replace(folder / ACME, "broken")
+    result = run(folder, "revoke", "acme", "ci")
+    assert result.exit_code == 1
+    assert "key ci is turned off in the last good settings, but not in its file" in result.stderr
+    assert "acme.toml: is not TOML" in result.stderr
+    assert "active = true" not in (folder / KEPT).read_text()
+    assert (folder / ACME).read_text() == "broken"
+
+
+def test_revoke_fails_loudly_where_nothing_that_loads_is_known(folder: Path) -> None:
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')
+    result = run(folder, "revoke", "acme", "ci")
+    assert result.exit_code == 1
+    assert (
+        "key ci is turned off in its file, which does not load, and no last good text is here"
+        in result.stderr
+    )
+    assert "active = true" not in (folder / ACME).read_text()
+    replace(folder / ACME, "broken")
+    result = run(folder, "revoke", "acme", "ci")
+    assert result.exit_code == 1
+    assert "key ci is not turned off: its file does not load" in result.stderr
+
+
+def test_revoke_fails_loudly_where_the_last_good_text_can_not_be_edited(folder: Path) -> None:
+    keep(folder, f'name = "Acme"\nkeys = [{{ id = "ci", hash = "sha256:{"a" * 64}" }}]\n')
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')
+    result = run(folder, "revoke", "acme", "ci")
+    assert result.exit_code == 1
+    assert "key ci still works in the last good settings" in result.stderr
+
+
+def test_a_broken_file_of_one_customer_stops_no_command_for_another(folder: Path) -> None:
+    replace(folder / ACME, "broken")
+    assert run(folder, "create", "beta").exit_code == 0
+    assert run(folder, "revoke", "beta", "ci").exit_code == 0
+    listed = run(folder, "list", "beta")
+    assert listed.exit_code == 0
+    assert "workspace acme is not served: " in listed.stderr
+    assert "acme.toml: is not TOML" in listed.stderr
+
+
+def test_a_key_is_not_created_in_a_file_that_does_not_load(folder: Path) -> None:
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')
+    before = contents(folder)
+    result = run(folder, "create", "acme")
+    assert result.exit_code == 1
+    assert "acme.toml: plan: must be" in result.stderr
     assert contents(folder) == before
 
 

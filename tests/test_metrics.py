@@ -22,7 +22,16 @@ from rig.ledger import locked_by_another
 
 from addon.exchange import Exchange, Stage
 from addon.measured_store import MeasuredStore
-from addon.metrics import MOST, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics, render_workers, worker_ended
+from addon.metrics import (
+    MOST,
+    MOST_NAMED,
+    OTHER,
+    REFUSAL_CODES,
+    UPSTREAM_CODES,
+    Metrics,
+    render_workers,
+    worker_ended,
+)
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable
 from addon.store.sqlite import SqliteStore
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
@@ -225,6 +234,17 @@ def test_a_gauge_of_what_is_there_no_more_is_zero(metrics: Metrics):
     assert value(told, "tollgate_circuits_open", provider="TESTER", mode="payg") == 0
     assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 0
     assert value(told, "tollgate_circuits_open", provider="OTHER", mode="payg") == 1
+
+
+def test_broken_files_are_named_the_first_of_them_one_by_one(metrics: Metrics):
+    files = [Path(f"/somewhere/workspaces/w{number:03}.toml") for number in range(MOST_NAMED + 5)]
+    metrics.set_broken_files(files)
+    told = read(metrics.render())["tollgate_broken_files"]
+    assert len(told) == MOST_NAMED + 1
+    assert told[frozenset({("file", "workspaces/w000.toml")})] == 1
+    assert told[frozenset({("file", OTHER)})] == 5
+    metrics.set_broken_files(files[:1])
+    assert sum(read(metrics.render())["tollgate_broken_files"].values()) == 1
 
 
 def test_the_process_tells_its_version_and_when_it_began(metrics: Metrics):
@@ -462,6 +482,7 @@ def tell_everything(metrics: Metrics) -> None:
     metrics.attempt_failed("TESTER", "upstream_error")
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
     metrics.set_circuits_open({("TESTER", "payg"): 0})
+    metrics.set_broken_files([Path("workspaces/acme.toml")])
 
 
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):

@@ -16,7 +16,7 @@ from addon.lifecycle import Lifecycle
 from addon.mask import mask_credentials
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
-from addon.settings import Settings, load_settings
+from addon.settings import Settings, SettingsFiles, load_settings
 from policies.breaker import FAILURES
 from policies.facts import Attempt
 
@@ -265,7 +265,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecycle]:
-    made = Lifecycle(tmp_path / "proxy.conf", settings, lambda _: None)
+    made = Lifecycle(SettingsFiles(tmp_path / "proxy.conf"), settings, lambda _: None)
     await made.start(settings)
     yield made
     await made.stop()

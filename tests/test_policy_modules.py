@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rig.reviewed import reviewed
 from settings_files_on_disk import edit, replace, write_files
-from test_reload import Lines, Running, lines, running  # noqa: F401
+from test_reload import Live, live  # noqa: F401
 
 from addon.policy_modules import OWN_MODULES, compile_policy
 from addon.settings import Settings, load_settings
@@ -227,25 +227,23 @@ def test_the_same_source_is_the_same_policy_and_another_is_another(conf_file: Pa
     assert (caps_of(before), caps_of(after)) == (7, 8)
 
 
-async def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(
-    running: Running,  # noqa: F811
-    lines: Lines,  # noqa: F811
-) -> None:
-    file = write_policy(running.folder, "mine", GOOD)
-    running.edit("proxy.conf", "", '[policies]\nextra = ["mine"]\n')
-    assert caps_of(await running.next()) == 7
+def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(live: Live) -> None:  # noqa: F811
+    file = write_policy(live.folder, "mine", GOOD)
+    live.edit("proxy.conf", "", '[policies]\nextra = ["mine"]\n')
+    assert caps_of(live.after(2)) == 7
     replace(file, GOOD.replace("7", "8"))
-    assert caps_of(await running.next()) == 8
+    assert caps_of(live.after(2)) == 8
     for broken, reason in (
         ("exit()\n", "raises SystemExit"),
         ("raise KeyboardInterrupt\n", "raises KeyboardInterrupt"),
         ("def review(): ...\n", "exactly one argument"),
     ):
         replace(file, broken)
-        assert f"{file}: line 1: " in await lines.wait_for(reason)
+        assert caps_of(live.after(2)) == 8
+        assert live.told.startswith(f"{file}: line 1: ")
+        assert reason in live.told
     file.unlink()
-    await lines.wait_for(f"policies.extra[0]: {file}: no such file")
-    assert running.applied.empty()
+    assert caps_of(live.after(2)) == 8
+    assert f"policies.extra[0]: {file}: no such file" in live.told
     replace(file, GOOD.replace("7", "9"))
-    assert caps_of(await running.next()) == 9
-    assert running.watcher.error is None
+    assert (caps_of(live.after(2)), live.told) == (9, "")

@@ -103,7 +103,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
     file = own.folder / name
     good = file.read_text()
     file.write_text(good + addition)
-    failed = own.wait_for_log(lambda line: line["message"].startswith("the settings do not load"))
+    failed = own.wait_for_log(lambda line: line.get("event") == "file broken")
     assert failed["level"] == "error"
     assert reason in failed["message"]
     assert file.name in failed["message"]
@@ -116,7 +116,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
     assert _output_price(client) == Decimal("0.624")
 
     file.write_text(good)
-    own.wait_for_log(lambda line: line["message"] == "the settings load again")
+    own.wait_for_log(lambda line: line.get("event") == "file mended")
     assert _ready(own)["checks"]["settings"] == "ok"
     assert sum(line["level"] == "error" for line in own.logs) == 1
 

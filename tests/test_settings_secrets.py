@@ -8,8 +8,8 @@ from rig.service_accounts import key_file
 from settings_files_on_disk import edit, write_files
 
 from addon.sealed import MasterKeys, new_master_key
-from addon.settings import Settings, load_settings
-from addon.settings_io import SettingsError, Sources
+from addon.settings import Settings, SettingsFiles, load_settings
+from addon.settings_io import SettingsError
 from addon.settings_secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
 from addon.settings_types import SecretReference
 
@@ -61,20 +61,21 @@ def test_a_sealed_platform_key_is_opened_by_the_master_keys_of_a_file(
     conf_file: Path, key_path: Path, mode: int
 ) -> None:
     key_path.chmod(mode)
-    sources = Sources()
     env = {KEY_FILE_VARIABLE: str(key_path), KEY_VARIABLE: " "}
-    assert platform_key(load_settings(conf_file, env, sources=sources)) == SECRET
-    assert key_path in sources.stamps
+    assert platform_key(load_settings(conf_file, env)) == SECRET
 
 
-def test_a_changed_mode_of_a_key_file_is_a_reason_to_look_again(conf_file: Path, key_path: Path) -> None:
-    sources = Sources()
+def test_a_changed_mode_of_a_key_file_is_a_reason_to_read_it_again(conf_file: Path, key_path: Path) -> None:
+    files = SettingsFiles(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
+    settings = files.load()
     key_path.chmod(0o644)
-    with pytest.raises(SettingsError, match="set its mode to 600"):
-        load_settings(conf_file, {KEY_FILE_VARIABLE: str(key_path)}, sources=sources)
-    before = dict(sources.look())
+    for now_s in (0.0, 0.5):
+        broken = files.look(now_s, settings.conf)
+    assert "set its mode to 600" in str(broken.problems)
     key_path.chmod(0o600)
-    assert sources.look() != before
+    for now_s in (1.0, 1.5):
+        mended = files.look(now_s, settings.conf)
+    assert mended.problems == ()
 
 
 def test_the_environments_keys_come_before_the_files(conf_file: Path, key_path: Path) -> None:

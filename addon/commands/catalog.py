@@ -15,8 +15,7 @@ import click
 from tabulate import tabulate
 
 from addon.catalog import CLIENTS_KEYS, public_rows, rows_json
-from addon.commands.common import clear_errors, conf_option, json_option
-from addon.settings import load_settings
+from addon.commands.common import clear_errors, conf_option, json_option, load_served
 from policies.facts import Model
 from policies.money import price_usd_per_mtok
 
@@ -99,7 +98,7 @@ def check(conf_file: Path, as_json: bool) -> None:
 
 def _load_models(conf_file: Path) -> Iterable[Model]:
     with clear_errors():
-        return load_settings(conf_file).models.values()
+        return load_served(conf_file).models.values()
 
 
 def _find_published(model: Model) -> "ModelInfo | None":

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
+from addon.settings import Settings, SettingsFiles
 from addon.settings_files import ProxyConf
 from addon.settings_io import SettingsError, nearest
 from addon.store import StoreUnavailable
@@ -40,6 +41,17 @@ def clear_errors() -> Iterator[None]:
         yield
     except (SettingsError, OSError, StoreUnavailable) as error:
         raise click.ClickException(reason(error)) from None
+
+
+def load_served(conf_file: Path) -> Settings:
+    """Return what a gateway would serve on, with a line on stderr for each file that is broken.
+
+    Raises ``SettingsError``.
+    """
+    settings = SettingsFiles(conf_file).load()
+    for problem in settings.problems:
+        click.echo(f"{problem.consequence}: {problem}", err=True)
+    return settings
 
 
 @contextmanager

@@ -18,13 +18,14 @@ from addon.commands.common import (
     conf_option,
     counters,
     json_option,
+    load_served,
     reading,
     unknown_workspace,
 )
 from addon.commands.explain_text import explanation_json, explanation_text
 from addon.exchange import Exchange, Stage
 from addon.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
-from addon.settings import Settings, load_settings
+from addon.settings import Settings
 from addon.settings_files import ProxyConf
 from addon.settings_io import nearest
 from addon.store import StoreUnavailable
@@ -49,7 +50,7 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
     Nothing is sent and nothing is written. A call that would be refused is an answer too: the exit status is 0.
     """
     with clear_errors():
-        settings = load_settings(conf_file)
+        settings = load_served(conf_file)
         workspace = settings.workspaces.get(workspace_id)
         if workspace is None:
             raise unknown_workspace(workspace_id, settings.workspaces)

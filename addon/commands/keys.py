@@ -1,14 +1,12 @@
 """``tollgate keys``: API keys of the workspaces, edited in the operators' own files with comments and layout kept.
 
-An edit changes the lines that it must and no other, and is written only when the whole set of files loads with it.
+An edit changes the lines that it must and no other, and a key is added only where the file then loads.
 Source: docs/commands.md.
 """
 
 import json
-import re
-import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,17 @@ import click
 from tabulate import tabulate
 
 from addon.auth import hash_key, new_key
-from addon.commands.common import clear_errors, conf_option, json_option, unknown_workspace
+from addon.commands.common import clear_errors, conf_option, json_option, load_served, unknown_workspace
+from addon.commands.key_lines import add_key
+from addon.commands.revocation import find_problem, revoke_key
 from addon.folder_lock import locked
-from addon.settings import load_conf, load_settings
+from addon.settings import load_conf
 from addon.settings_files import WorkspaceTable
-from addon.settings_io import Sources, nearest, validate, write_atomically
+from addon.settings_io import SettingsError, validate, write_atomically
+from addon.settings_sources import Sources
 from addon.settings_types import NAME, NAME_IS
 from policies.facts import Key, Workspace
 from policies.money import format_nanousd
-
-_HEADER = re.compile(r"\s*\[")
-_KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
-_ACTIVE = re.compile(r"\A(\s*active\s*=\s*)(true|false)")
-
 
 _NEW_WORKSPACE = 'name = "{name}"\noverage_protection = true\n'
 
@@ -65,7 +61,7 @@ def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> No
 def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     """List the keys of WORKSPACE, or of all."""
     with clear_errors():
-        settings = load_settings(conf_file)
+        settings = load_served(conf_file)
         if workspace is not None and workspace not in settings.workspaces:
             raise unknown_workspace(workspace, settings.workspaces)
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
@@ -87,11 +83,8 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
     """Turn off the key ID of WORKSPACE; its line stays, so that the ledger's name keeps its meaning."""
     with _editing(conf_file) as folder:
         file = _find_file(folder, workspace)
-        text = Sources().read_text(file)
-        ids = _ids(file, text)
-        if key_id not in ids:
-            raise click.ClickException(f'workspace {workspace} has no key "{key_id}"{nearest(key_id, ids)}')
-        _write_if_it_loads(conf_file, file, turn_off_key(text, ids.index(key_id)))
+        if warning := revoke_key(conf_file, file, key_id):
+            click.echo(warning, err=True)
     click.echo(f"key {key_id} of workspace {workspace} is revoked")
 
 
@@ -141,50 +134,9 @@ def _free_id(file: Path, text: str, key_id: str | None) -> str:
     return key_id
 
 
-def add_key(text: str, key_id: str, key_hash: str) -> str:
-    """Return a workspace file's text with one more active key at its end. Raises ``ValueError``.
-
-    At the end, because ``[[keys]]`` may stand anywhere, and a comment above the next table stays with its table.
-    """
-    line_end = _line_end(text)
-    entry = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
-    lines = ["", "[[keys]]", f'id = "{key_id}"', f'hash = "{entry["hash"]}"', "active = true", ""]
-    edited = text.rstrip() + line_end + line_end.join(lines)
-    table = tomllib.loads(text)
-    return _meaning(edited, table | {"keys": [*table.get("keys", []), entry]})
-
-
-def turn_off_key(text: str, index: int) -> str:
-    """Return a workspace file's text with ``active = false`` at its key ``index``. Raises ``ValueError``."""
-    lines = text.splitlines(keepends=True)
-    headers = [number for number, line in enumerate(lines) if _KEYS_HEADER.match(line)]
-    if index < len(headers):
-        start = headers[index] + 1
-        end = next((n for n in range(start, len(lines)) if _HEADER.match(lines[n])), len(lines))
-        active = next((n for n in range(start, end) if _ACTIVE.match(lines[n])), None)
-        if active is None:
-            lines.insert(start, f"active = false{_line_end(text)}")
-        else:
-            lines[active] = _ACTIVE.sub(r"\1false", lines[active])
-    table = tomllib.loads(text)
-    table["keys"][index]["active"] = False
-    return _meaning("".join(lines), table)
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _meaning(text: str, expected: dict[str, Any]) -> str:
-    """The text, when it means exactly what was intended; lines alone can't tell a table from one in a string."""
-    with suppress(tomllib.TOMLDecodeError):
-        if tomllib.loads(text) == expected:
-            return text
-    raise ValueError("can't be edited line by line; write its keys as [[keys]] tables, one line a setting")
-
-
 def _write_if_it_loads(conf_file: Path, file: Path, text: str) -> None:
-    load_settings(conf_file, sources=Sources({file: text}))
+    if problem := find_problem(conf_file, file, text):
+        raise SettingsError(problem.file, problem.key, problem.reason)
     write_atomically(file, text)
 
 

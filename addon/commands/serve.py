@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mitmproxy.exceptions import OptionsError
@@ -9,7 +10,8 @@ from mitmproxy.exceptions import OptionsError
 from addon.commands.wallet import credit_entry, enter
 from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.log import configure_logging
-from addon.settings import Settings, load_conf, load_settings
+from addon.settings import Settings, SettingsFiles, load_conf
+from addon.settings_builder import Problem
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
 from addon.workers.child import WorkerFailed
@@ -18,15 +20,22 @@ FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
 """Why a gateway does not start. Each says in one line what an operator has to change."""
 
 
-def run(conf_file: Path, host: str | None, port: int | None, workers: int | None) -> None:
-    """Serve until told to stop. Raises one of ``FAULTS`` before anything is served."""
+def run(conf_file: Path, host: str | None, port: int | None, workers: int | None, *, strict: bool) -> None:
+    """Serve until told to stop. Raises one of ``FAULTS`` before anything is served.
+
+    With ``strict``, a file that does not load is one.
+    """
     configure_logging()
     folder = load_conf(conf_file).paths.workspaces
     folder.mkdir(exist_ok=True)
-    settings = load_settings(conf_file)
-    demo_key = None if settings.workspaces else _first_run(folder, settings)
+    files = SettingsFiles(conf_file)
+    settings = files.load()
+    if strict and settings.problems:
+        raise _broken(settings.problems)
+    demo_key = None if settings.workspaces or settings.problems else _first_run(folder, settings)
     if demo_key:
-        settings = load_settings(conf_file)
+        files = SettingsFiles(conf_file)
+        settings = files.load()
     settings = settings.with_listen(host=host, port=port, workers=workers)
 
     def announce(base_url: str) -> None:
@@ -38,7 +47,15 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
         from addon.supervisor import supervise as serve
     else:
         from addon.server import serve
-    asyncio.run(serve(conf_file, settings, announce))
+    asyncio.run(serve(files, settings, announce))
+
+
+def _broken(problems: Sequence[Problem]) -> SettingsError:
+    """Return the fault of the last file that is broken; the others are told here."""
+    *others, last = problems
+    for problem in others:
+        _tell(f"tollgate: {problem}")
+    return SettingsError(last.file, last.key, last.reason)
 
 
 def _first_run(folder: Path, settings: Settings) -> str | None:

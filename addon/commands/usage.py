@@ -12,9 +12,9 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, counters, reading, reason
+from addon.commands.common import clear_errors, conf_option, counters, load_served, reading, reason
 from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
-from addon.settings import load_conf, load_settings
+from addon.settings import load_conf
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
 from addon.store.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
@@ -167,7 +167,7 @@ class Shown:
 
 
 def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
-    settings = load_settings(conf_file)
+    settings = load_served(conf_file)
     shown = [one for one in settings.workspaces.values() if workspace in (None, one.id)]
     with counters(settings.conf, ledger) as read_used:
         table = find_limits(read_used, shown, datetime.now(UTC))

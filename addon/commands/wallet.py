@@ -14,7 +14,7 @@ from addon.commands.common import clear_errors, conf_option, counters, json_opti
 from addon.commands.tables import draw, to_csv, to_json
 from addon.settings import load_conf
 from addon.settings_files import ProxyConf
-from addon.settings_io import Sources
+from addon.settings_sources import Sources
 from addon.store import WalletEntry
 from addon.store.ledger_rows import CALL
 from addon.store.opening import open_store

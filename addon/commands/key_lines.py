@@ -1,0 +1,56 @@
+"""A workspace file's text with a key added or turned off: the lines that it takes, and no other. Pure."""
+
+import re
+import tomllib
+from contextlib import suppress
+from typing import Any
+
+_HEADER = re.compile(r"\s*\[")
+_KEYS_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]")
+_ACTIVE = re.compile(r"\A(\s*active\s*=\s*)(true|false)")
+
+
+def add_key(text: str, key_id: str, key_hash: str) -> str:
+    """Return a workspace file's text with one more active key at its end. Raises ``ValueError``.
+
+    At the end, because ``[[keys]]`` may stand anywhere, and a comment above the next table stays with its table.
+    """
+    end = _line_end(text)
+    entry = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
+    lines = ["", "[[keys]]", f'id = "{key_id}"', f'hash = "{entry["hash"]}"', "active = true", ""]
+    edited = text.rstrip() + end + end.join(lines)
+    table = tomllib.loads(text)
+    return _checked(edited, table | {"keys": [*table.get("keys", []), entry]})
+
+
+def turn_off_key(text: str, index: int) -> str:
+    """Return a workspace file's text with ``active = false`` at its key ``index``. Raises ``ValueError``."""
+    lines = text.splitlines(keepends=True)
+    headers = [number for number, line in enumerate(lines) if _KEYS_HEADER.match(line)]
+    if index < len(headers):
+        start = headers[index] + 1
+        end = next((n for n in range(start, len(lines)) if _HEADER.match(lines[n])), len(lines))
+        active = next((n for n in range(start, end) if _ACTIVE.match(lines[n])), None)
+        if active is None:
+            lines.insert(start, f"active = false{_line_end(text)}")
+        else:
+            lines[active] = _ACTIVE.sub(r"\1false", lines[active])
+    table = tomllib.loads(text)
+    table["keys"][index]["active"] = False
+    return _checked("".join(lines), table)
+
+
+def _line_end(text: str) -> str:
+    """Return how the lines of a text end."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _checked(text: str, expected: dict[str, Any]) -> str:
+    """Return the text if it means what was intended; lines can't tell a table from one in a string.
+
+    Raises ValueError.
+    """
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(text) == expected:
+            return text
+    raise ValueError("can't be edited line by line; write its keys as [[keys]] tables, one line a setting")

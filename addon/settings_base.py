@@ -1,0 +1,85 @@
+"""proxy.conf, the catalog and operators' policies: one set, which loads as a whole or not at all.
+
+Tables are checked by ``addon/settings_files.py``, names between files by ``addon/settings_facts.py``.
+Source: docs/configuration.md.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from addon.policy_modules import load_policies
+from addon.settings_facts import Facts
+from addon.settings_files import ProxyConf
+from addon.settings_io import SettingsError, validate
+from addon.settings_sources import Sources
+from policies.facts import Family, Model, Provider
+from policies.review import Policy
+
+NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")
+"""Sections of proxy.conf whose changes a running gateway can't follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What all workspaces share. ``digest`` changes with any text of the set; the rest is as in ``Settings``."""
+
+    conf: ProxyConf
+    written: ProxyConf
+    providers: Mapping[str, Provider]
+    families: Mapping[str, Family]
+    models: Mapping[str, Model]
+    policies: tuple[Policy, ...]
+    sandbox_enabled: bool
+    digest: bytes
+
+
+def load_base(
+    conf_file: Path, env: Mapping[str, str], sources: Sources, running: ProxyConf | None = None
+) -> Base:
+    """Return the set, traced by ``sources``. Raises ``SettingsError``.
+
+    ``running`` is the conf of a process that is already up: its ``NEEDS_RESTART`` sections stay as they are.
+    """
+    conf = written = load_conf(conf_file, sources)
+    if running is not None:
+        conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
+    facts = Facts(conf, env, sources)
+    facts.load(conf_file)
+    policies = load_policies(conf.policies.extra, conf_file, sources)
+    return Base(
+        conf=conf,
+        written=written,
+        providers=MappingProxyType(facts.providers),
+        families=MappingProxyType(facts.families),
+        models=MappingProxyType(facts.models),
+        policies=policies,
+        sandbox_enabled=facts.sandbox_enabled,
+        digest=sources.digest,
+    )
+
+
+def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:
+    """Return proxy.conf alone, its paths absolute. Raises ``SettingsError``."""
+    sources = sources or Sources()
+    conf = validate(ProxyConf, conf_file, sources.read_toml(conf_file))
+    if conf.listen.tls_certificate is not None:
+        _check_certificate(conf_file, conf.listen.tls_certificate, sources)
+    return conf
+
+
+def _check_certificate(conf_file: Path, certificate: Path, sources: Sources) -> None:
+    try:
+        sources.read(certificate)
+        # An encrypted key would ask on the terminal; the empty password makes it an error.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, password="")
+    except SettingsError as error:
+        reason = f"{certificate}: {error.reason}"
+    except (ssl.SSLError, OSError, ValueError):
+        reason = f"{certificate}: is not a PEM file with a certificate and its unencrypted key"
+    else:
+        return
+    raise SettingsError(conf_file, "listen.tls_certificate", reason)

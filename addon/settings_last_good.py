@@ -1,0 +1,83 @@
+"""The last text of each workspace that loaded: in memory, and under var/ for the next process.
+
+The texts are kept word for word, so no secret is in them that is not in the operator's own file. Source:
+docs/configuration.md, "Edits".
+"""
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from addon.settings_io import write_atomically
+from addon.settings_sources import Content, read_whole, stamp_of
+
+MAX_WRITES: Final = 8
+"""How many texts ``keep`` writes at once, so that the next look is not late; the rest waits for its next call."""
+
+_SUFFIX: Final = ".toml"
+
+
+class LastGood:
+    """One text a workspace. ``folder`` is read when it is first needed, and written by ``keep`` only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._on_disk: dict[str, Content] = {}
+        self._texts: dict[str, bytes] = {}
+        with suppress(OSError):
+            for file in folder.glob(f"[!.]*{_SUFFIX}"):
+                self._read(file.stem)
+
+    def text(self, workspace: str) -> bytes | None:
+        """Return the last text that loaded, None where there is none."""
+        return self._texts.get(workspace)
+
+    def take(self, workspace: str, text: bytes) -> None:
+        """Remember a text that loads."""
+        self._texts[workspace] = text
+
+    def forget_others(self, workspaces: Collection[str]) -> None:
+        """Remember no text of a workspace that is not one of these: its file was deleted."""
+        for workspace in self._texts.keys() - set(workspaces):
+            del self._texts[workspace]
+
+    def look(self, workspaces: Collection[str]) -> bool:
+        """Read the kept texts of these again; return whether another process changed one, as ``keys revoke`` does."""
+        changed = [self._read(workspace) for workspace in workspaces]
+        return any(changed)
+
+    def keep(self) -> None:
+        """Write what is not on disk yet, some at a time, and remove what is too much. Raises OSError."""
+        for workspace in self._on_disk.keys() - self._texts.keys():
+            self._file(workspace).unlink(missing_ok=True)
+            del self._on_disk[workspace]
+        waiting = [
+            workspace
+            for workspace, text in self._texts.items()
+            if workspace not in self._on_disk or self._on_disk[workspace].said != text
+        ]
+        for workspace in waiting[:MAX_WRITES]:
+            self.write(workspace, self._texts[workspace])
+
+    def write(self, workspace: str, text: bytes) -> None:
+        """Keep this text, for its owner's eyes only. Raises OSError."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(self._file(workspace), text)
+        self._on_disk[workspace] = Content(stamp_of(self._file(workspace)), text)
+
+    def _read(self, workspace: str) -> bool:
+        known = self._on_disk.get(workspace)
+        if known and known.stamp == stamp_of(self._file(workspace)):
+            return False
+        found = read_whole(self._file(workspace))
+        if isinstance(found.said, OSError):
+            return False
+        self._on_disk[workspace] = found
+        if known and known.said == found.said:
+            return False
+        self._texts[workspace] = found.said
+        return True
+
+    def _file(self, workspace: str) -> Path:
+        return self._folder / f"{workspace}{_SUFFIX}"
