@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
+from rig.ledger import locked_by_another
 from rig.redis_stores import Rig, assert_all_refused, assert_sound, eventually
 from rig.stores import WORKSPACE, Place, all_counters, booking, credit, die, reason_of, request, takes, wallet
 
-from addon.store import Store, StoreUnavailable
+from addon.store import Store, StoreUnavailable, unconfirmed
 from addon.store.ledger_file import LedgerFile
 from addon.store.ledger_rows import iso
+from addon.store.outbox import pack_booking
 from addon.store.rebuild import rebuild_state
+from addon.store.redis import RedisStore
 from addon.store.redis_client import RedisClient
 from addon.store.redis_state import RedisState
 from policies.limits import Counter, Limit, wallet_counter
@@ -42,6 +45,68 @@ async def test_an_emptied_redis_is_noticed_by_every_operation_and_rebuilt_from_t
     assert rig.place.rows().keys() == {"a", "b"}
     assert not await store.credit(credit("c", USD))
     await assert_sound(rig, store)
+
+
+async def test_what_an_emptied_redis_had_not_given_to_the_ledger_is_written_again_once(rig: Rig) -> None:
+    store = await rig.open()
+    await store.credit(credit("c", USD))
+    await store.settle(booking("in the ledger"))
+    await store.upkeep()
+    with locked_by_another(rig.place.path):
+        for number in range(22):
+            await store.hold(request(f"lost-{number}", wallet()))
+            await store.settle(booking(f"lost-{number}"))
+        before = rig.place.used_now(all_counters())
+        rig.server.flush()
+        with pytest.raises(StoreUnavailable):
+            await store.upkeep()
+    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    for _ in range(2):
+        await eventually(store.upkeep)
+    await eventually(store.check)
+    assert rig.place.rows().keys() == {"in the ledger", *(f"lost-{number}" for number in range(22))}
+    assert rig.place.used_now(all_counters()) == before
+    await assert_sound(rig, store)
+
+
+async def test_a_booking_is_let_go_of_once_the_ledger_has_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unconfirmed, "KEPT_S", 0.0)
+    store = await rig.open()
+    assert isinstance(store, RedisStore)
+    with locked_by_another(rig.place.path):
+        await store.settle(booking("a"))
+        with pytest.raises(StoreUnavailable):
+            await store.upkeep()
+        assert [one.row["id"] for one in store._unconfirmed.bookings()] == ["a"]
+    await eventually(store.upkeep)
+    await eventually(store.upkeep)
+    assert store._unconfirmed.bookings() == []
+
+
+def test_no_more_bookings_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_BOOKINGS", 2)
+    kept = unconfirmed.UnconfirmedBookings()
+    for name in "abac":
+        kept.add(name, pack_booking(booking(name)))
+    assert [one.row["id"] for one in kept.bookings()] == ["a", "c"]
+
+
+async def test_what_redis_lost_and_nobody_rebuilt_is_in_the_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await rig.open()
+    await store.settle(booking("in the ledger"))
+    await store.upkeep()
+    with locked_by_another(rig.place.path):
+        await store.settle(booking("lost"))
+        rig.server.flush()
+        with pytest.raises(StoreUnavailable):
+            await store.upkeep()
+    await store.close()
+    lost = [record.__dict__["row"]["id"] for record in caplog.records if "is lost" in record.message]
+    assert lost == ["lost"]
 
 
 async def test_an_emptied_redis_lets_no_workspace_in_that_is_new(rig: Rig) -> None:

@@ -3,8 +3,9 @@
 All raise ``sqlite3.Error``. Source: docs/ledger.md.
 """
 
+import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +69,12 @@ def book(connection: sqlite3.Connection, booking: Booking) -> tuple[Row, int | N
         paid = (row["id"], row["created_at"], row["workspace"], -row["retail_nanousd"], CALL)
         connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", paid)
     return row, calls
+
+
+def booked_of(connection: sqlite3.Connection, call_ids: Iterable[str]) -> set[str]:
+    """Return those of ``call_ids`` that have a row."""
+    sql = "SELECT id FROM usage WHERE id IN (SELECT value FROM json_each(?))"
+    return {call_id for (call_id,) in connection.execute(sql, (json.dumps(list(call_ids)),))}
 
 
 def enter(connection: sqlite3.Connection, entry: WalletEntry) -> bool:

@@ -11,16 +11,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import batched
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from addon.exchange import INTERRUPTED
 from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
 from addon.store.counted import Counted, counted
 from addon.store.ledger_rows import CALL, iso
 from addon.store.redis_client import Script
 from addon.store.redis_keys import (
+    ENDED_S,
+    INTERRUPTED_S,
     LEASES,
     PULSE,
     STATE,
@@ -36,6 +40,12 @@ from policies.bucket import WINDOW_US
 from policies.limits import Counter, period_end
 
 REFILL = Script.load("refill")
+
+NEWEST_S = 300
+"""Calls that ended so long before the last one may be booked again by their gateways, which keep those of a minute.
+
+The rest is for clocks that differ."""
+_BATCH = 1_000
 
 type Command = Sequence[str | int]
 
@@ -99,6 +109,33 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
     return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, booked)
 
 
+async def _mark_ended(session: RedisSession, workspace: str) -> None:
+    """Let Redis know again which calls the counters have, so that a booking that is written again counts once."""
+    keys = keys_of(workspace)
+    marks = [
+        ("SET", keys.ended_call(call_id), outcome, "NX", "EX", seconds)
+        for call_id, outcome, seconds in _newest_ended(session, workspace)
+    ]
+    for batch in batched(marks, _BATCH):
+        async with session.client.bounded(BOUND_S):
+            await session.client.transaction(batch)
+
+
+def _newest_ended(session: RedisSession, workspace: str) -> list[tuple[str, str, int]]:
+    rows = session.file.connection.execute(_NEWEST_ENDED, (workspace, NEWEST_S / 86_400))
+    return [
+        (call_id, "interrupted", INTERRUPTED_S) if interrupted else (call_id, "settled", ENDED_S)
+        for call_id, interrupted in rows
+    ]
+
+
+_ENDED_AT = "julianday(created_at) + duration_ms / 86400000.0"
+_NEWEST_ENDED = (
+    f"SELECT id, error_code IS '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"  # noqa: S608
+    f" FROM usage WHERE workspace = ? AND {_ENDED_AT} >= (SELECT max({_ENDED_AT}) FROM usage) - ?"
+)
+
+
 def _workspace_of(counter: Counter) -> str:
     return counter.scope.partition(":")[2].partition("/")[0]
 
@@ -108,6 +145,7 @@ async def _restore(
 ) -> int:
     """Write one workspace's state as one step; return how many holds it has."""
     keys = keys_of(workspace)
+    await _mark_ended(session, workspace)
     async with session.client.bounded(BOUND_S):
         records = await session.client.command("HVALS", keys.holds)
         await make_group(session.client, workspace)

@@ -8,6 +8,7 @@ voided, before or after it comes about. Source: docs/limits.md.
 import asyncio
 import json
 import logging
+import sqlite3
 from collections.abc import Coroutine
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -18,9 +19,10 @@ from pydantic import SecretStr
 
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
 from addon.store.circuits import Circuits, SharesCircuits
-from addon.store.kept import Kept
+from addon.store.kept import Kept, log_lost
 from addon.store.leases import Lease, Leases
 from addon.store.ledger_file import LedgerFile, translated
+from addon.store.ledger_rows import booked_of
 from addon.store.outbox import Outbox, Proofs, pack_booking, pack_entry
 from addon.store.owner import Owner
 from addon.store.redis_circuits import RedisCircuits
@@ -28,6 +30,7 @@ from addon.store.redis_client import RedisClient, Script
 from addon.store.redis_holds import Holds
 from addon.store.redis_keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
 from addon.store.redis_state import RedisState
+from addon.store.unconfirmed import UnconfirmedBookings
 from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import wallet_counter
 from policies.spend import Denial, Hold
@@ -48,6 +51,7 @@ class RedisStore(SharesCircuits):
 
     def __init__(self, path: Path, url: SecretStr) -> None:
         self._kept = Kept()
+        self._unconfirmed = UnconfirmedBookings()
         self._tasks: set[asyncio.Task[None]] = set()
         self._upkeeps = 0
         with ExitStack() as half_open, translated(path):
@@ -126,8 +130,11 @@ class RedisStore(SharesCircuits):
         await self._kept.write(self._settle, self._holds.release)
         if self._state.was_lost:
             self._leases.mistrust()
+            await self._unconfirmed.write_again(self._settle)
             await self._holds.place_again()
             self._state.was_lost = False
+        else:
+            await self._forget_confirmed()
         with translated(self._file.path):
             await self._keep_leases()
             await self._empty_outboxes()
@@ -153,6 +160,7 @@ class RedisStore(SharesCircuits):
                 await self._outbox.empty_noted()
         except StoreUnavailable as error:
             self._kept.give_up(str(error))
+        self._log_unconfirmed()
         self._owner.close()
         await self._client.close()
         self._proofs.close()
@@ -172,15 +180,37 @@ class RedisStore(SharesCircuits):
         names = (keys.state, keys.holds, keys.ended_call(row["id"]), keys.outbox, *counters.keys)
         cost = (row["retail_nanousd"], paid_nanousd)
         remembered_s = INTERRUPTED_S if outcome == "interrupted" else ENDED_S
+        packed = pack_booking(booking)
         async with self._client.bounded():
             answer = await self._state.run(
                 SETTLE,
                 row["workspace"],
                 names,
-                *(row["id"], outcome, *cost, pack_booking(booking), remembered_s, *counters.lives_s),
+                *(row["id"], outcome, *cost, packed, remembered_s, *counters.lives_s),
             )
+        self._unconfirmed.add(row["id"], packed)
         self._outbox.note(row["workspace"])
         return bool(answer == "done")
+
+    async def _forget_confirmed(self) -> None:
+        """Let go of what the ledger has; a ledger elsewhere has had the time to get it."""
+        due = self._unconfirmed.due()
+        if due and self._state.owns_ledger:
+            booked = await self._file.attempt(lambda: booked_of(self._file.connection, due))
+            self._unconfirmed.forget(booked)
+        else:
+            self._unconfirmed.forget(due)
+
+    def _log_unconfirmed(self) -> None:
+        """Leave in the log what Redis lost before the ledger had it, where nobody rebuilt it in time."""
+        if not self._state.was_lost:
+            return
+        bookings = self._unconfirmed.bookings()
+        with suppress(sqlite3.Error):
+            booked = booked_of(self._file.connection, [one.row["id"] for one in bookings])
+            bookings = [one for one in bookings if one.row["id"] not in booked]
+        for one in bookings:
+            log_lost(one, "Redis was lost, and not rebuilt")
 
     async def _void_beside(self, call_id: str) -> None:
         with suppress(StoreUnavailable):  # Done later.
