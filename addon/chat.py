@@ -4,7 +4,7 @@ Pydantic only judges; what goes upstream are the client's own values. No message
 Source: contract, "Chat request body" and "Message object"; docs/decisions/null-is-unset.md. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast
@@ -23,7 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from addon.json_object import decode_object
+from addon.json_object import decode_large_object
+from addon.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
 from policies.facts import Family
 from policies.refusal import Refusal
@@ -40,7 +41,7 @@ class ChatRequest:
     ``include_usage`` is that of ``stream_options``.
 
     ``fields`` are the contract's fields that are set, with the client's values, without those that stand here by
-    name (``user`` stands in both); ``extras`` are all other keys.
+    name (``user`` stands in both); ``extras`` are all other keys. ``large`` has the rest of each ``LargeText`` in them.
     """
 
     model: str | None
@@ -50,6 +51,7 @@ class ChatRequest:
     end_user: str | None
     fields: Mapping[str, Any]
     extras: Mapping[str, Any]
+    large: LargeStrings | None = None
 
     def sendable(self, family: Family) -> dict[str, Any]:
         """Return the fields that may be sent to a model of ``family``."""
@@ -70,7 +72,8 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     Raises ``Refusal``: ``bad_request`` where ``messages`` is missing or empty, else ``validation_failed`` with every
     failing field in its message, and ``param`` where there is just one.
     """
-    given = {key: value for key, value in decode_object(body).items() if value is not None}
+    decoded, large = decode_large_object(body)
+    given = {key: value for key, value in decoded.items() if value is not None}
     if given.get("messages", []) == []:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     _validate(given)
@@ -84,6 +87,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         end_user=given.get("user"),
         fields=MappingProxyType(fields),
         extras=MappingProxyType(extras),
+        large=large,
     )
 
 
@@ -250,6 +254,7 @@ class _Body(_Object):
     user: str | None = None
 
 
+_PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 _CAPS = ("max_tokens", "max_completion_tokens")
 FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", "stream_options", *_CAPS}
 
@@ -263,18 +268,35 @@ _PLAIN_WORDS = MappingProxyType(
 
 
 def _validate(given: dict[str, Any]) -> None:
+    messages = given.get("messages")
+    odd = [at for at, one in enumerate(messages) if not _is_plain(one)] if type(messages) is list else []
+    checked = given | {"messages": [messages[at] for at in odd]} if type(messages) is list else given
     try:
-        _Body.model_validate(given, context=_Tally())
+        _Body.model_validate(checked, context=_Tally())
     except _TooManyFailuresError:
         raise Refusal("validation_failed", f"More than {MAX_FOUND_FAILURES} fields are invalid.") from None
     except ValidationError as error:
         failures = error.errors(include_url=False, include_context=False, include_input=False)
         raise _validation_failed(
-            (_path(f["loc"]), _PLAIN_WORDS.get(f["type"], f["msg"])) for f in failures
+            (_path(f["loc"], odd), _PLAIN_WORDS.get(f["type"], f["msg"])) for f in failures
         ) from None
 
 
-def _path(location: tuple[int | str, ...]) -> str:
+def _is_plain(message: object) -> bool:
+    """Tell, quickly, that a message is a role and a text, as nearly all are: there is nothing to check in it."""
+    return (
+        type(message) is dict
+        and len(message) == 2
+        and isinstance(role := message.get("role"), str)
+        and role in _PLAIN_ROLES
+        and isinstance(message.get("content"), str)
+    )
+
+
+def _path(location: tuple[int | str, ...], odd: Sequence[int]) -> str:
+    """Return the dotted path of a failure; messages are counted among the ``odd`` ones."""
+    if location[:1] == ("messages",) and len(location) > 1:
+        location = ("messages", odd[int(location[1])], *location[2:])
     return ".".join(str(part) for part in location if not str(part).startswith("<"))
 
 

@@ -7,110 +7,149 @@ endless numbers), is refused here. Messages never echo the body; a key is named,
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
+from pydantic_core import from_json
+
+from addon.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
+from addon.large_strings import LargeStrings
 from addon.mask import mask_credentials
 from policies.refusal import Refusal
 
-MAX_DEPTH = 64
+MAX_NAMED_BYTES = 1 << 20
+"""In a larger body a repeated key is refused without its name, which only a slower parser can tell."""
 _MAX_NAME_CHARS = 64
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_NO_NUMBER = re.compile(rb"NaN|Infinity")
+_POSITION = re.compile(r" at line ([0-9]{1,9}) column ([0-9]{1,9})")
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
     """Return the object that ``body`` is. Raises ``Refusal`` ``validation_failed`` for everything else."""
-    value = _parse(_decode_text(body))
+    return decode_large_object(body)[0]
+
+
+def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | None]:
+    """As ``decode_object``; its long values are ``LargeText``, and the second value puts them back into JSON text."""
+    _check_encoding(body)
+    found = _scan(body)
+    large = LargeStrings(body, found.large) if found.large else None
+    text = large.skeleton() if large else body
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise _unreadable(body, text, large, str(error)) from None
     if not isinstance(value, dict):
         raise _refusal("The request body must be a JSON object.")
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
-        _check_depth(value)
-    if _SURROGATE_ESCAPE.search(body):
-        _check_surrogates(value)
-    return value
+    try:
+        members = _Members(large).read(value)
+    except ValueError as error:
+        raise _unreadable(body, b"", None, str(error)) from None
+    if members != found.colons:
+        raise _repeated_key(text)
+    return value, large
 
 
-def _decode_text(body: bytes) -> str:
-    if not body or body.isspace():
+def _check_encoding(body: bytes) -> None:
+    if not body or not body.strip(b" \t\r\n"):
         raise _refusal("The request body is empty.")
     if body.startswith(b"\xef\xbb\xbf"):
         raise _refusal("The request body starts with a byte order mark; send plain UTF-8 without one.")
     if b"\0" in body[:4]:
         raise _refusal("The request body is not UTF-8 text (it looks like UTF-16 or UTF-32).")
+
+
+def _scan(body: bytes) -> Scan:
     try:
-        return body.decode()
+        return scan(body)
     except UnicodeDecodeError as error:
         raise _refusal(f"The request body is not valid UTF-8 (at byte {error.start}).") from None
+    except TooDeepError:
+        raise _refusal(f"The request body is nested deeper than {MAX_DEPTH} levels.") from None
+    except TooManyValuesError:
+        raise _refusal(f"The request body holds more than {MAX_VALUES:,} values.") from None
 
 
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(
-            text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse_constant
-        )
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise _refusal(f"The request body is not valid JSON (at {where}).") from None
-    except RecursionError:
-        raise _too_deep() from None
-    except ValueError:
-        # Python refuses to read an integer of more than 4,300 digits, because that takes quadratic time.
-        raise _refusal("The request body contains an integer with too many digits.") from None
+class _Members:
+    """Reads a parsed tree once: counts the members of its objects, and puts long texts in their places."""
+
+    def __init__(self, large: LargeStrings | None) -> None:
+        self._large = large
+
+    def read(self, root: dict[str, Any]) -> int:
+        """Return the number of members. Raises Refusal for a number beyond every float."""
+        members = 0
+        waiting: list[dict[str, Any] | list[Any]] = [root]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, dict):
+                members += len(node)
+                items: Any = node.items()
+            else:
+                items = enumerate(node)
+            for key, value in items:
+                kind = type(value)
+                if kind is dict or kind is list:
+                    waiting.append(value)
+                elif kind is float:
+                    if math.isinf(value):
+                        raise _refusal("The request body contains a number that is too large.")
+                elif kind is str and self._large and (text := self._large.find(value)) is not None:
+                    node[key] = text
+        return members
+
+
+def _unreadable(body: bytes, text: bytes, large: LargeStrings | None, fault: str) -> Refusal:
+    """Return the refusal of what the parser could not read."""
+    if "number out of range" in fault:
+        return _refusal("The request body contains an integer with too many digits.")
+    place = _POSITION.search(fault)
+    line, column = (int(place[1]), int(place[2])) if place else (1, 1)
+    at = _offset(text, line, column)
+    if ("hex escape" in fault or "surrogate" in fault) and (
+        not text or _SURROGATE_ESCAPE.search(text[max(0, at - 12) : at + 12])
+    ):
+        return _refusal("The request body contains half of a surrogate pair, which is no character.")
+    if _NO_NUMBER.search(text[max(0, at - 9) : at + 9]):
+        return _refusal("The request body contains NaN or Infinity, which JSON does not have.")
+    if not text:
+        return _refusal("The request body is not valid JSON (inside a long string).")
+    if large:
+        at = large.offset(at)
+        column = at - body.rfind(b"\n", 0, at)
+    return _refusal(f"The request body is not valid JSON (at line {line}, column {max(1, column)}).")
+
+
+def _offset(text: bytes, line: int, column: int) -> int:
+    """Return the offset of a parser's position, which counts bytes from 1."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.find(b"\n", start) + 1
+    return start + max(0, column - 1)
+
+
+def _repeated_key(text: bytes) -> Refusal:
+    if len(text) <= MAX_NAMED_BYTES:
+        json.loads(text, object_pairs_hook=_unique)
+    return _refusal("A key appears more than once in one object of the request body.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise _refusal(
-                f'The key "{_name(key)}" appears more than once in one object of the request body.'
-            )
-        seen.add(key)
+    if len(found) != len(pairs):
+        _refuse_repeated([key for key, _ in pairs])
     return found
 
 
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _refusal("The request body contains a number that is too large.")
-    return number
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise _refusal("The request body contains NaN or Infinity, which JSON does not have.")
-
-
-def _check_depth(value: Any) -> None:
-    """Go down level by level: recursion would fail on just what is looked for."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, (dict, list))
-        ]
-        if not level:
-            return
-    raise _too_deep()
-
-
-def _check_surrogates(value: Any) -> None:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise _refusal("The request body contains half of a surrogate pair, which is no character.") from None
+def _refuse_repeated(keys: list[str]) -> NoReturn:
+    repeated = next(key for key, times in Counter(keys).items() if times > 1)
+    raise _refusal(f'The key "{_name(repeated)}" appears more than once in one object of the request body.')
 
 
 def _name(key: str) -> str:
     shown = mask_credentials(key.encode("utf-8", "replace").decode())
     return shown if len(shown) <= _MAX_NAME_CHARS else shown[:_MAX_NAME_CHARS] + "…"
-
-
-def _too_deep() -> Refusal:
-    return _refusal(f"The request body is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _refusal(message: str) -> Refusal:

@@ -5,6 +5,7 @@ it works on mitmproxy's messages, and stamps those that it makes with the time.
 """
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -124,7 +125,7 @@ def upstream_request(call: Call) -> UpstreamRequest:
     call.dropped_by_attempt[exchange.attempts + 1] = dropped_header(
         given, sendable, changed, request.left_out
     )
-    return request
+    return request if chat.large is None else replace(request, content=chat.large.restore(request.content))
 
 
 def reader_of(call: Call, head: http.Response) -> Relay:

@@ -13,6 +13,7 @@ def reviewed_call(call: Call) -> ReviewedCall:
     chat, exchange = call.chat, call.exchange
     attempt, (workspace, key) = exchange.next_attempt, exchange.caller
     model = attempt.model
+    messages = reviewed_messages(chat.fields["messages"])
     facts = request_facts(chat.model, chat.fields)
     return ReviewedCall(
         workspace=workspace.id,
@@ -28,8 +29,8 @@ def reviewed_call(call: Call) -> ReviewedCall:
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
         choices=choices_sent(chat.fields, model.family),
-        messages=reviewed_messages(chat.fields["messages"]),
-        last_user_text=facts.last_user_text,
+        messages=messages,
+        last_user_text=next((said.text for said in reversed(messages) if said.role == "user"), ""),
         has_images=facts.has_images,
         has_tools=facts.has_tools,
         wants_json=facts.wants_json,

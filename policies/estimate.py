@@ -7,12 +7,13 @@ The coefficients are the family's, measured on recorded traffic: docs/decisions/
 import math
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from policies.facts import Estimator, Family
 from policies.families import MESSAGE_FIELDS, RESERVED
+from policies.large_text import LargeText, TextCounts
 
 # A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
 # count as marks: in words they are rare, and where they are not (hashes, base64), two characters make a token.
@@ -54,6 +55,7 @@ _PAYLOADS: Final = frozenset(
 )
 _SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250, "pcm16": 250})
 _DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
+_COUNTED_AT_ONCE_CHARS: Final = 1 << 16
 UNSEEN_TOKENS: Final = 5_000
 """The least that a sound or a file counts: it may stand behind a URL or an id, where nobody knows its size."""
 
@@ -95,6 +97,14 @@ def estimate_unseen_tokens(family: Family, seconds: float) -> int:
     return math.ceil(family.tokens_per_s * max(seconds, 0)) if family.reasons_unseen else 0
 
 
+def count_text(text: str) -> TextCounts:
+    """Return what ``text`` is made of."""
+    raw = text.encode("utf-8", "surrogatepass")
+    other_bytes = 0 if text.isascii() else len(raw.translate(None, _ASCII))
+    not_letters = len(raw.translate(None, _LETTERS))
+    return TextCounts(len(raw) - not_letters, not_letters - other_bytes, other_bytes, len(text))
+
+
 @dataclass(slots=True)
 class _Tally:
     """What a prompt is made of: bytes of text by kind, and the number of things that bear a price of their own."""
@@ -106,8 +116,11 @@ class _Tally:
     has_tools: bool = False
     images: int = 0
     media_tokens: int = 0
+    texts: list[str] = field(default_factory=list)
+    waiting_chars: int = 0
 
     def tokens(self, estimator: Estimator) -> int:
+        self.count_texts()
         return math.ceil(
             estimator.base_tokens
             + self.messages * estimator.tokens_per_message
@@ -128,15 +141,28 @@ class _Tally:
             return
         texts, marks = _json_texts(value)
         self.marks += marks
-        self._add_text("".join(texts))
+        for text in texts:
+            self._add_text(text)
 
     def _add_text(self, text: str) -> None:
-        raw = text.encode("utf-8", "surrogatepass")
-        other_bytes = 0 if text.isascii() else len(raw.translate(None, _ASCII))
-        not_letters = len(raw.translate(None, _LETTERS))
-        self.letters += len(raw) - not_letters
-        self.marks += not_letters - other_bytes
-        self.other_bytes += other_bytes
+        """Let the text wait until it is counted with others: many short ones cost little when they are one."""
+        self.texts.append(text)
+        self.waiting_chars += len(text)
+        if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
+            self.count_texts()
+        if isinstance(text, LargeText):
+            self._add_counts(text.rest.counts)
+
+    def count_texts(self) -> None:
+        """Count the texts that wait."""
+        self._add_counts(count_text("".join(self.texts)))
+        self.texts.clear()
+        self.waiting_chars = 0
+
+    def _add_counts(self, counts: TextCounts) -> None:
+        self.letters += counts.letters
+        self.marks += counts.marks
+        self.other_bytes += counts.other_bytes
 
     def add_message(self, message: Mapping[str, object]) -> None:
         self.messages += 1
@@ -210,7 +236,8 @@ def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object
     beside: dict[str, object] = {}
     for name, value in members.items():
         if name in _PAYLOADS and isinstance(value, str):
-            decoded_bytes += len(value) * 3 // 4
+            rest_chars = value.rest.counts.chars if isinstance(value, LargeText) else 0
+            decoded_bytes += (len(value) + rest_chars) * 3 // 4
         elif isinstance(value, dict):
             inner_bytes, inner = _split_payload(value)
             decoded_bytes += inner_bytes

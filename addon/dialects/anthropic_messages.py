@@ -14,6 +14,7 @@ from typing import Any, Final
 from addon.dialects.anthropic_answer import REASONING_FORMAT
 from addon.dialects.anthropic_parts import Block, refuse, text_blocks, user_blocks, with_cache_control
 from addon.json_object import decode_object
+from policies.large_text import whole_text
 from policies.refusal import Refusal
 
 _SYSTEM_ROLES: Final = ("system", "developer")
@@ -135,7 +136,7 @@ def _tool_use(call: Mapping[str, Any], place: str) -> Block:
 
 def _arguments(text: str, field: str) -> dict[str, Any]:
     try:
-        return decode_object(text.encode())
+        return decode_object(whole_text(text).encode())
     except (Refusal, UnicodeEncodeError):
         refuse(field, "Input should be a JSON object, as text.")
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
-from addon.json_text import json_text
+from addon.json_text import request_text
 from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
@@ -36,7 +36,7 @@ def json_request(
         ("accept-encoding", "identity"),
         *{"user-agent": "tollgate", **headers, **attempt.model.provider.headers}.items(),
     )
-    return UpstreamRequest(endpoint_url(attempt, path), made, json_text(body), left_out)
+    return UpstreamRequest(endpoint_url(attempt, path), made, request_text(body), left_out)
 
 
 def endpoint_url(attempt: Attempt, path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from addon.json_object import decode_object
+from policies.large_text import whole_text
 from policies.refusal import Refusal
 
 # Base64 of "skip_thought_signature_validator". Source: Google, "Thought signatures", FAQ: for calls that another model
@@ -111,7 +112,7 @@ def _calls(message: Mapping[str, Any], at: str) -> Sequence[Mapping[str, Any]]:
 
 def _call(call: Mapping[str, Any], at: str) -> Part:
     function = call["function"]
-    arguments = _object(function.get("arguments") or "{}")
+    arguments = _object(whole_text(function.get("arguments") or "{}"))
     if arguments is None:
         raise refusal(f"{at}.function.arguments", "Gemini takes a JSON object only")
     made: Part = {"functionCall": {"name": function["name"], "args": arguments}}
