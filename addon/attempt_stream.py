@@ -91,6 +91,7 @@ class AttemptStream(RequestStream):
         self.flow.error = self.flow.error or Error("client left")
         yield HttpErrorHook(self.flow)
         self.flow.live = False
+        self.forget_bodies()
         yield DropStream(self.stream_id)
         self.hops.unrelayed.end(self)
 

@@ -5,6 +5,7 @@ gets the key that it is made with. What keeps a second attempt from being made l
 """
 
 import logging
+from collections.abc import Callable
 
 from mitmproxy import http
 
@@ -12,9 +13,10 @@ from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.call import Call
 from addon.errors import ErrorAnswer, no_access_token
 from addon.exchange import Exchange
+from addon.heavy_work import work_off
 from addon.log import log_attempt_failed
 from addon.platform_keys import PlatformKeys
-from addon.prepare import hold_request, prepare_attempt, review_attempt, upstream_request
+from addon.prepare import approve_attempt, hold_request, review_attempt, upstream_request
 from addon.store import Store, StoreUnavailable
 from policies.breaker import circuit_of
 from policies.facts import Route
@@ -39,7 +41,7 @@ class Attempts:
         Raises Refusal, StoreUnavailable or AccessTokenUnavailable.
         """
         if await self._pass_over(call):
-            return prepare_attempt(call)
+            return await _approve(call)
         review_attempt(call)
         await self._hold(call)
         try:
@@ -48,7 +50,7 @@ class Attempts:
             if request := await self._after_no_token(call):
                 return request
             raise
-        return prepare_attempt(call)
+        return await _approve(call)
 
     async def _after_no_token(self, call: Call) -> http.Request | None:
         """As ``follow``: a provider that wants a token is as good as out of reach where none can be had."""
@@ -84,11 +86,11 @@ class Attempts:
             return None
         try:
             review_attempt(call)
-            decided = await self._store.move(hold_request(call))
+            decided = await self._store.move(await _work_off(call, hold_request))
             if not isinstance(decided, Denial):
                 call.exchange = exchange.held(decided)
                 await self._authorize(call)
-                return prepare_attempt(call)
+                return await _approve(call)
         except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
             _log_no_fallback(exchange, _why(reason))
             return None
@@ -113,7 +115,7 @@ class Attempts:
         try:
             review_attempt(call)
             await self._authorize(call)
-            upstream_request(call)
+            await _work_off(call, upstream_request)
             await self._hold(call)
         except (Refusal, AccessTokenUnavailable):
             call.exchange = routed
@@ -121,7 +123,7 @@ class Attempts:
         return True
 
     async def _hold(self, call: Call) -> None:
-        decided = await self._store.hold(hold_request(call))
+        decided = await self._store.hold(await _work_off(call, hold_request))
         if isinstance(decided, Denial):
             raise refusal_of(decided, call.exchange.created_at)
         call.exchange = call.exchange.held(decided)
@@ -130,6 +132,14 @@ class Attempts:
         call.chosen = self._platform_keys.choose(call.exchange.next_attempt)
         attempt = await self._access_tokens.authorize(call.chosen)
         call.exchange = call.exchange.with_next_attempt(attempt)
+
+
+async def _approve(call: Call) -> http.Request:
+    return approve_attempt(call, await _work_off(call, upstream_request))
+
+
+async def _work_off[Made](call: Call, work: Callable[[Call], Made]) -> Made:
+    return await work_off(call.chat.body_bytes, work, call)
 
 
 def _log_no_fallback(exchange: Exchange, why: str) -> None:

@@ -157,6 +157,7 @@ class Books:
             await self.store.void(call_id)
 
     def _leave(self, call: Call) -> None:
+        call.forget_request()
         self.in_flight.discard(call.exchange.id)
         if not self.in_flight:
             self.idle.set()

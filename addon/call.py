@@ -93,6 +93,10 @@ class Call:
         self.relay, self.exchange = None, self.exchange.note(answered_by=1)
         return self.first_failure
 
+    def forget_request(self) -> None:
+        """Let go of the body: mitmproxy's objects refer to each other, so they stay until they are collected."""
+        self.request = self.sanitized = None
+
     def attach(self, flow: HTTPFlow) -> None:
         """Bind this call to its flow."""
         flow.metadata[_METADATA_KEY] = self

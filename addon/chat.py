@@ -5,7 +5,7 @@ Source: contract, "Chat request body" and "Message object"; docs/decisions/null-
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast
 
@@ -51,7 +51,8 @@ class ChatRequest:
     end_user: str | None
     fields: Mapping[str, Any]
     extras: Mapping[str, Any]
-    large: LargeStrings | None = None
+    large: LargeStrings | None = field(default=None, compare=False, repr=False)
+    body_bytes: int = field(default=0, compare=False)
 
     def sendable(self, family: Family) -> dict[str, Any]:
         """Return the fields that may be sent to a model of ``family``."""
@@ -88,6 +89,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         fields=MappingProxyType(fields),
         extras=MappingProxyType(extras),
         large=large,
+        body_bytes=len(body),
     )
 
 

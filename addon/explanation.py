@@ -17,11 +17,20 @@ from pydantic import SecretStr
 
 from addon.auth import not_a_key
 from addon.call import Call
+from addon.chat import parse_chat_request
 from addon.endpoints import Endpoint, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.explained_fields import explained_fields
 from addon.json_object import decode_object
-from addon.prepare import hold_request, prepare_attempt, read_request, review_attempt, route_call
+from addon.prepare import (
+    accept_request,
+    accept_route,
+    approve_attempt,
+    find_route,
+    hold_request,
+    review_attempt,
+    upstream_request,
+)
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.report import ReadUsed, find_limits
 from policies.change import Change
@@ -124,10 +133,10 @@ def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
     try:
         _admit(call, content)
         with _step("body"):
-            read_request(call, content)
+            accept_request(call, parse_chat_request(content))
         told.requested_model, told.stream = call.exchange.requested_model, call.exchange.stream
         with _step("routing"):
-            route_call(call)
+            accept_route(call, find_route(call))
     except _Stopped as stopped:
         told.refused = stopped.refused
         return told
@@ -205,7 +214,7 @@ def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[di
 
 
 def _send(call: Call, told: ExplainedAttempt, given: Mapping[str, Any]) -> None:
-    sent = prepare_attempt(call)
+    sent = approve_attempt(call, upstream_request(call))
     assert call.sanitized is not None  # noqa: S101  (an attempt that was prepared has it)
     model = told.attempt.model
     told.body = json.loads(sent.content or b"")

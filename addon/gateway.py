@@ -27,16 +27,17 @@ from addon.auth import identify, parse_bearer
 from addon.books import Books
 from addon.call import Call, call_of
 from addon.catalog import PublicCatalog
-from addon.chat import check_content_type
+from addon.chat import check_content_type, parse_chat_request
 from addon.clients import is_behind
 from addon.connections import Connections
 from addon.dropped import HEADER as DROPPED_HEADER
 from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size, endpoint_of, slug_in_path
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
+from addon.heavy_work import work_off
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
-from addon.prepare import client_head, read_request, reader_of, route_call
+from addon.prepare import accept_request, accept_route, client_head, find_route, reader_of
 from addon.request_id import new_request_id
 from addon.retry_after import with_advice
 from addon.settings import Settings, SettingsFiles
@@ -150,8 +151,9 @@ class Gateway(Connections):
             if flow.response is None and call.exchange.stage is Stage.ADMITTED:
                 headers = flow.request.headers
                 check_content_type(headers.get("content-type"), headers.get("content-encoding"))
-                read_request(call, flow.request.raw_content or b"")
-                route_call(call)
+                content = flow.request.raw_content or b""
+                accept_request(call, await work_off(len(content), parse_chat_request, content))
+                accept_route(call, await work_off(len(content), find_route, call))
                 flow.request = await self._attempts().first(call)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:

@@ -13,7 +13,7 @@ from mitmproxy import http
 from mitmproxy.net.http.url import hostport, parse
 
 from addon.call import Call
-from addon.chat import parse_chat_request
+from addon.chat import ChatRequest
 from addon.dialects import DIALECTS
 from addon.dropped import dropped_header, dropped_in
 from addon.errors import upstream_garbage
@@ -26,7 +26,7 @@ from addon.source import source_of
 from addon.store import HoldRequest
 from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
-from policies.facts import Attempt
+from policies.facts import Attempt, Route
 from policies.limits import limits_of
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
@@ -36,20 +36,25 @@ from policies.sanitize import choices_sent, sanitize
 from policies.spend import NOT_METERED, Want, wanted
 
 
-def read_request(call: Call, content: bytes) -> None:
-    """Read the body of a chat request. Raises Refusal ``validation_failed`` or ``bad_request``."""
-    call.request = chat = parse_chat_request(content)
+def accept_request(call: Call, chat: ChatRequest) -> None:
+    """Note what the body of a chat request asks for."""
+    call.request = chat
     call.exchange = call.exchange.note(
         requested_model=bookable(chat.model), end_user=bookable(chat.end_user), stream=chat.stream
     )
 
 
-def route_call(call: Call) -> None:
-    """Choose the route. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
+def find_route(call: Call) -> Route:
+    """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
     workspace, _ = call.exchange.caller
     asked = request_facts(call.chat.model, call.chat.fields)
     route = choose_route(asked, workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.attempts[0].model.slug, call)
+    return route
+
+
+def accept_route(call: Call, route: Route) -> None:
+    """Let the call go this way."""
     call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
 
 
@@ -102,9 +107,9 @@ def _want(call: Call, attempt: Attempt, *, is_protected: bool) -> Want:
     )
 
 
-def prepare_attempt(call: Call) -> http.Request:
-    """Approve the next attempt of the route and return its request. Raises Refusal ``validation_failed``."""
-    request = _http_request(upstream_request(call))
+def approve_attempt(call: Call, upstream: UpstreamRequest) -> http.Request:
+    """Approve the next attempt of the route, and return its request."""
+    request = _http_request(upstream)
     call.relay = call.upstream_status = call.retry_after = call.head_s = call.failure = None
     call.is_sent = False
     call.advice = NO_ADVICE

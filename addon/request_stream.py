@@ -129,8 +129,14 @@ class RequestStream(HttpStream):
             yield SendHttp(ResponseData(self.stream_id, content), self.context.client)
         yield from self.end_answer()
 
+    def forget_bodies(self) -> None:
+        """Let go of what was sent: streams refer to themselves, so they stay until they are collected."""
+        self.body.clear()
+        self.client_request.data.content = self.flow.request.data.content = None
+
     def end_answer(self) -> Commands:
         self.flow.live = False
+        self.forget_bodies()
         if self.client_state == self.done:
             yield DropStream(self.stream_id)
         # After the drop: the end of this message may start the next one on the connection.

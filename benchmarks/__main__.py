@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from benchmarks import chunks, memory, stores
+from benchmarks import chunks, hostile, memory, stores
 from benchmarks.processes import LoadGenerator, Sample, gateway, load_generator, stock_mitmdump, upstream
 from benchmarks.traffic import Scenario, Target
 
@@ -121,13 +121,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     either.add_argument("--memory", action="store_true", help="resident memory over 50,000 calls instead")
     either.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
     either.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
+    either.add_argument(
+        "--hostile", action="store_true", help="what hostile requests and answers cost; Linux"
+    )
     either.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="with --hostile: inputs with TEXT in their name"
+    )
     options = parser.parse_args(arguments)
     if options.chunks:
         chunks.run(options.rounds)
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tollgate-bench-")))
+        if options.hostile:
+            hostile.run(folder, options.only)
+            return
         alone = stack.enter_context(upstream())
         load = stack.enter_context(load_generator())
         if options.stores:

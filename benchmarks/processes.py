@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.load import Answers
 from benchmarks.procfs import cpu_s
@@ -85,11 +86,22 @@ def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False)
 
 @contextlib.contextmanager
 def gateway(
-    upstream_port: int, folder: Path, *, workers: int = 1, redis_url: str = "", name: str = "tollgate"
+    upstream_port: int,
+    folder: Path,
+    *,
+    workers: int = 1,
+    redis_url: str = "",
+    name: str = "tollgate",
+    slugs: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Target]:
-    """Yield the gateway before the upstream, everything on; its store is SQLite unless there is a ``redis_url``."""
+    """Yield the gateway before the upstream, everything on; its store is SQLite unless there is a ``redis_url``.
+
+    ``slugs`` are the names of further models, by the dialect in which they are called.
+    """
     key = "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
     conf = _write_configuration(folder, upstream_port, hashlib.sha256(key.encode()).hexdigest(), redis_url)
+    for dialect, slug in slugs.items():
+        _add_model(folder / "catalog_data", dialect, slug, upstream_port)
     log = folder / "gateway.log"
     command = [sys.executable, "-m", "addon.cli", "serve", "--conf", str(conf), "--port", "0"]
     command += ["--workers", str(workers)]
@@ -129,6 +141,21 @@ def _write_configuration(folder: Path, upstream_port: int, key_hash: str, redis_
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder / "proxy.conf"
+
+
+def _add_model(catalog: Path, dialect: str, slug: str, upstream_port: int) -> None:
+    provider, family = dialect.upper(), "bench" if dialect == "openai" else f"bench-{dialect}"
+    tables = {
+        "providers.toml": f'[{provider}]\nbase_url = "http://127.0.0.1:{upstream_port}/v1"\n'
+        f'dialect = "{dialect}"\nplatform_key = "env:BENCH_PROVIDER_KEY"\n',
+        "models.toml": f'["{slug}"]\nprovider = "{provider}"\nupstream_model_id = "up"\nfamily = "{family}"\n'
+        'input_price_per_m = "0.15"\noutput_price_per_m = "0.60"\nmax_completion_tokens = 16384\n'
+        "byok_only = false\nactive = true\n",
+        "families.toml": f"[{family}]\n" if family != "bench" else "",
+    }
+    for name, text in tables.items():
+        with (catalog / name).open("a", encoding="utf-8") as file:
+            file.write(text)
 
 
 @contextlib.contextmanager

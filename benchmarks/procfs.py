@@ -16,6 +16,22 @@ def resident_mb(pid: int) -> float:
     return sum(own(folder) for folder in _family(pid)) or math.nan
 
 
+def peak_mb(pid: int) -> float:
+    """Return the most resident memory that there was since ``reset_peak``, in MB."""
+
+    def own(folder: Path) -> float:
+        found = re.search(r"^VmHWM:\s*([0-9]+) kB$", (folder / "status").read_text(), re.MULTILINE)
+        return int(found[1]) * 1024 / 1e6 if found else math.nan
+
+    return sum(own(folder) for folder in _family(pid)) or math.nan
+
+
+def reset_peak(pid: int) -> None:
+    """Begin to look for the most resident memory again."""
+    for folder in _family(pid):
+        (folder / "clear_refs").write_text("5")
+
+
 def cpu_s(pid: int) -> float:
     """Return the processor time used so far, of the program and of the system for it, in seconds."""
 
