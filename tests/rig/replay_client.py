@@ -14,6 +14,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.readers import Answer, client, difference
+from rig.readers.frames import difference_of_frames
 from rig.readers.plain import is_plain
 from rig.replay import Run
 
@@ -84,7 +85,8 @@ async def _ask(sdk: AsyncOpenAI, run: Run, question: Question) -> str | None:
         async for chunk in answer:
             # Chunks that came before a failure must be kept, so this can't be a comprehension.
             chunks += [chunk]
-        return "no error" if run.kind == "error" else _check_stream(run, chunks)
+        asked = bool((body.get("stream_options") or {}).get("include_usage"))
+        return "no error" if run.kind == "error" else _check_stream(run, chunks, asked=asked)
     except openai.APIError as error:
         if getattr(error, "code", None) in OWN_ERRORS:
             raise
@@ -125,7 +127,7 @@ def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
     return f"{sorted(beyond)} changed" if beyond else _lost([made], run.payloads)
 
 
-def _check_stream(run: Run, chunks: list[ChatCompletionChunk]) -> str | None:
+def _check_stream(run: Run, chunks: list[ChatCompletionChunk], *, asked: bool) -> str | None:
     """Return why these are not the recorded answer in chunks under the slug, or None."""
     made: list[dict[str, Any]] = [chunk.to_dict(warnings=False) for chunk in chunks]
     if wrong := [chunk.get("model") for chunk in made if chunk.get("model") != run.slug]:
@@ -136,10 +138,7 @@ def _check_stream(run: Run, chunks: list[ChatCompletionChunk]) -> str | None:
         return problem
     if not is_plain(run.payloads, stream=True, think_tags=run.think_tags):
         return _lost(made, run.payloads)
-    if len(made) != len(run.payloads):
-        return f"{len(made)} chunks, recorded {len(run.payloads)}"
-    changes = [_changed(chunk, recorded) for chunk, recorded in zip(made, run.payloads, strict=True)]
-    return next((f"chunk {number}: {changed}" for number, changed in enumerate(changes) if changed), None)
+    return difference_of_frames(run.payloads, made, asked=asked)
 
 
 def _lost(made: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str | None:
