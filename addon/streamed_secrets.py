@@ -100,13 +100,29 @@ class StreamedSecrets:
     def masked(self, choices: list[Any]) -> list[Any]:
         """Return the choices of the next chunk: the list itself where nothing changes."""
         self.only = None
-        if not self._secrets:
+        if not self._secrets or self._is_clear(choices):
             return choices
         read: list[Path] = []
         made = [self._choice(choice, read) if isinstance(choice, dict) else choice for choice in choices]
         if len(read) == 1 and not self._holding:
             self.only = self._texts[read[0]]
         return same_or(choices, made)
+
+    def _is_clear(self, choices: list[Any]) -> bool:
+        """Take in a chunk of one text that has nothing to do with a secret, as nearly every chunk is."""
+        if len(choices) != 1 or self._holding or type(choices[0]) is not dict:
+            return False
+        delta, place, piece = choices[0].get("delta"), None, ""
+        for name, value in delta.items() if type(delta) is dict else ():
+            if value and name != "role":
+                if place or name not in _PLAIN or type(value) is not str:
+                    return False
+                place, piece = (choices[0].get("index", 0), name), value
+        text = self._texts.get(place) if place else None
+        if text is None or not text.is_clear(piece):
+            return False
+        self.only = text
+        return True
 
     def last(self) -> list[dict[str, Any]]:
         """Return the choices that are left to be told once the stream has ended."""

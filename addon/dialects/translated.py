@@ -74,7 +74,8 @@ class TranslatedChunks:
         self.finish_reason = finish_reason(choices) or self.finish_reason
         self.text_chars += sum(map(relayed_chars, choices))
         masked = self._secrets.masked(choices)
-        return self.frames.chunk(json_text({**chunk, "choices": masked}), masked, bears_usage=False)
+        made = json_text(chunk if masked is choices else {**chunk, "choices": masked})
+        return self.frames.chunk(made, masked, bears_usage=False)
 
 
 def _shown(made: dict[str, Any]) -> dict[str, Any]:
