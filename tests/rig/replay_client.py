@@ -123,7 +123,7 @@ def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
     changed = _changed(_without_notes(made, recorded), recorded)
     if is_plain([recorded], stream=False, think_tags=run.think_tags):
         return str(changed) if changed else None
-    beyond = changed.keys() - {"choices", "id", "object"}
+    beyond = changed.keys() - {"choices", "id", "object", "created"}
     return f"{sorted(beyond)} changed" if beyond else _lost([made], run.payloads)
 
 
