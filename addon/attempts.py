@@ -105,11 +105,13 @@ class Attempts:
         Only where the second could really be sent: a circuit is no reason to refuse what might be served.
         """
         routed, route = call.exchange, call.exchange.routed
-        if len(route.attempts) == 1 or not self._store.open_circuits():
+        if len(route.attempts) == 1:
             return False
         workspace, _ = routed.caller
         first, second = (circuit_of(attempt, workspace) for attempt in route.attempts)
-        if second in self._store.open_circuits() or await self._store.may_try(first):
+        if not self._store.is_open(first) or self._store.is_open(second):
+            return False
+        if await self._store.may_try(first, routed.id):
             return False
         call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
         try:

@@ -134,7 +134,7 @@ class Books:
         finally:
             self._leave(call)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         if not task.done():
             self._bookings.add(task)
@@ -159,6 +159,8 @@ class Books:
     def _leave(self, call: Call) -> None:
         call.forget_request()
         self.in_flight.discard(call.exchange.id)
+        if ending := self.store.end_probe(call.exchange.id):
+            self._do(ending)
         if not self.in_flight:
             self.idle.set()
 

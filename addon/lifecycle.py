@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import get_args
 
 from addon import VERSION
 from addon.access_tokens import AccessTokens
@@ -21,7 +20,7 @@ from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
-from policies.breaker import count_circuits
+from policies.breaker import CircuitScope, count_circuits
 from policies.facts import Mode
 from policies.fallback import idle_fallback
 from policies.limits import is_exposed
@@ -99,8 +98,12 @@ class Lifecycle:
         """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
         self.platform_keys.measure()
         counts = count_circuits(self.store.open_circuits())
-        modes: tuple[Mode, ...] = get_args(Mode)
-        known = {(name, mode): counts[name, mode] for name in self.providers for mode in modes}
+        kinds: tuple[tuple[Mode, CircuitScope], ...] = (
+            ("payg", "all"),
+            ("payg", "workspace"),
+            ("byok", "workspace"),
+        )
+        known = {(name, *kind): counts[name, *kind] for name in self.providers for kind in kinds}
         self.metrics.set_circuits_open(known)
 
     def apply(self, settings: Settings) -> None:
@@ -175,7 +178,12 @@ def _listed(names: Sequence[str]) -> str:
 def _told(open_circuits: Iterable[str]) -> str:
     """What operators read of the circuits that are not closed: providers by name, customers by their number."""
     counts = count_circuits(open_circuits)
-    told = sorted(provider for provider, mode in counts if mode == "payg")
-    if customers := sum(count for (_, mode), count in counts.items() if mode == "byok"):
+    told = sorted(provider for provider, _, scope in counts if scope == "all")
+    told += [
+        f"{provider} for {count} of the workspaces"
+        for (provider, mode, scope), count in sorted(counts.items())
+        if (mode, scope) == ("payg", "workspace") and (provider, "payg", "all") not in counts
+    ]
+    if customers := sum(count for (_, mode, _), count in counts.items() if mode == "byok"):
         told.append(f"{customers} of customers' keys")
     return f"open: {', '.join(told)}" if told else "ok"

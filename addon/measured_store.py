@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from addon.metrics import Metrics, StoreOperation
 from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable, WalletEntry
@@ -51,8 +52,14 @@ class MeasuredStore:
     async def note_attempt(self, circuit: str, *, failed: bool) -> None:
         await self._store.note_attempt(circuit, failed=failed)
 
-    async def may_try(self, circuit: str) -> bool:
-        return await self._store.may_try(circuit)
+    def is_open(self, circuit: str) -> bool:
+        return self._store.is_open(circuit)
+
+    async def may_try(self, circuit: str, call_id: str) -> bool:
+        return await self._store.may_try(circuit, call_id)
+
+    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
+        return self._store.end_probe(call_id)
 
     def open_circuits(self) -> frozenset[str]:
         return self._store.open_circuits()

@@ -29,6 +29,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
+from policies.breaker import CircuitScope
 from policies.facts import Mode
 from policies.refusal import RefusalCode
 
@@ -139,7 +140,7 @@ class Metrics:
         circuits = gauge(
             "tollgate_circuits_open",
             "Circuits that are not closed.",
-            ("provider", "mode"),
+            ("provider", "mode", "scope"),
             multiprocess_mode="livemax",
         )
         broken = gauge(
@@ -231,8 +232,8 @@ class Metrics:
         """Say how many platform keys each provider has in each state. What is not named any more is 0."""
         _set(self._keys_by, counts)
 
-    def set_circuits_open(self, counts: Mapping[tuple[str, Mode], int]) -> None:
-        """Say how many circuits of each provider and mode are not closed. What is not named any more is 0."""
+    def set_circuits_open(self, counts: Mapping[tuple[str, Mode, CircuitScope], int]) -> None:
+        """Say how many circuits of each provider and mode are not closed, and for whom. What is not named is 0."""
         _set(self._circuits_by, counts)
 
     def set_broken_files(self, files: Sequence[Path]) -> None:

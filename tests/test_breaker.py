@@ -14,9 +14,17 @@ from policies.breaker import (
     Circuit,
     after_failure,
     after_probe,
+    after_shared_failure,
+    after_shared_probe,
+    after_shared_success,
     after_success,
     circuit_name,
     count_circuits,
+    forget,
+    probe_goes_on,
+    probe_was_lost,
+    shared_name,
+    shared_state,
     state_of,
 )
 
@@ -93,9 +101,79 @@ def test_whatever_succeeds_closes_the_circuit(circuit: Circuit) -> None:
     assert after_success(circuit, NOW) == CLOSED
 
 
-def test_a_customers_key_has_a_circuit_of_its_own() -> None:
-    assert circuit_name("OPENAI", "payg", "acme") == circuit_name("OPENAI", "payg", "bare") == "OPENAI"
-    assert len({circuit_name("OPENAI", mode, name) for mode in ("payg", "byok") for name in ("a", "b")}) == 3
+def test_each_workspace_has_circuits_of_its_own_and_another_for_its_own_key() -> None:
+    assert len({circuit_name("OPENAI", mode, name) for mode in ("payg", "byok") for name in ("a", "b")}) == 4
+
+
+def test_only_with_the_platforms_key_something_is_shared() -> None:
+    shared = {shared_name(circuit_name("OPENAI", "payg", name)) for name in ("a", "b")}
+    assert shared == {shared_name("OPENAI/payg/")} == {"OPENAI/payg/"}
+    assert shared_name(circuit_name("OPENAI", "byok", "a")) is None
+
+
+# What is so for all workspaces.
+
+LATER = failed_at(*[NOW + 5] * FAILURES)
+
+
+def succeeded_at(moment_us: int) -> Circuit:
+    return after_shared_success(CLOSED, moment_us)
+
+
+@pytest.mark.parametrize(
+    ("circuits", "shared", "state"),
+    [
+        ([], CLOSED, "closed"),
+        ([OPENED], CLOSED, "closed"),
+        ([OPENED] + [failed_at(NOW)] * 9, CLOSED, "closed"),
+        ([OPENED, LATER], CLOSED, "open"),
+        ([OPENED, LATER], succeeded_at(NOW - 1), "open"),
+        ([OPENED, LATER], succeeded_at(NOW), "closed"),
+        ([OPENED, LATER, LATER], succeeded_at(NOW), "open"),
+        ([OPENED, LATER], succeeded_at(NOW + 5), "closed"),
+        ([OPENED, LATER], succeeded_at(NOW + REST_US), "open"),
+    ],
+    ids=str,
+)
+def test_a_provider_is_open_for_all_while_two_are_and_nobody_succeeded_since_the_first_failure(
+    circuits: list[Circuit], shared: Circuit, state: str
+) -> None:
+    assert shared_state(circuits, shared, NOW + 10) == state
+
+
+def test_after_the_rest_one_call_of_all_workspaces_is_the_probe() -> None:
+    then = NOW + REST_US
+    assert shared_state([OPENED, LATER], CLOSED, then - 1) == "open"
+    assert shared_state([OPENED, LATER], CLOSED, then) == "half_open"
+    probing = after_shared_probe(CLOSED, then)
+    assert after_shared_probe(probing, then + PROBE_US - 1) == probing
+    assert shared_state([OPENED, LATER], probing, then + PROBE_US - 1) == "open"
+    rests = after_shared_failure(probing, then + 1)
+    assert after_shared_failure(rests, then + 2) == rests
+    assert shared_state([OPENED, LATER], rests, then + REST_US) == "open"
+    assert shared_state([OPENED, LATER], rests, then + 1 + REST_US) == "half_open"
+    assert shared_state([OPENED, LATER], after_shared_success(rests, then + 3), then + 3) == "closed"
+
+
+def test_a_probe_is_waited_for_while_it_goes_on_and_no_longer() -> None:
+    then = NOW + REST_US
+    probing = after_probe(OPENED, then)
+    again = probe_goes_on(probing, then + PROBE_US // 2, until_us=probing.retry_us)
+    assert after_probe(again, then + PROBE_US) == again
+    lost = probe_was_lost(again, then + PROBE_US, until_us=again.retry_us)
+    assert after_probe(lost, then + PROBE_US) != lost
+    # What happened meanwhile counts.
+    failed = after_failure(again, then + PROBE_US // 2 + 1)
+    assert probe_goes_on(failed, then + PROBE_US, until_us=again.retry_us) == failed
+    assert probe_was_lost(failed, then + PROBE_US, until_us=again.retry_us) == failed
+
+
+def test_what_says_nothing_of_now_any_more_is_forgotten() -> None:
+    for circuit in (failed_at(NOW), OPENED, succeeded_at(NOW)):
+        last_us = max(circuit.began_us, circuit.retry_us)
+        assert forget(circuit, last_us + FORGET_US) == circuit
+        assert forget(circuit, last_us + FORGET_US + 1) == CLOSED
+        assert forget(circuit, circuit.began_us - 1) == CLOSED
 
 
 steps = st.lists(
@@ -133,9 +211,17 @@ def test_whatever_happens_probes_are_a_rest_apart_and_come_only_after_enough_fai
 def test_circuits_are_counted_by_provider_and_mode_without_a_word_of_the_workspaces() -> None:
     names = [
         circuit_name("A", "payg", "acme"),
+        circuit_name("A", "payg", "beta"),
         circuit_name("A", "byok", "acme"),
-        circuit_name("A", "byok", "beta"),
+        "A/payg/",
+        "A",
+        "A/acme",
     ]
     counts = count_circuits([*names, circuit_name("B_2", "byok", "acme")])
-    assert counts == {("A", "payg"): 1, ("A", "byok"): 2, ("B_2", "byok"): 1}
+    assert counts == {
+        ("A", "payg", "all"): 1,
+        ("A", "payg", "workspace"): 2,
+        ("A", "byok", "workspace"): 1,
+        ("B_2", "byok", "workspace"): 1,
+    }
     assert count_circuits([]) == {}

@@ -26,7 +26,7 @@ from addon.store.sqlite import SqliteStore
 
 PATH = "/v1/chat/completions"
 FAILURES = 5
-TESTS = ("passed-over", "alone", "own-key", "both", "clients", "too-dear", "stream")
+TESTS = ("passed-over", "clients-own", "alone", "own-key", "both", "clients", "too-dear", "stream")
 CUSTOMER, PLATFORM = (f"fake-{whose}-key-{'0' * 24}" for whose in ("customer", "platform"))
 
 
@@ -49,6 +49,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
         own = {_provider(test, "first"): {"secret": "env:TEST_CUSTOMER_KEY", "routing": True}}
         kinds: dict[str, dict[str, Any]] = {
             "safe": {"fallback_model": f"{test}/second"},
+            "third": {"fallback_model": f"{test}/second"},
             "lone": {},
             "own": {"byok": own, "safety_net": True},
             "poor": {"fallback_model": f"{test}/second", "monthly_spend_cap_usd": "0.01"},
@@ -111,20 +112,24 @@ class Story:
         told: str = readiness.json()["checks"]["circuits"]
         return told
 
-    def open_of(self, place: str) -> set[str]:
-        """The modes in which /metrics counts an open circuit of the provider."""
+    def open_of(self, place: str) -> dict[tuple[str, str], int]:
+        """How many open circuits of the provider /metrics counts, by mode and scope."""
         metrics = httpx.get(f"{self.gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
         return {
-            sample.labels["mode"]
+            (sample.labels["mode"], sample.labels["scope"]): int(sample.value)
             for family in text_string_to_metric_families(metrics)
             for sample in family.samples
             if sample.name == "tollgate_circuits_open"
             and sample.labels["provider"] == _provider(self.test, place)
-            and sample.value == 1
+            and sample.value
         }
 
     def wait_until_open(self, place: str, mode: str = "payg") -> None:
-        self.gateway.wait_until(lambda: self.open_of(place) == {mode})
+        self.gateway.wait_until(lambda: self.open_of(place) == {(mode, "workspace"): 1})
+
+    def wait_until_open_for_all(self, place: str, workspaces: int = 2) -> None:
+        expected = {("payg", "workspace"): workspaces, ("payg", "all"): 1}
+        self.gateway.wait_until(lambda: self.open_of(place) == expected)
 
 
 @pytest.fixture
@@ -154,9 +159,10 @@ def test_after_five_failures_in_a_row_the_fallback_is_asked_at_once(story: Story
     assert story.asked() == ["first", "second"] * FAILURES
     story.wait_until_open("first")
     name = _provider(story.test, "first")
-    assert name in story.circuits()
+    assert f"{name} for 1 of the workspaces" in story.circuits()
+    circuit = f"{name}/payg/passed-over-safe"
     story.gateway.wait_for_log(
-        lambda line: line.items() >= {"event": "circuit opened", "circuit": name}.items()
+        lambda line: line.items() >= {"event": "circuit opened", "circuit": circuit}.items()
     )
 
     answer = story.call("safe")
@@ -165,16 +171,43 @@ def test_after_five_failures_in_a_row_the_fallback_is_asked_at_once(story: Story
     assert story.row(answer) == PASSED_OVER | {"model_slug": "passed-over/second"}
     assert story.asked() == ["second"]
 
+
+@_story("clients-own")
+def test_a_provider_is_passed_over_for_all_once_two_workspaces_say_so_and_nobody_succeeded(
+    story: Story,
+) -> None:
+    name = _provider(story.test, "first")
+    story.failing["first"] = 503
+    story.calls_that_open("safe")
+    story.wait_until_open("first")
+    # One customer may provoke failures; the others are sent where they want to go.
+    story.failing.clear()
+    assert story.call("third").json()["model"] == "clients-own/first"
+    story.failing["first"] = 503
+    story.calls_that_open("lone")
+    story.gateway.wait_until(lambda: story.open_of("first") == {("payg", "workspace"): 2})
+    story.asked()
+    assert story.call("third").json()["model"] == "clients-own/second"
+    assert story.asked() == ["first", "second"]
+    # Somebody succeeded since the first failure of the first two; now nobody does.
+    story.calls_that_open("third")
+    story.gateway.wait_until(lambda: story.open_of("first").get(("payg", "all")) == 1)
+    assert f"{name}," in f"{story.circuits()},"
+    story.gateway.wait_for_log(
+        lambda line: line.items() >= {"event": "circuit opened", "circuit": f"{name}/payg/"}.items()
+    )
+    story.asked()
+    assert story.call("poor").json()["model"] == "clients-own/second"
+    assert story.asked() == ["second"]
+
     # What comes back is told by a call that has no other way, for those that have one do not ask.
     story.failing.clear()
     assert story.call("lone").status_code == 200
-    story.gateway.wait_until(lambda: story.open_of("first") == set())
-    assert name not in story.circuits()
+    story.gateway.wait_until(lambda: ("payg", "all") not in story.open_of("first"))
     story.gateway.wait_for_log(
-        lambda line: line.items() >= {"event": "circuit closed", "circuit": name}.items()
+        lambda line: line.items() >= {"event": "circuit closed", "circuit": f"{name}/payg/"}.items()
     )
-    assert story.call("safe").json()["model"] == "passed-over/first"
-    assert story.asked() == ["first", "first"]
+    assert story.call("poor").json()["model"] == "clients-own/first"
     ledger = story.gateway.folder / "var" / "tollgate.db"
     story.gateway.wait_until(lambda: holds(ledger) == [])
 
@@ -210,9 +243,9 @@ def test_without_a_fallback_a_provider_that_keeps_failing_is_asked_all_the_same(
         "status": 500,
     }
     assert story.asked() == ["first"]
-    # One workspace's failures tell the others.
+    # One workspace's failures are no news for the others.
     assert story.call("safe").json()["model"] == "alone/second"
-    assert story.asked() == ["second"]
+    assert story.asked() == ["first", "second"]
 
 
 @_story("own-key")
@@ -265,14 +298,15 @@ def test_what_is_the_clients_fault_counts_for_nothing(story: Story) -> None:
     assert story.call("safe").status_code == 200
     assert story.call("safe").status_code == 200
     assert story.asked() == ["first", "second"] * 2
-    assert story.open_of("first") == set()
+    assert story.open_of("first") == {}
 
 
 @_story("too-dear")
 def test_a_fallback_that_cannot_be_paid_is_no_reason_to_pass_over(story: Story) -> None:
     story.failing["first"] = 503
-    story.calls_that_open("lone")
-    story.wait_until_open("first")
+    for kind in ("lone", "safe"):
+        story.calls_that_open(kind)
+    story.wait_until_open_for_all("first")
     story.failing.clear()
     story.asked()
     answer = story.call("poor")
@@ -291,7 +325,7 @@ def test_a_gateway_that_has_just_started_knows_what_others_found_out(
     async def find_out() -> None:
         store = SqliteStore(tmp_path / "var" / "tollgate.db")
         for _ in range(FAILURES):
-            await store.note_attempt("FIRST", failed=True)
+            await store.note_attempt("FIRST/payg/acme", failed=True)
         await store.close()
 
     asyncio.run(find_out())
@@ -312,6 +346,6 @@ def test_a_gateway_that_has_just_started_knows_what_others_found_out(
         "store": "ok",
         "drain": "ok",
         "platform_keys": "ok",
-        "circuits": "open: FIRST",
+        "circuits": "open: FIRST for 1 of the workspaces",
     }
     assert started.readiness().json() == {"ready": True, "checks": checks}

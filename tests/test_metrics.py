@@ -228,12 +228,12 @@ def test_an_absurd_count_neither_breaks_a_call_nor_makes_the_sum_deaf_to_later_o
 
 
 def test_a_gauge_of_what_is_there_no_more_is_zero(metrics: Metrics):
-    metrics.set_circuits_open({("TESTER", "payg"): 1, ("TESTER", "byok"): 3})
-    metrics.set_circuits_open({("OTHER", "payg"): 1})
+    metrics.set_circuits_open({("TESTER", "payg", "all"): 1, ("TESTER", "byok", "workspace"): 3})
+    metrics.set_circuits_open({("OTHER", "payg", "all"): 1})
     told = read(metrics.render())
-    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="payg") == 0
-    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 0
-    assert value(told, "tollgate_circuits_open", provider="OTHER", mode="payg") == 1
+    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="payg", scope="all") == 0
+    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 0
+    assert value(told, "tollgate_circuits_open", provider="OTHER", mode="payg", scope="all") == 1
 
 
 def test_broken_files_are_named_the_first_of_them_one_by_one(metrics: Metrics):
@@ -338,7 +338,7 @@ for line in sys.stdin:
         metrics.call_refused("bad_request")
     metrics.set_holds_in_flight(int(line))
     metrics.set_platform_keys({("TESTER", "ready"): 2, ("TESTER", "resting"): int(line)})
-    metrics.set_circuits_open({("TESTER", "byok"): int(line)})
+    metrics.set_circuits_open({("TESTER", "byok", "workspace"): int(line)})
     print("done", flush=True)
 """
 
@@ -408,7 +408,7 @@ def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Pat
         assert value(told, "tollgate_holds_in_flight") == 7
         assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 4
         assert value(told, "tollgate_platform_keys", provider="TESTER", state="resting") == 7
-        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 4
+        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 4
         assert value(told, "tollgate_workers") == 2
         assert value(told, "tollgate_build_info", version="1.2.3") == 1
         worker_ended(directory, one.end())
@@ -426,7 +426,7 @@ def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Pat
         assert value(told, "tollgate_call_seconds_bucket", le="1.0", **whole) == 0
         assert value(told, "tollgate_holds_in_flight") == 1
         assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 2
-        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok") == 1
+        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 1
         assert value(told, "tollgate_workers") == 1
         assert value(told, "tollgate_worker_starts_total") == 2
 
@@ -481,7 +481,7 @@ def tell_everything(metrics: Metrics) -> None:
     metrics.count_disbelieved("TESTER", "prompt_tokens")
     metrics.attempt_failed("TESTER", "upstream_error")
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
-    metrics.set_circuits_open({("TESTER", "payg"): 0})
+    metrics.set_circuits_open({("TESTER", "payg", "all"): 0})
     metrics.set_broken_files([Path("workspaces/acme.toml")])
 
 

@@ -31,11 +31,12 @@ ENV = {
 }
 
 
-def gauges(page: bytes, name: str, label: str) -> dict[tuple[str, str], float]:
-    """The samples of a gauge by their provider and another label."""
+def gauges(page: bytes, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """The samples of a gauge by their provider and other labels."""
     families = text_string_to_metric_families(page.decode())
     [found] = [family.samples for family in families if family.name == name]
-    return {(sample.labels["provider"], sample.labels[label]): sample.value for sample in found}
+    by = ("provider", *labels)
+    return {tuple(sample.labels[label] for label in by): sample.value for sample in found}
 
 
 @dataclass
@@ -280,22 +281,29 @@ async def test_keys_that_rest_and_open_circuits_are_told_and_leave_the_process_r
     attempt = lifecycle.platform_keys.choose(Attempt(settings.models["openai/gpt-oss-20b"], "payg", key))
     lifecycle.platform_keys.note(attempt, 429, "600")
     await lifecycle.store.upkeep()
-    for circuit in ("GROQ", "GROQ/acme", "GROQ/beta", "OPENAI/acme", "GONE"):
+    for circuit in (
+        *("GROQ/payg/acme", "GROQ/payg/beta", "GROQ/byok/acme", "GROQ/byok/beta"),
+        *("OPENAI/byok/acme", "OPENAI/payg/acme", "GONE/payg/acme", "GONE/payg/beta"),
+    ):
         for _ in range(FAILURES):
             await lifecycle.store.note_attempt(circuit, failed=True)
 
     found = await lifecycle.readiness()
     assert found.ready
     assert re.fullmatch(r"GROQ: key 1 of 1 rests \d+ s after 429", found.checks["platform_keys"])
-    assert found.checks["circuits"] == "open: GONE, GROQ, 3 of customers' keys"
+    assert found.checks["circuits"] == (
+        "open: GONE, GROQ, OPENAI for 1 of the workspaces, 3 of customers' keys"
+    )
 
     assert lifecycle.admin
     _, _, page = await lifecycle.admin.pages["/metrics"]()
     assert gauges(page, "tollgate_platform_keys", "state") == {("GROQ", "ready"): 0, ("GROQ", "resting"): 1}
-    counted = gauges(page, "tollgate_circuits_open", "mode")
+    counted = gauges(page, "tollgate_circuits_open", "mode", "scope")
     assert {labels: count for labels, count in counted.items() if count} == {
-        ("GROQ", "payg"): 1,
-        ("GROQ", "byok"): 2,
-        ("OPENAI", "byok"): 1,
+        ("GROQ", "payg", "all"): 1,
+        ("GROQ", "payg", "workspace"): 2,
+        ("GROQ", "byok", "workspace"): 2,
+        ("OPENAI", "payg", "workspace"): 1,
+        ("OPENAI", "byok", "workspace"): 1,
     }
-    assert {provider for provider, _ in counted} == settings.providers.keys()
+    assert {provider for provider, *_ in counted} == settings.providers.keys()

@@ -495,7 +495,7 @@ async def test_an_entry_is_credited_once(store: Store, other: Store, place: Plac
 # Circuits.
 
 
-async def fail(store: Store, times: int, circuit: str = "OPENAI") -> None:
+async def fail(store: Store, times: int, circuit: str = "OPENAI/payg/acme") -> None:
     for _ in range(times):
         await store.note_attempt(circuit, failed=True)
 
@@ -509,14 +509,14 @@ async def test_a_circuit_opens_for_all_processes_after_failures_that_any_of_them
     await fail(other, 1)
     for one in (store, other):
         await one.upkeep()
-        assert await one.may_try("OPENAI")
+        assert await one.may_try("OPENAI/payg/acme", "call")
     await fail(other, 1)
-    assert not await other.may_try("OPENAI")
+    assert not await other.may_try("OPENAI/payg/acme", "call")
     await store.upkeep()
     for one in (store, other):
-        assert not await one.may_try("OPENAI")
-        assert await one.may_try("OPENAI/acme")
-        assert one.open_circuits() == {"OPENAI"}
+        assert not await one.may_try("OPENAI/payg/acme", "call")
+        assert await one.may_try("OPENAI/byok/acme", "call")
+        assert one.open_circuits() == {"OPENAI/payg/acme"}
 
 
 async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
@@ -524,13 +524,13 @@ async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
 ) -> None:
     await fail(store, FAILURES - 1)
     await other.upkeep()
-    await other.note_attempt("OPENAI", failed=False)
-    assert place.circuits() == []
+    await other.note_attempt("OPENAI/payg/acme", failed=False)
+    assert place.circuits() == ["OPENAI/payg/"], "only when somebody succeeded last"
     await fail(store, FAILURES - 1)
     place.age_circuits(WINDOW_US / 1e6 + 1)
     await fail(store, FAILURES - 1)
     await store.upkeep()
-    assert await store.may_try("OPENAI")
+    assert await store.may_try("OPENAI/payg/acme", "call")
 
 
 async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_in(
@@ -540,13 +540,15 @@ async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_i
     place.age_circuits(REST_US / 1e6)
     for one in (store, other):
         await one.upkeep()
-    tries = await asyncio.gather(*(one.may_try("OPENAI") for one in (store, other) for _ in range(10)))
+    tries = await asyncio.gather(
+        *(one.may_try("OPENAI/payg/acme", "call") for one in (store, other) for _ in range(10))
+    )
     assert tries.count(True) == 1
-    assert store.open_circuits() == other.open_circuits() == {"OPENAI"}
-    await other.note_attempt("OPENAI", failed=False)
+    assert store.open_circuits() == other.open_circuits() == {"OPENAI/payg/acme"}
+    await other.note_attempt("OPENAI/payg/acme", failed=False)
     await store.upkeep()
-    assert await store.may_try("OPENAI")
-    assert await other.may_try("OPENAI")
+    assert await store.may_try("OPENAI/payg/acme", "call")
+    assert await other.may_try("OPENAI/payg/acme", "call")
     assert store.open_circuits() == frozenset()
 
 
@@ -558,24 +560,158 @@ async def test_a_probe_that_fails_or_never_ends_is_followed_by_another_later(
         place.age_circuits(waits_us / 1e6)
         for one in (store, other):
             await one.upkeep()
-        assert await store.may_try("OPENAI")
+        assert await store.may_try("OPENAI/payg/acme", "call")
         await fail(other, int(ends))
         for one in (store, other):
             await one.upkeep()
-            assert not await one.may_try("OPENAI")
+            assert not await one.may_try("OPENAI/payg/acme", "call")
 
 
 async def test_failures_at_once_are_all_counted(store: Store, other: Store) -> None:
     ones = [(store, other)[number % 2] for number in range(FAILURES)]
     await asyncio.gather(*(fail(one, 1) for one in ones))
     await store.upkeep()
-    assert store.open_circuits() == {"OPENAI"}
+    assert store.open_circuits() == {"OPENAI/payg/acme"}
+
+
+ACME, BETA, GAMMA = (f"OPENAI/payg/{name}" for name in ("acme", "beta", "gamma"))
+FOR_ALL = "OPENAI/payg/"
+
+
+async def test_the_failures_of_one_workspace_send_no_other_away_and_those_of_two_send_all(
+    store: Store, other: Store
+) -> None:
+    await fail(store, 3 * FAILURES, ACME)
+    await fail(store, FAILURES, "OPENAI/byok/beta")
+    for one in (store, other):
+        await one.upkeep()
+        assert one.open_circuits() == {ACME, "OPENAI/byok/beta"}
+        assert await one.may_try(BETA, "call")
+        assert not one.is_open(BETA)
+    await fail(other, FAILURES, BETA)
+    await store.upkeep()
+    for one in (store, other):
+        assert one.open_circuits() == {ACME, BETA, FOR_ALL, "OPENAI/byok/beta"}
+        assert one.is_open(GAMMA)
+        assert not await one.may_try(GAMMA, "call")
+        assert await one.may_try("OPENAI/byok/gamma", "call")
+        assert await one.may_try("GROQ/payg/gamma", "call")
+
+
+async def test_a_success_of_anybody_since_the_first_failure_keeps_a_provider_open_to_the_others(
+    store: Store, other: Store
+) -> None:
+    await fail(store, FAILURES, ACME)
+    await other.upkeep()
+    await other.note_attempt(GAMMA, failed=False)
+    await store.upkeep()
+    await fail(store, FAILURES, BETA)
+    await other.upkeep()
+    for one in (store, other):
+        assert one.open_circuits() == {ACME, BETA}
+        assert await one.may_try(GAMMA, "call")
+
+
+async def test_after_its_rest_one_call_of_all_workspaces_tries_a_provider_and_its_success_lets_them_in(
+    store: Store, other: Store, place: Place
+) -> None:
+    for circuit in (ACME, BETA):
+        await fail(store, FAILURES, circuit)
+    # The failure that opened it for all is the last that counts.
+    place.age_circuits(REST_US / 1e6)
+    for one in (store, other):
+        await one.upkeep()
+    tries = await asyncio.gather(
+        *(
+            one.may_try(circuit, "call")
+            for one in (store, other)
+            for circuit in (BETA, GAMMA)
+            for _ in range(5)
+        )
+    )
+    assert tries.count(True) == 1
+    await other.note_attempt(GAMMA, failed=False)
+    await store.upkeep()
+    for one in (store, other):
+        assert one.open_circuits() == {ACME, BETA}
+        assert await one.may_try(GAMMA, "call")
+
+
+async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
+    store: Store, other: Store, place: Place
+) -> None:
+    for circuit in (ACME, BETA):
+        await fail(store, FAILURES, circuit)
+    place.age_circuits(REST_US / 1e6)
+    for waits_us in (0, REST_US):
+        place.age_circuits(waits_us / 1e6)
+        for one in (store, other):
+            await one.upkeep()
+        assert await store.may_try(GAMMA, "call")
+        await fail(store, 1, GAMMA)
+        await other.upkeep()
+        assert not await other.may_try(GAMMA, "call")
+
+
+async def test_a_probe_is_waited_for_as_long_as_its_process_says_that_it_goes_on(
+    store: Store, other: Store, place: Place
+) -> None:
+    await fail(store, FAILURES)
+    place.age_circuits(REST_US / 1e6)
+    await store.upkeep()
+    assert await store.may_try(ACME, "probe")
+    for _ in range(3):
+        place.age_circuits(PROBE_US * 0.7 / 1e6)
+        name, until_us = store._circuits._probes["probe"]
+        store._circuits._probes["probe"] = name, until_us - round(PROBE_US * 0.7)
+        await store.upkeep()
+        await other.upkeep()
+        assert not await other.may_try(ACME, "call")
+
+
+async def test_a_probe_that_ends_without_a_word_is_followed_by_another_at_once(
+    store: Store, other: Store, place: Place
+) -> None:
+    await fail(store, FAILURES)
+    place.age_circuits(REST_US / 1e6)
+    for one in (store, other):
+        await one.upkeep()
+    assert await store.may_try(ACME, "probe")
+    assert store.end_probe("another") is None
+    ending = store.end_probe("probe")
+    assert ending
+    await ending
+    assert store.end_probe("probe") is None
+    await other.upkeep()
+    assert await other.may_try(ACME, "call")
+
+
+async def test_so_many_circuits_are_kept_and_no_more(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("addon.store.circuits.MAX_CIRCUITS", 3)
+    await store.upkeep()
+    for number in range(6):
+        await fail(store, 1, f"OPENAI/payg/w{number}")
+    assert place.circuits() == ["OPENAI/payg/w0", "OPENAI/payg/w1", "OPENAI/payg/w2"]
+
+
+async def test_what_is_forgotten_is_removed_and_the_last_success_after_the_failures(
+    store: Store, place: Place
+) -> None:
+    await fail(store, FAILURES)
+    await store.note_attempt(BETA, failed=False)
+    assert place.circuits() == [FOR_ALL, ACME]
+    place.age_circuits((FORGET_US + REST_US) / 1e6 + 1)
+    await store.upkeep()
+    await store.upkeep()
+    assert place.circuits() == []
 
 
 async def test_what_works_is_never_written(store: Store, place: Place) -> None:
     await store.upkeep()
     for name in ("OPENAI", "ANTHROPIC"):
-        assert await store.may_try(name)
+        assert await store.may_try(name, "call")
         await store.note_attempt(name, failed=False)
     assert place.circuits() == []
 
@@ -684,5 +820,5 @@ async def test_a_line_tells_once_that_a_circuit_opened_and_another_that_it_close
     assert told() == ["circuit opened"]
     await fail(store, FAILURES - 1)
     await other.upkeep()
-    await other.note_attempt("OPENAI", failed=False)
+    await other.note_attempt("OPENAI/payg/acme", failed=False)
     assert told() == ["circuit opened", "circuit opened", "circuit closed"]

@@ -60,12 +60,12 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
 async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
     store = await rig.open()
     for _ in range(FAILURES):
-        await store.note_attempt("OPENAI", failed=True)
+        await store.note_attempt("OPENAI/payg/acme", failed=True)
     rig.place.age_circuits(REST_US / 1e6)
     await store.upkeep()
     rig.server.freeze()
-    assert await store.may_try("OPENAI"), "a probe that can't be noted"
-    await store.note_attempt("OPENAI", failed=False)
+    assert await store.may_try("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+    await store.note_attempt("OPENAI/payg/acme", failed=False)
     rig.server.thaw()
     await assert_sound(rig, store)
 
@@ -76,10 +76,10 @@ async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> 
         client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})
     await store.upkeep()
     assert store.open_circuits() == frozenset()
-    assert await store.may_try("OPENAI")
+    assert await store.may_try("OPENAI/payg/acme", "call")
     for _ in range(FAILURES):
-        await store.note_attempt("GROQ", failed=True)
-    assert store.open_circuits() == {"GROQ"}
+        await store.note_attempt("GROQ/payg/acme", failed=True)
+    assert store.open_circuits() == {"GROQ/payg/acme"}
     await assert_sound(rig, store)
 
 

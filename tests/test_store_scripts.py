@@ -203,7 +203,7 @@ async def a_bit_of_everything(place: Place) -> None:
         await store.settle(booking(f"a-{workspace}", workspace=workspace))
         await store.void(f"b-{workspace}")
     for failed in (True, False):
-        await store.note_attempt("OPENAI", failed=failed)
+        await store.note_attempt("OPENAI/payg/acme", failed=failed)
     await store.check()
     await store.upkeep()
     await store.close()

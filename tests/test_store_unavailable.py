@@ -78,21 +78,21 @@ async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
 ) -> None:
     place = Place(ledger_path)
     for _ in range(FAILURES):
-        await store.note_attempt("OPENAI", failed=True)
+        await store.note_attempt("OPENAI/payg/acme", failed=True)
     await store.upkeep()
     with locked_by_another(ledger_path):
-        assert not await store.may_try("OPENAI"), "what was read is believed for a while"
+        assert not await store.may_try("OPENAI/payg/acme", "call"), "what was read is believed for a while"
     place.age_circuits(REST_US / 1e6)
     await store.upkeep()
     with locked_by_another(ledger_path):
-        assert await store.may_try("OPENAI"), "a probe that can't be noted"
-        await store.note_attempt("OPENAI", failed=True)
-        await store.note_attempt("OPENAI", failed=False)
+        assert await store.may_try("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+        await store.note_attempt("OPENAI/payg/acme", failed=True)
+        await store.note_attempt("OPENAI/payg/acme", failed=False)
     await store.upkeep()
-    assert store.open_circuits() == {"OPENAI"}
+    assert store.open_circuits() == {"OPENAI/payg/acme"}
     store._circuits._read_s -= BELIEVED_S
     assert store.open_circuits() == frozenset()
-    assert await store.may_try("OPENAI")
+    assert await store.may_try("OPENAI/payg/acme", "call")
 
 
 async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(

@@ -204,7 +204,7 @@ def test_the_page_counts_the_keys_of_every_worker_and_the_circuits_that_they_sha
 
     # Whether they rest, and are open, is of the calls before.
     pair.wait_until(lambda: sum(counted("tollgate_platform_keys")) == 2)
-    pair.wait_until(lambda: len(counted("tollgate_circuits_open")) == 2)
+    pair.wait_until(lambda: len(counted("tollgate_circuits_open")) == 3)
     assert max(counted("tollgate_circuits_open")) <= 1
 
 

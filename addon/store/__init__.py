@@ -4,7 +4,7 @@ One rule for every method: what it can't do now it refuses with ``StoreUnavailab
 longer, and nothing is let through meanwhile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -124,15 +124,21 @@ class Store(Protocol):
         Never raises ``StoreUnavailable``: a note that can't be written is lost. Nothing is written of what works.
         """
 
-    async def may_try(self, circuit: str) -> bool:
-        """Tell whether a call that can go elsewhere may go here: the circuit is closed, or the call is its probe.
+    def is_open(self, circuit: str) -> bool:
+        """Tell whether this circuit is not closed, or its provider is passed over for all, as ``upkeep`` read it."""
+
+    async def may_try(self, circuit: str, call_id: str) -> bool:
+        """Tell whether a call that can go elsewhere may go here: nothing is open, or the call is the probe.
 
         Answered from what ``upkeep`` read, but for a probe. Never raises ``StoreUnavailable``: a circuit is no guard,
-        and one that can't be read is closed.
+        and one that can't be read is closed. A probe is waited for until its outcome is noted, or ``end_probe``.
         """
 
+    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
+        """Return what is to be awaited of a call that has ended, None where it was no probe."""
+
     def open_circuits(self) -> frozenset[str]:
-        """Return the circuits that are not closed, as ``upkeep`` read them."""
+        """Return the circuits that are not closed, and the providers that are not for all, as ``upkeep`` read them."""
 
     async def upkeep(self) -> None:
         """End the holds of dead processes, write what was kept, and read the circuits that all processes share."""

@@ -6,17 +6,24 @@ A circuit is no guard. What can't be read or written counts as closed, and nothi
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from addon.store import UPKEEP_S, StoreUnavailable
-from policies.breaker import CLOSED, Change, Circuit, after_failure, after_probe, after_success, state_of
+from policies import breaker
+from policies.breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
 
 log = logging.getLogger("tollgate.circuits")
 
 BELIEVED_S = 5 * UPKEEP_S
 """How long what was read is believed, where it can't be read again."""
+
+MAX_CIRCUITS = 1000
+"""So many are kept; what fails beyond that is not counted."""
+
+_FORGOTTEN_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +45,86 @@ class CircuitTable(Protocol):
 
 
 class Circuits:
-    """The circuits, as this process saw them last."""
+    """The circuits, as this process saw them last, and the probes among its calls: what each waits for, until when."""
 
     def __init__(self, table: CircuitTable) -> None:
         self._table = table
         self._known: dict[str, Circuit] = {}
+        self._closing: set[str] = set()
+        self._probes: dict[str, tuple[str, int]] = {}
         self._read_us = 0
         self._read_s = float("-inf")
 
     async def refresh(self) -> None:
-        """Read all circuits. Raises ``StoreUnavailable``."""
+        """Read all circuits, and say of the probes in flight that they go on. Raises ``StoreUnavailable``."""
         reading = await self._table.read()
         self._known = dict(reading.circuits)
         self._read_us, self._read_s = reading.now_us, time.monotonic()
+        for call_id, (name, until_us) in list(self._probes.items()):
+            if until_us - self._now_us < PROBE_US / 2:
+                changed = await self._change(name, partial(breaker.probe_goes_on, until_us=until_us))
+                if changed and call_id in self._probes:
+                    self._probes[call_id] = name, changed[1].retry_us
+        await self._forget()
+
+    def is_open(self, name: str) -> bool:
+        """Tell whether calls of this circuit that can go elsewhere do, but for a probe."""
+        if not self._known:
+            return False
+        return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
 
     def open_now(self) -> frozenset[str]:
-        """Return the names of those that are open or half-open."""
-        return frozenset(name for name in self._known if self._state(name) != "closed")
+        """Return the names of those that are open or half-open, and of what is so for all."""
+        own = {name for name in self._known if self._state(name) != "closed"}
+        shared = {found for name in self._known if (found := shared_name(name))}
+        return frozenset(own | {name for name in shared if self._shared_state(name) != "closed"})
 
-    async def may_try(self, name: str) -> bool:
+    async def may_try(self, name: str, call_id: str) -> bool:
         """Tell whether a call that can go elsewhere may go here; if a probe is due, one call may."""
-        state = self._state(name)
-        if state != "half_open":
-            return state == "closed"
-        changed = await self._change(name, after_probe)
-        if changed is None:
-            return True
-        before, after = changed
-        return not after.is_open or before != after
+        shared = shared_name(name)
+        own, of_all = self._state(name), self._shared_state(shared)
+        if "open" in (own, of_all):
+            return False
+        if shared and of_all == "half_open":
+            return await self._probe(shared, breaker.after_shared_probe, call_id)
+        return own == "closed" or await self._probe(name, breaker.after_probe, call_id)
+
+    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
+        """Return what is to be awaited when a call has ended that was a probe of which nothing was noted."""
+        probe = self._probes.pop(call_id, None)
+        return self._change(probe[0], partial(breaker.probe_was_lost, until_us=probe[1])) if probe else None
 
     async def note(self, name: str, *, failed: bool) -> None:
         """Take note of how an attempt ended. Nothing is written where that changes nothing."""
+        shared = shared_name(name)
+        if self._probes:
+            ended = (name, shared)
+            self._probes = {call: probe for call, probe in self._probes.items() if probe[0] not in ended}
+        await (self._note_failure if failed else self._note_success)(name, shared)
+
+    async def _note_failure(self, name: str, shared: str | None) -> None:
         known = self._known.get(name, CLOSED)
-        if failed and (not self._is_believed or after_failure(known, self._now_us) != known):
-            await self._change(name, after_failure)
-        elif not failed and name in self._known:
-            del self._known[name]  # One of the calls that end now writes it.
-            await self._change(name, after_success)
+        has_room = name in self._known or len(self._known) < MAX_CIRCUITS
+        if has_room and not (self._is_believed and breaker.after_failure(known, self._now_us) == known):
+            await self._change(name, breaker.after_failure)
+        if shared and self._shared_state(shared) != "closed":
+            known = self._known.get(shared, CLOSED)
+            if breaker.after_shared_failure(known, self._now_us) != known:
+                await self._change(shared, breaker.after_shared_failure)
+
+    async def _note_success(self, name: str, shared: str | None) -> None:
+        if not self._known or name in self._closing:
+            return
+        self._closing.add(name)  # One of the calls that end now writes it.
+        try:
+            latest_us = max((one.began_us for one in self._members(shared)), default=0) if shared else 0
+            if shared and latest_us > self._known.get(shared, CLOSED).began_us:
+                self._known[shared] = breaker.after_shared_success(CLOSED, latest_us)
+                await self._change(shared, breaker.after_shared_success)
+            if name in self._known:
+                await self._change(name, breaker.after_success)
+        finally:
+            self._closing.discard(name)
 
     @property
     def _is_believed(self) -> bool:
@@ -84,22 +134,61 @@ class Circuits:
     def _now_us(self) -> int:
         return self._read_us + round((time.monotonic() - self._read_s) * 1_000_000)
 
-    def _state(self, name: str) -> str:
+    def _state(self, name: str) -> CircuitState:
         if not self._is_believed:
             return "closed"
         return state_of(self._known.get(name, CLOSED), self._now_us)
 
-    async def _change(self, name: str, change: Change) -> tuple[Circuit, Circuit] | None:
+    def _shared_state(self, shared: str | None) -> CircuitState:
+        if shared is None or not self._known or not self._is_believed:
+            return "closed"
+        return breaker.shared_state(self._members(shared), self._known.get(shared, CLOSED), self._now_us)
+
+    def _members(self, shared: str) -> list[Circuit]:
+        """The circuits of the workspaces that share this."""
+        return [known for name, known in self._known.items() if name.startswith(shared) and name != shared]
+
+    async def _probe(self, name: str, change: Change, call_id: str) -> bool:
+        changed = await self._change(name, change)
+        if changed is None:
+            return True
+        before, after = changed
+        if before != after:
+            self._probes[call_id] = name, after.retry_us
+            return True
+        # Somebody else is the probe, unless it was closed meanwhile.
+        return not self.is_open(name)
+
+    async def _forget(self) -> None:
+        """Drop what says nothing of now any more; a success stays noted as long as any failure there does."""
+        now_us = self._now_us
+        old = [name for name, known in self._known.items() if breaker.forget(known, now_us) == CLOSED]
+        for name in old[:_FORGOTTEN_AT_ONCE]:
+            if shared_name(name) != name or not self._members(name):
+                await self._change(name, breaker.forget, is_told=False)
+
+    async def _change(
+        self, name: str, change: Change, *, is_told: bool = True
+    ) -> tuple[Circuit, Circuit] | None:
         """Return what a circuit was and is; None where that can't be done."""
         try:
             before, after = await self._table.change(name, change)
         except StoreUnavailable:
             return None
-        self._known[name] = after
-        if after == CLOSED:
-            del self._known[name]
-        _log(name, before, after)
+        shared = shared_name(name)
+        self._put(name, before)
+        was_open = self._shared_state(shared) != "closed"
+        self._put(name, after)
+        if is_told:
+            if shared:
+                _log(shared, was_open, self._shared_state(shared) != "closed")
+            _log(name, before.is_open, after.is_open)
         return before, after
+
+    def _put(self, name: str, circuit: Circuit) -> None:
+        self._known[name] = circuit
+        if circuit == CLOSED:
+            del self._known[name]
 
 
 class SharesCircuits:
@@ -111,19 +200,28 @@ class SharesCircuits:
         """See ``Store.note_attempt``."""
         await self._circuits.note(circuit, failed=failed)
 
-    async def may_try(self, circuit: str) -> bool:
+    def is_open(self, circuit: str) -> bool:
+        """See ``Store.is_open``."""
+        return self._circuits.is_open(circuit)
+
+    async def may_try(self, circuit: str, call_id: str) -> bool:
         """See ``Store.may_try``."""
-        return await self._circuits.may_try(circuit)
+        return await self._circuits.may_try(circuit, call_id)
+
+    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
+        """See ``Store.end_probe``."""
+        return self._circuits.end_probe(call_id)
 
     def open_circuits(self) -> frozenset[str]:
         """See ``Store.open_circuits``."""
         return self._circuits.open_now()
 
 
-def _log(name: str, before: Circuit, after: Circuit) -> None:
+def _log(name: str, was_open: bool, is_open: bool) -> None:
     """Write a line where a circuit opens or closes: in one of all processes, the one that changed it."""
-    if after.is_open and not before.is_open:
+    whom = "all" if name.endswith("/") else "one workspace"
+    if is_open and not was_open:
         fields = {"event": "circuit opened", "circuit": name}
-        log.warning("%s keeps failing: calls that can go elsewhere do", name, extra=fields)
-    elif before.is_open and after == CLOSED:
-        log.info("%s serves again", name, extra={"event": "circuit closed", "circuit": name})
+        log.warning("%s keeps failing for %s: calls that can go elsewhere do", name, whom, extra=fields)
+    elif was_open and not is_open:
+        log.info("%s serves %s again", name, whom, extra={"event": "circuit closed", "circuit": name})

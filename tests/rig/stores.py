@@ -127,7 +127,7 @@ class Place:
         with redis.Redis.from_url(self.url, decode_responses=True, retry=NO_RETRY) as client:
             for name, text in client.hgetall(CIRCUITS).items():
                 failures, began_us, retry_us = map(int, text.split(":"))
-                client.hset(CIRCUITS, name, f"{failures}:{began_us - by_us}:{retry_us - by_us}")
+                client.hset(CIRCUITS, name, f"{failures}:{began_us - by_us}:{max(retry_us - by_us, 0)}")
 
     def circuits(self) -> list[str]:
         """The names of the circuits that are written down."""
