@@ -14,7 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
-from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
+from rig.processes import MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, run_to_its_end
 from rig.raw import RawClient, request_bytes
 from rig.upstream import Upstream
 
@@ -214,7 +214,7 @@ def test_it_listens_where_listen_says_and_nowhere_else(mitmdump: Gateway, defaul
 def test_an_address_of_the_command_line_goes_before_the_file(
     start_gateway: StartGateway, arguments: tuple[str, ...]
 ) -> None:
-    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP, arguments=arguments)
+    gateway = start_gateway(kind=Mitmdump, program=MITMDUMP_SCRIPT, arguments=arguments)
     url, admin = urlsplit(gateway.url), urlsplit(gateway.admin_url)
     assert url.hostname == "127.0.0.2"
     assert _listening_ports(gateway.pid) == {("127.0.0.2", url.port), (admin.hostname, admin.port)}

@@ -35,7 +35,10 @@ main()
 
 
 def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) -> Gateway:
-    return start_gateway(program=("-c", SABOTAGE.format(module=module, owner=owner, name=name)))
+    # What has no end, as nothing ends it, must not hold up the end of the tests.
+    sections = {"listen": {"drain_timeout_s": 1}}
+    code = SABOTAGE.format(module=module, owner=owner, name=name)
+    return start_gateway(program=("-c", code), sections=sections)
 
 
 @pytest.mark.parametrize("hook", ["requestheaders", "request", "_guard", "_begin"])

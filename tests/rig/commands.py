@@ -1,9 +1,10 @@
 """The ``tollgate`` command line on a gateway's files, as an operator would run it beside the gateway."""
 
 import subprocess
+import sys
 from pathlib import Path
 
-from rig.configuration import environment
+from rig.configuration import TOLLGATE, environment
 from rig.fork_server import run_forked
 
 
@@ -16,4 +17,5 @@ def run_alone(
     folder: Path, *arguments: str, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``tollgate ARGUMENTS`` in ``folder`` with these environment variables; ``stdin`` is what is piped into it."""
-    return run_forked(arguments, environment(variables), folder, stdin or "")
+    command = [sys.executable, *TOLLGATE, *arguments]
+    return run_forked(command, environment(variables), folder, stdin or "")

@@ -15,6 +15,7 @@ import tomlkit
 from rig.bounds import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
+TOLLGATE = ("-c", "from addon.cli import main; main(prog_name='tollgate')")
 CLI = ("-m", "addon.cli")
 """The ``program`` of a gateway that a new interpreter is to run."""
 PROVIDER_KEY = "fake-provider-key-" + "0" * 24
@@ -72,8 +73,8 @@ class Configuration:
     workspaces: Mapping[str, Any] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ()
-    """What Python runs as ``tollgate``; where nothing is named, a copy of a process that has imported it."""
+    program: Sequence[str] = TOLLGATE
+    """What Python runs as ``tollgate``; code is run in a copy of a process that has imported it."""
     arguments: Sequence[str] = ("--port", "0")
     """What follows ``serve --conf FILE``."""
 
@@ -106,14 +107,10 @@ def _write_toml(path: Path, table: Mapping[str, Any]) -> Path:
     return path
 
 
-def serve_arguments(configuration: Configuration, conf: Path) -> list[str]:
-    """What follows ``tollgate`` on the command line that serves."""
-    return ["serve", "--conf", str(conf), *configuration.arguments]
-
-
 def serve_command(configuration: Configuration, conf: Path) -> list[str]:
-    """The command line of ``tollgate serve`` by a new interpreter."""
-    return [sys.executable, *(configuration.program or CLI), *serve_arguments(configuration, conf)]
+    """The command line of ``tollgate serve``."""
+    program = (sys.executable, *configuration.program)
+    return [*program, "serve", "--conf", str(conf), *configuration.arguments]
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:

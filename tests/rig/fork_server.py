@@ -1,7 +1,7 @@
 """Processes of ``tollgate`` that begin as copies of one that has imported it, which spares a second of CPU each.
 
 ``ForkServer`` is the side of the tests. The other side is this file as a program: it imports what a gateway needs,
-forks a child for each request, and reports how each child ended. A child runs what ``python -m addon.cli`` would, with
+forks a child for each request, and reports how each child ended. A child runs what ``python -c CODE`` would, with
 arguments, environment, folder and standard streams of its own; it is not a child of the tests, hence the reports.
 """
 
@@ -27,10 +27,11 @@ from typing import IO, Any
 from rig.bounds import BOUND_S
 
 PRELOADED = (
+    *("addon.cli", "mitmproxy.tools.main", "mitmproxy.tools.dump"),
     *("addon.server", "addon.supervisor", "addon.commands.serve", "addon.local_http", "addon.store.redis"),
     *("redis.asyncio", "genai_prices.data_snapshot"),
 )
-"""What ``addon.cli`` imports when it is needed."""
+"""The command line, what it imports when it is needed, and mitmdump."""
 
 
 class ForkedProcess:
@@ -92,13 +93,13 @@ class ForkServer:
 
     def start(
         self,
-        arguments: Sequence[str],
+        command: Sequence[str],
         environment: Mapping[str, str],
         folder: Path,
         streams: Sequence[IO[Any]],
     ) -> ForkedProcess:
-        """Run ``tollgate ARGUMENTS`` with these three standard streams, which the caller may then close."""
-        request = json.dumps([list(arguments), dict(environment), str(folder)])
+        """Run ``python -c CODE ...`` with these three standard streams, which the caller may then close."""
+        request = json.dumps([*command[2:3], list(command[3:]), dict(environment), str(folder)])
         # In a file, as an environment may be larger than what a socket takes at once.
         with tempfile.TemporaryFile("w+") as file, self._one_at_a_time:
             file.write(request)
@@ -130,15 +131,20 @@ def fork_server() -> ForkServer:
     return ForkServer()
 
 
+def is_forkable(command: Sequence[str]) -> bool:
+    """Return whether it runs code of the tests, which a copy can do as well as a new interpreter."""
+    return command[1] == "-c"
+
+
 def run_forked(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``tollgate ARGUMENTS`` to its end, as ``subprocess.run`` would."""
+    """Run ``python -c CODE ...`` to its end, as ``subprocess.run`` would."""
     with ExitStack() as opened:
         files = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
         files[0].write(stdin)
         files[0].seek(0)
-        process = fork_server().start(arguments, environment, folder, files)
+        process = fork_server().start(command, environment, folder, files)
         try:
             code = process.wait()
         except subprocess.TimeoutExpired:
@@ -146,14 +152,14 @@ def run_forked(
             raise
         for file in files:
             file.seek(0)
-        return subprocess.CompletedProcess(["tollgate", *arguments], code, files[1].read(), files[2].read())
+        return subprocess.CompletedProcess(command, code, files[1].read(), files[2].read())
 
 
 # The other side.
 
 
-def _serve_forks(tests: socket.socket) -> None:
-    """Fork for each request, and return in the children only."""
+def _serve_forks(tests: socket.socket) -> str:
+    """Fork for each request, and return in the children only: the code that they shall run."""
     awake, waker = socket.socketpair()
     awake.setblocking(False)
     waker.setblocking(False)
@@ -165,8 +171,8 @@ def _serve_forks(tests: socket.socket) -> None:
         if awake in ready:
             awake.recv(65536)
             _report_ended(tests, running)
-        if tests in ready and not _fork(tests, running, [awake, waker]):
-            return
+        if tests in ready and (code := _fork(tests, running, [awake, waker])) is not None:
+            return code
 
 
 def _report_ended(tests: socket.socket, running: set[int]) -> None:
@@ -182,8 +188,8 @@ def _report(tests: socket.socket, pid: int, code: int | None) -> None:
     tests.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
-def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socket]) -> bool:
-    """Return whether this is still the fork server. Ends it, and what it started, when the tests have ended."""
+def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socket]) -> str | None:
+    """Return the code to run, None in the fork server. Ends it, and what it started, when the tests have ended."""
     mark, given, *_ = socket.recv_fds(tests, 1, 4)
     if not mark:
         for pid in running:
@@ -195,22 +201,21 @@ def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socke
             os.close(descriptor)
         running.add(pid)
         _report(tests, pid, None)
-        return True
+        return None
     signal.set_wakeup_fd(-1)
     for one in (tests, *others):
         one.close()
-    _become(*given)
-    return False
+    return _become(*given)
 
 
-def _become(request: int, *streams: int) -> None:
-    """Be the process that was asked for, as far as its interpreter can tell."""
+def _become(request: int, *streams: int) -> str:
+    """Be the process that was asked for, as far as its interpreter can tell; return its code."""
     for signum in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(request) as file:
         file.seek(0)
-        arguments, environment, folder = json.load(file)
+        code, arguments, environment, folder = json.load(file)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -219,16 +224,14 @@ def _become(request: int, *streams: int) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["tollgate", *arguments]
+    sys.argv = ["-c", *arguments]
+    return code
 
 
 if __name__ == "__main__":
-    sys.path[0] = ""  # As `python -m` has it.
-    from addon.cli import main
-
+    sys.path[0] = ""  # As `python -c` has it.
     for module in PRELOADED:
         import_module(module)
     assert threading.active_count() == 1, "a process with threads can't be copied"
     gc.freeze()
-    _serve_forks(socket.socket(fileno=int(sys.argv[1])))
-    main(prog_name="tollgate")
+    exec(_serve_forks(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})

@@ -22,10 +22,9 @@ from rig.configuration import (
     Configuration,
     environment,
     key_hash,
-    serve_arguments,
     serve_command,
 )
-from rig.fork_server import ForkedProcess, fork_server
+from rig.fork_server import ForkedProcess, fork_server, is_forkable
 from rig.raw import request_bytes
 
 type Process = subprocess.Popen[bytes] | ForkedProcess
@@ -113,14 +112,13 @@ class Gateway:
             nothing = handed_over.enter_context(open(os.devnull))
             out, err = (handed_over.enter_context(open(end, "w")) for _, end in pipes)
             process: Process
-            if configuration.program:
-                command = self._command(configuration, conf)
+            command = self._command(configuration, conf)
+            if is_forkable(command):
+                process = fork_server().start(command, variables, self.folder, [nothing, out, err])
+            else:
                 process = subprocess.Popen(
                     command, env=variables, cwd=self.folder, stdin=nothing, stdout=out, stderr=err
                 )
-            else:
-                arguments = serve_arguments(configuration, conf)
-                process = fork_server().start(arguments, variables, self.folder, [nothing, out, err])
         return process, [open(end, encoding="utf-8") for end, _ in pipes]
 
     @staticmethod

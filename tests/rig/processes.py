@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rig.bounds import BOUND_S
-from rig.configuration import CLI, ROOT, Configuration, environment, serve_arguments, serve_command
-from rig.fork_server import run_forked
+from rig.configuration import CLI, ROOT, Configuration, environment, serve_command
+from rig.fork_server import is_forkable, run_forked
 from rig.gateway import Gateway
 
+MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
+"""The command that mitmproxy installs, run by a new interpreter."""
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 
 
@@ -67,9 +69,9 @@ def run_to_its_end(
     """Start a gateway that must not start; return its exit code and what it said."""
     conf = configuration.write(folder)
     variables = environment(configuration.environment)
-    if not configuration.program:
-        return run_forked(serve_arguments(configuration, conf), variables, folder)
     command = mitmdump_command(configuration, conf) if mitmdump else serve_command(configuration, conf)
+    if is_forkable(command):
+        return run_forked(command, variables, folder)
     return subprocess.run(
         command,
         env=variables,
