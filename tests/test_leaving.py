@@ -216,6 +216,25 @@ def test_a_stream_that_was_left_while_the_provider_queued_costs_its_prompt_alone
     assert received.client_left.wait(120), "its upstream is closed at once"
 
 
+def test_a_stream_that_never_says_its_usage_is_read_on_up_to_a_bound_and_estimated(
+    gateways: dict[str, Gateway], upstream: Upstream
+) -> None:
+    gateway, gate = gateways["HTTP/1"], Gate()
+    begun, _ = _pieces("chat")
+    noise = [b": processing\n\n" * 5_000] * 20
+    upstream.behave(chunked(begun, gate, *noise, UNTIL_CLIENT_LEAVES))
+    with RawClient(gateway.url) as raw:
+        raw.send(gateway.chat_bytes(model="chat", stream=True, user="noisy"))
+        raw.read_head()
+        raw.read_chunks_until(b"yes")
+    assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+    gate.open()
+    row = row_of(gateway, "noisy")
+    assert (row["status"], row["finish_reason"], row["usage_source"]) == (499, "stop", "estimated")
+    assert row["completion_tokens"] == 1
+    assert upstream.last.client_left.wait(120)
+
+
 def test_what_is_read_on_is_joined_at_drain(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.3}})
     upstream.behave((UNTIL_CLIENT_LEAVES,))
