@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 _ANSWER = ("content", "refusal", "text")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _TEXT_MEMBERS = frozenset({"text", "thinking", "summary"})
-# What says only which thing this is; it costs nobody a token.
-_LABELS = frozenset({"role", "type", "format", "index", "id"})
+# What says only which thing this is; it costs nobody a token. Groq repeats ``channel`` in every delta (recorded).
+_LABELS = frozenset({"role", "type", "format", "index", "id", "channel"})
 _CALL_LABELS = _LABELS | {"function", "custom"}
 _MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
 _THINGS = ("tool_calls", "function_call", "audio", "images")
