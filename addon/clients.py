@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import resource
+import socket
 from contextlib import suppress
 from functools import partial
 
@@ -19,6 +20,11 @@ MAX_UPSTREAM_CONNECTIONS_PER_CLIENT = 256
 """To one address, for one client connection: mitmproxy's five would strangle an HTTP/2 client."""
 
 CLOSE_TIMEOUT_S = 5.0
+
+KEEPALIVE_S = 60
+"""How long a connection is silent before its peer's kernel is asked whether it is there."""
+
+_KEEPALIVE = {"TCP_KEEPIDLE": KEEPALIVE_S, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 
 _FILES_PER_CLIENT = 3  # its socket, an upstream's, and one to spare
 _FILES_OF_OUR_OWN = 64
@@ -108,13 +114,16 @@ def close_client(client: Client) -> None:
 
 
 def _harden(handler: ConnectionHandler) -> None:
-    """Cure two things of mitmproxy's handler of one client connection, for ``serve`` and ``mitmdump`` alike."""
+    """Cure three things of mitmproxy's handler of one client connection, for ``serve`` and ``mitmdump`` alike."""
     handler.max_conns = collections.defaultdict(
         lambda: asyncio.Semaphore(MAX_UPSTREAM_CONNECTIONS_PER_CLIENT)
     )
     stock = handler.handle_connection
 
     async def handle_connection(connection: Connection) -> None:
+        io = handler.transports.get(connection)
+        if io and isinstance(io.writer, asyncio.StreamWriter):
+            _keep_alive(io.writer.get_extra_info("socket"))
         try:
             await stock(connection)
         finally:
@@ -125,6 +134,15 @@ def _harden(handler: ConnectionHandler) -> None:
                 left.writer.close()
 
     handler.handle_connection = handle_connection  # type: ignore[method-assign]
+
+
+def _keep_alive(raw: socket.socket) -> None:
+    """Let the kernel find out that a silent peer is gone, client or provider. Source: tcp(7)."""
+    with suppress(OSError):  # It may have been closed meanwhile.
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if option := getattr(socket, name, None):
+                raw.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _writer_of(client: Client) -> asyncio.StreamWriter | None:

@@ -35,7 +35,7 @@ class GetUpstream(GetHttpConnection):
 
 @dataclass(eq=False)
 class SentAttempt:
-    """One request on its way upstream. ``answered`` from the response head on."""
+    """One request on its way upstream. ``answered`` from the response head on, which came at ``head_s``."""
 
     id: int
     connection: Connection | None = None
@@ -43,3 +43,4 @@ class SentAttempt:
     answered: bool = False
     status: int = 0
     sent_s: float = 0.0
+    head_s: float = 0.0

@@ -68,6 +68,7 @@ class HopStream(AttemptStream):
         super().__init__(context, stream_id, hops)
         self.committed = False  # from the first byte of an answer that the client was sent
         self.retried_stale = False
+        self.began_s = 0.0  # when the first attempt did
 
     def _handle_event(self, event: events.Event) -> Commands:
         kind = type(event)
@@ -105,6 +106,7 @@ class HopStream(AttemptStream):
             return
         request = self.flow.request
         call.lagged = call.is_sent = False
+        self.began_s = self.began_s or time.monotonic()
         self.attempt = attempt = self.hops.new_attempt(self)
         ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
         connection, error = yield ask
@@ -119,7 +121,7 @@ class HopStream(AttemptStream):
             return
         self.flow.server_conn = connection
         self.server_state = self.await_head
-        self.deadlines.set_deadline(self, call.settings.conf.upstream.first_byte_timeout_s)
+        self.deadlines.set_deadline(self, self.patience_s(call))
         call.is_sent = True
         yield SendHttp(RequestHeaders(attempt.id, request, end_stream=False), connection)
         yield SendHttp(RequestData(attempt.id, request.raw_content or b""), connection)
@@ -129,7 +131,7 @@ class HopStream(AttemptStream):
         call = self.call
         assert call is not None and self.attempt is not None  # noqa: S101  (an attempt is of a call)
         self.attempt.answered, self.attempt.status = True, event.response.status_code
-        call.head_s = time.monotonic()
+        call.head_s = self.attempt.head_s = time.monotonic()
         try:
             validate_headers(event.response)
         except ValueError:
@@ -140,6 +142,8 @@ class HopStream(AttemptStream):
         yield HttpResponseHeadersHook(self.flow)
         if call.relay is None:
             yield from self.attempt_over(INTERNAL)
+        elif self.attempt.status >= 300:
+            self.deadlines.set_deadline(self, self.patience_s(call))
 
     def relay_body(self, event: ResponseData | ResponseEndOfMessage) -> Commands:
         call = self.call
@@ -204,15 +208,20 @@ class HopStream(AttemptStream):
         yield from ()
 
     def patience_s(self, call: Call) -> float:
-        """Seconds until the next piece must be in; until the first event is, what is left of the first byte's time."""
+        """Seconds until the next piece, or the rest, must be in."""
         assert self.attempt is not None  # noqa: S101
         timeouts = call.settings.conf.upstream
         if self.committed:
             return timeouts.idle_timeout_s
-        left_s = max(0.0, self.attempt.sent_s + timeouts.first_byte_timeout_s - time.monotonic())
-        # Comments before the first event, and an error that drips, gain no time; a whole answer has begun.
-        has_begun = not call.exchange.stream and self.attempt.status < 300
-        return max(left_s, timeouts.idle_timeout_s) if has_begun else left_s
+        # Comments before a stream's first event, and an error or a whole answer that drips, gain no time.
+        if call.exchange.stream:
+            until_s = self.attempt.sent_s + timeouts.first_byte_timeout_s
+        else:
+            is_first_of_two = call.exchange.has_next_attempt
+            until_s = self.began_s + timeouts.whole_timeout_s / (2 if is_first_of_two else 1)
+            if self.attempt.status >= 300:
+                until_s = min(until_s, self.attempt.head_s + timeouts.first_byte_timeout_s)
+        return max(0.0, until_s - time.monotonic())
 
     def upstream_broke(self, message: str) -> Commands:
         attempt = self.attempt

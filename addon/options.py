@@ -18,7 +18,8 @@ def mitmproxy_options(settings: Settings, options: Options) -> dict[str, Any]:
     """Return the options to set. A listen address or a mode that was given to mitmproxy itself is left alone."""
     upstream = settings.conf.upstream
     # mitmproxy closes a connection on which nothing moves for this long: later than any timeout of ours.
-    patience_s = int(max(upstream.first_byte_timeout_s, upstream.idle_timeout_s, 600)) + 60
+    timeouts_s = (upstream.first_byte_timeout_s, upstream.idle_timeout_s, upstream.whole_timeout_s)
+    patience_s = int(max(*timeouts_s, 600)) + 60
     chosen: dict[str, Any] = {
         # The gateway says for each call where it goes; nothing is connected before.
         "connection_strategy": "lazy",

@@ -84,6 +84,7 @@ class Upstream(Table):
     connect_timeout_s: Seconds = 5
     first_byte_timeout_s: Seconds = 120
     idle_timeout_s: Seconds = 60
+    whole_timeout_s: Seconds = 570
     max_response_bytes: Count = 67_108_864
 
 

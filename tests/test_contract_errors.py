@@ -558,7 +558,9 @@ def strict_gateway(start_gateway: StartGateway) -> Gateway:
 @pytest.fixture(scope="module")
 def hasty_gateway(start_gateway: StartGateway) -> Gateway:
     """A gateway that waits a second for an answer: nothing succeeds there on a slow machine."""
-    return start_gateway(sections={"upstream": {"first_byte_timeout_s": 1, "idle_timeout_s": 1}})
+    return start_gateway(
+        sections={"upstream": {"first_byte_timeout_s": 1, "idle_timeout_s": 1, "whole_timeout_s": 1}}
+    )
 
 
 def _client(gateway: Gateway) -> httpx.Client:

@@ -5,6 +5,7 @@ import shutil
 import ssl
 import time
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from rig.scripts import (
     RESET,
     UNTIL_CLIENT_LEAVES,
     Gate,
+    Received,
+    Script,
     chunk,
     chunked,
     completion,
@@ -153,12 +156,47 @@ def hasty_gateway(start_gateway: StartGateway) -> Gateway:
     return start_gateway(sections={"upstream": {"first_byte_timeout_s": 2, "idle_timeout_s": 3600}})
 
 
-def test_comments_alone_are_no_first_byte(hasty_gateway: Gateway, upstream: Upstream) -> None:
-    upstream.behave(chunked(b": thinking\n\n", Gate(), finish=False))
-    with RawClient(hasty_gateway.url) as client:
-        client.send(_chat(hasty_gateway, stream=True))
-        answer = client.read_answer()
-    assert (answer.status, answer.json()["error"]["code"]) == (504, "upstream_error")
+def test_comments_alone_are_no_first_byte_and_a_whole_answer_may_take_longer_than_that(
+    hasty_gateway: Gateway, upstream: Upstream
+) -> None:
+    gate = Gate()
+
+    def slow(request: Received) -> Script:
+        if request.json().get("stream"):
+            return chunked(b": thinking\n\n", Gate(), finish=False)
+        return (gate, *whole(completion()))
+
+    upstream.behave(slow)
+    with RawClient(hasty_gateway.url) as patient, RawClient(hasty_gateway.url) as hurried:
+        patient.send(_chat(hasty_gateway))
+        upstream.wait_for_requests(1)
+        hurried.send(_chat(hasty_gateway, stream=True))
+        answer = hurried.read_answer()
+        assert (answer.status, answer.json()["error"]["code"]) == (504, "upstream_error")
+        gate.open()
+        assert patient.read_answer().status == 200
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel's timers are read from /proc")
+def test_the_kernel_asks_whether_a_silent_peer_is_there_on_both_sides(
+    gateway: Gateway, upstream: Upstream
+) -> None:
+    with RawClient(gateway.url) as client:
+        client.send(_chat(gateway))
+        assert client.read_answer().status == 200
+        gateway.wait_until(
+            lambda: kept_alive(local=client.port) and kept_alive(peer=upstream.port, process=gateway.pid)
+        )
+
+
+def kept_alive(local: int | None = None, peer: int | None = None, process: int | str = "self") -> bool:
+    """Whether an established connection waits for its keepalive timer: ``02`` in the kernel's table of TCP."""
+    for line in Path(f"/proc/{process}/net/tcp").read_text("ascii").splitlines()[1:]:
+        _, here, there, state, _, timer, *_ = line.split()
+        ports = int(here.partition(":")[2], 16), int(there.partition(":")[2], 16)
+        if (local, peer)[local is None] == ports[local is None] and state == "01" and timer.startswith("02"):
+            return True
+    return False
 
 
 def test_no_secret_and_nothing_endless_is_booked(gateway: Gateway, upstream: Upstream) -> None:

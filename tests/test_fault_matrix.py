@@ -225,6 +225,7 @@ def found(
         settings = situations.settings()
         settings["environment"]["SSL_CERT_FILE"] = str(ca_file)
         timeouts = {"connect_timeout_s": 5, "first_byte_timeout_s": 6, "idle_timeout_s": 6}
+        timeouts["whole_timeout_s"] = 12  # A first attempt gets half.
         gateway = start_gateway(**settings, sections={"upstream": timeouts})
         yield situations.meet(gateway)
     failures = list(upstream.failures)

@@ -85,6 +85,7 @@ def running(
     authority.issue_cert("localhost").configure_cert(good)
     trustme.CA().issue_cert("localhost").configure_cert(bad)
     timeouts = {"connect_timeout_s": 4, "first_byte_timeout_s": 5, "idle_timeout_s": 5}
+    timeouts["whole_timeout_s"] = 10  # A first attempt gets half.
     with situations.providers_running(good, bad):
         sections = {"upstream": timeouts, **secure_sections}
         made = Running(

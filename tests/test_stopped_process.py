@@ -21,7 +21,12 @@ from rig.upstream import Upstream
 STOP_S = 2.6
 CALLS, AT_ONCE = 160, 80
 SECTIONS: dict[str, Any] = {
-    "upstream": {"connect_timeout_s": 1, "first_byte_timeout_s": 1, "idle_timeout_s": 1}
+    "upstream": {
+        "connect_timeout_s": 1,
+        "first_byte_timeout_s": 1,
+        "idle_timeout_s": 1,
+        "whole_timeout_s": 2,
+    }
 }
 
 
