@@ -1,5 +1,6 @@
 """When to try again: what a provider's headers say is read, made anew, and obeyed by the real SDK."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,7 +127,10 @@ def test_a_failure_without_advice_does_not_get_that_of_the_call_before(
 def test_the_sdk_obeys(gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int) -> None:
     """With a wait that it obeys it comes again, and is served; with one that it would ignore it comes no more."""
 
+    came_s: list[float] = []
+
     def once_busy(_request: Received) -> Script:
+        came_s.append(time.monotonic())
         return whole(ERROR, 429, said) if len(upstream.requests) == 1 else whole(completion())
 
     upstream.behave(once_busy)
@@ -137,4 +141,5 @@ def test_the_sdk_obeys(gateway: Gateway, upstream: Upstream, said: list[tuple[st
                 ask(model="tester-large", messages=HELLO)  # type: ignore[arg-type]
         else:
             assert ask(model="tester-large", messages=HELLO).choices  # type: ignore[arg-type]
-    assert len(upstream.requests) == calls
+    assert len(came_s) == calls
+    assert came_s[-1] - came_s[0] >= calls - 1  # Of itself, it comes again in less than a second.
