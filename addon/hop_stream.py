@@ -68,7 +68,7 @@ class HopStream(AttemptStream):
         super().__init__(context, stream_id, hops)
         self.committed = False  # from the first byte of an answer that the client was sent
         self.retried_stale = False
-        self.began_s = 0.0  # when the first attempt did
+        self.began_s = 0.0  # when the first attempt was sent
 
     def _handle_event(self, event: events.Event) -> Commands:
         kind = type(event)
@@ -106,7 +106,6 @@ class HopStream(AttemptStream):
             return
         request = self.flow.request
         call.lagged = call.is_sent = False
-        self.began_s = self.began_s or time.monotonic()
         self.attempt = attempt = self.hops.new_attempt(self)
         ask = GetUpstream((request.host, request.port), request.scheme == "https", None, fresh=fresh)
         connection, error = yield ask
@@ -117,6 +116,7 @@ class HopStream(AttemptStream):
             yield from self.attempt_over(unreachable())
             return
         attempt.connection, attempt.reused, attempt.sent_s = connection, ask.reused, time.monotonic()
+        self.began_s = self.began_s or attempt.sent_s
         if self.client_is_leaving():
             return
         self.flow.server_conn = connection

@@ -28,12 +28,18 @@ BOUNDS = {
         clients.MAX_UPSTREAM_CONNECTIONS_PER_CLIENT
     ),
     "connecting to a provider, TLS included": "`[upstream] connect_timeout_s`",
-    "first byte of its answer": "`[upstream] first_byte_timeout_s`",
-    "pause inside its answer": "`[upstream] idle_timeout_s`",
+    "first byte of its answer, in a stream": "`[upstream] first_byte_timeout_s`",
+    "pause inside a stream": "`[upstream] idle_timeout_s`",
+    "its answer that is not streamed, until it is in": (
+        "`[upstream] whole_timeout_s`; half of it where a second attempt may follow"
+    ),
+    "rest of its error answer": "`[upstream] first_byte_timeout_s`",
+    "silence of a peer, client or provider, that is gone": f"TCP keepalive after {clients.KEEPALIVE_S} s",
     "head of its answer": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
     "its whole answer": "`[upstream] max_response_bytes`",
-    "one event of its stream": f"{sse.MAX_EVENT_BYTES >> 20} MiB",
-    "its error answer": f"{upstream_message.MAX_READ_BYTES >> 20} MiB",
+    "one event of its stream": f"{sse.MAX_EVENT_BYTES >> 20} MiB and 1,000 lines",
+    "the choices of its answer, whole or streamed": "1,024",
+    "its error answer": f"{upstream_message.MAX_READ_BYTES >> 20} MiB, and of one sentence 65,536 characters",
 }
 
 
