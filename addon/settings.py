@@ -86,6 +86,7 @@ class SettingsFiles:
         self._builder = Builder(conf_file, os.environ if env is None else env, self._sources)
         self._running: ProxyConf | None = None
         self._latest: Settings | None = None
+        self._is_stale = True
 
     def load(self) -> Settings:
         """Return the files as they are now. Raises ``SettingsError`` where proxy.conf and the catalog do not load.
@@ -93,6 +94,7 @@ class SettingsFiles:
         A workspace file that does not load is among the ``problems``, and its workspace on its last good settings.
         """
         self._latest = _settings(self._builder.build(self._running))
+        self._is_stale = False
         return self._latest
 
     def look(self, now_s: float, running: ProxyConf) -> Settings:
@@ -101,12 +103,13 @@ class SettingsFiles:
         ``running`` is the conf of the process: its ``NEEDS_RESTART`` sections stay as they are. Raises
         ``SettingsError`` where nothing ever loaded.
         """
-        changed = self._sources.look(now_s)
-        if self._latest is None or running is not self._running:
-            self._running = running
-            return self.load()
-        changed = self._builder.look_at_last_good() or changed
-        return self.load() if changed else self._latest
+        changed = [self._sources.look(now_s), running is not self._running]
+        if self._latest is not None:
+            changed.append(self._builder.look_at_last_good())
+        self._running = running
+        # What a look finds is not found again, so it is remembered until it was built.
+        self._is_stale = self._is_stale or any(changed)
+        return self.load() if self._latest is None or self._is_stale else self._latest
 
     def keep(self) -> None:
         """Write the last good texts under var/, some at a time. Raises OSError."""

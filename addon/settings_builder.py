@@ -80,6 +80,7 @@ class Builder:
         self._base: Base | None = None
         self._base_asked: Mapping[Path, int] = {}
         self._base_fault: SettingsError | None = None
+        self._is_base_tried = False
         self._seen: dict[str, _Seen] = {}
         self._old_texts: dict[str, _Parsed] = {}
         self._served: dict[str, Workspace] = {}
@@ -129,15 +130,17 @@ class Builder:
     # The base.
 
     def _find_base(self, running: ProxyConf | None) -> Base:
-        if self._base and running is self._running and self._sources.is_current(self._base_asked):
+        is_same = self._is_base_tried and running is self._running
+        if self._base and is_same and self._sources.is_current(self._base_asked):
             return self._base
-        self._running, before = running, self._base_asked
+        self._running, before, self._is_base_tried = running, self._base_asked, False
         fault = self._base_fault = self._try_base()
         if fault and self._sources.revert(self._base_asked):
             # What was read in motion is used only if it loads.
             self._try_base()
         if fault:
             self._base_asked = {**before, **self._base_asked}
+        self._is_base_tried = True
         if self._base is None:
             raise fault or AssertionError("there is a base, or a fault")
         if self._last_good is None:
@@ -165,8 +168,8 @@ class Builder:
                 known = before.parsed if before else None
                 parsed = known if known and known.said == said else _parse(file, said)
                 workspace = self._resolve(parsed, file, base)
-            except SettingsError as error:
-                return _Seen(file, base, asked, parsed, fault=error)
+            except Exception as error:  # noqa: BLE001  (whatever is in the file of one customer stops no other)
+                return _Seen(file, base, asked, parsed, fault=_fault_of(error, file))
         return _Seen(file, base, asked, parsed, workspace)
 
     def _resolve(self, parsed: _Parsed, file: Path, base: Base) -> Workspace:
@@ -256,11 +259,16 @@ class Builder:
 def _parse(file: Path, said: bytes) -> _Parsed:
     try:
         table = parse_workspace(file, said)
-    except SettingsError as error:
-        return _Parsed(said, fault=error)
-    except Exception as error:  # noqa: BLE001  (whatever is in the file of one customer stops no other)
-        return _Parsed(said, fault=SettingsError(file, "", f"can't be loaded: {type(error).__name__}"))
+    except Exception as error:  # noqa: BLE001  (as above)
+        return _Parsed(said, fault=_fault_of(error, file))
     return _Parsed(said, table, hashes=tuple(key.hash for key in table.keys))
+
+
+def _fault_of(error: Exception, file: Path) -> SettingsError:
+    """Return what is said of a file that ``error`` came of. The words of an unknown one may hold a secret."""
+    if isinstance(error, SettingsError):
+        return error
+    return SettingsError(file, "", f"can't be loaded: {type(error).__name__}")
 
 
 def _problem(fault: SettingsError, consequence: str, workspace: str | None = None) -> Problem:

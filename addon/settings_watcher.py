@@ -12,12 +12,14 @@ from typing import Final
 
 from addon.settings import NEEDS_RESTART, Settings, SettingsFiles
 from addon.settings_builder import Problem
+from addon.settings_files import ProxyConf
 
 _log = logging.getLogger("tollgate.reload")
 
 MAX_TOLD: Final = 10
 """How many broken files ``Watcher.error`` names."""
 
+_NOT_READ: Final = "the files can't be looked at, the last good settings stay; the log says why"
 _DIED: Final = "the settings are no longer reloaded; restart the gateway"
 
 
@@ -69,10 +71,22 @@ class Watcher:
     async def _watch(self) -> None:
         loop, running = asyncio.get_running_loop(), self._started_with.conf
         while True:
-            settings = await loop.run_in_executor(self._thread, self._files.look, loop.time(), running)
-            self._take(settings)
+            if settings := await self._look(loop.time(), running):
+                self._take(settings)
             await loop.run_in_executor(self._thread, self._keep)
             await asyncio.sleep(self._interval_s)
+
+    async def _look(self, now_s: float, running: ProxyConf) -> Settings | None:
+        loop = asyncio.get_running_loop()
+        try:
+            settings = await loop.run_in_executor(self._thread, self._files.look, now_s, running)
+        except Exception:  # noqa: BLE001  (a fault of ours must not end the reload: the next look may succeed)
+            if self._fault is None:
+                _log.exception("%s", _NOT_READ, extra={"event": "file broken"})
+            self._fault = _NOT_READ
+            return None
+        self._fault = None
+        return settings
 
     def _take(self, settings: Settings) -> None:
         if settings is self._latest:

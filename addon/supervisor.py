@@ -18,6 +18,7 @@ from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.stop_signals import stop_signals
 from addon.workers.child import Child, WorkerFailed
+from addon.workers.link import pack
 
 log = logging.getLogger("tollgate.supervisor")
 
@@ -125,8 +126,9 @@ class Supervisor:
     def apply(self, settings: Settings) -> None:
         """Let every worker serve on ``settings``, those too that are started from now on."""
         self.settings = settings
+        order = pack(settings)
         for child in self.children.values():
-            child.send(settings)
+            child.send(order)
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should be sent calls, as one does while a worker serves: what its workers say."""

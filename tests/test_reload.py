@@ -718,6 +718,23 @@ async def test_a_folder_that_takes_no_text_is_warned_of_once(running: Running, l
     assert len(lines.having("can't be kept for the next start", logging.WARNING)) == 1
 
 
+async def test_a_look_that_fails_is_said_once_and_the_next_may_succeed(
+    running: Running, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter(range(3))
+
+    def fail(*_: object) -> None:
+        if next(failures, None) is None:
+            monkeypatch.undo()
+        raise RuntimeError
+
+    monkeypatch.setattr("addon.settings_builder.load_base", fail)
+    running.edit(CONF, "", "[limits]\npro_rpm = 7\n")
+    assert (await running.next()).conf.limits.pro_rpm == 7
+    assert running.watcher.error is None
+    assert len(lines.having("the files can't be looked at", logging.ERROR)) == 1
+
+
 async def test_a_watcher_that_dies_says_so(tmp_path: Path, lines: Lines) -> None:
     files = SettingsFiles(write_files(tmp_path), {})
 

@@ -76,12 +76,12 @@ class Child:
 
     def begin(self, settings: Settings) -> None:
         """Let it start to serve."""
-        self.send(settings)
+        self.send(pack(settings))
         self._put(self._served)
 
-    def send(self, settings: Settings) -> None:
-        """Let it serve on ``settings``."""
-        self._writer.write(pack(settings))
+    def send(self, order: bytes) -> None:
+        """Give it an order, as ``pack`` makes them."""
+        self._writer.write(order)
 
     async def served(self) -> None:
         """Wait until it serves. Raises WorkerFailed where it ended before."""
