@@ -288,8 +288,8 @@ class HopStream(AttemptStream):
         yield SendHttp(ResponseHeaders(self.stream_id, dated(self.flow.response)), self.context.client)
 
     def overdue(self) -> Commands:
-        if self in self.hops.deadlines:
-            return  # It was set anew while this event waited.
+        if self in self.hops.deadlines or self.is_read_on:
+            return  # It was set anew, or the client left, while this event waited.
         if self.attempt and self.server_state == self.await_end:
             yield from self.give_up_attempt()
         elif self.attempt and self.call and self.call.relay and self.call.relay.holds:

@@ -14,6 +14,7 @@ import openai
 import pytest
 from conftest import HELLO, Chat, StartGateway
 from rig.bounds import BOUND_S
+from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
 from rig.raw import Answer, RawClient, request_bytes
 from rig.scripts import (
@@ -23,6 +24,7 @@ from rig.scripts import (
     UNTIL_CLIENT_LEAVES,
     USAGE,
     Gate,
+    Received,
     Script,
     Step,
     chunk,
@@ -172,6 +174,25 @@ def test_a_stream_without_a_choice_is_a_failure(
     ask(raw, gateway)
     answer = raw.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
+def shows_its_key(request: Received) -> Script:
+    key = (request.header("authorization") or "").removeprefix("Bearer ")
+    assert key == PROVIDER_KEY
+    pieces = [key[at : at + 7] for at in range(0, len(key), 7)]
+    escaped = "".join(f"\\u{ord(char):04x}" for char in key)
+    last = event(chunk("ESCAPED", finish="stop")).replace(b"ESCAPED", escaped.encode())
+    return chunked(*(event(chunk(piece)) for piece in pieces), event(chunk(" ")), last, DONE)
+
+
+def test_a_provider_that_shows_the_key_in_pieces_or_escaped_is_masked(chat: Chat, upstream: Upstream) -> None:
+    upstream.behave(shows_its_key)
+    answer = chat(stream=True)
+    payloads = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
+    text = "".join(one["choices"][0]["delta"].get("content", "") for one in payloads)
+    assert text.count("***") == 2
+    assert len(text) <= len("*** ***") + 3
+    assert PROVIDER_KEY not in text
 
 
 # --- whatever the framing ------------------------------------------------------------------------------------
@@ -374,6 +395,18 @@ def test_silence_inside_a_stream_ends_it_with_an_error(
     assert upstream.last.client_left.wait(BOUND_S)
     row = impatient_gateway.wait_for_row(answer.header("x-request-id") or "")
     assert row["error_code"] == "upstream_error"
+
+
+def test_silence_after_the_end_of_every_choice_is_no_error(
+    impatient_gateway: Gateway, upstream: Upstream
+) -> None:
+    upstream.behave(chunked(HI, event(chunk(finish="stop")), UNTIL_CLIENT_LEAVES))
+    with RawClient(impatient_gateway.url) as raw:
+        ask(raw, impatient_gateway)
+        answer = raw.read_answer()
+    assert answer.body.endswith(b'"finish_reason":"stop"}]}\n\n' + DONE)
+    row = impatient_gateway.wait_for_row(answer.header("x-request-id") or "")
+    assert (row["status"], row["error_code"]) == (200, None)
 
 
 def test_silence_after_the_head_alone_ends_the_call(start_gateway: StartGateway, upstream: Upstream) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, override
 
 from rig.scripts import (
     CLOSE,
+    DONE,
     RESET,
     UNTIL_CLIENT_LEAVES,
     Behaviour,
@@ -77,6 +78,10 @@ def _begins_and_stalls(request: Received) -> Script:
     return (head + b'{"id": "chatcmpl-1",', UNTIL_CLIENT_LEAVES)
 
 
+def _holds_no_completion(request: Received) -> Script:
+    return chunked(DONE) if request.json().get("stream") else whole(b"")
+
+
 FAULTS: Mapping[str, Fault] = {
     "connect refused": Fault(port="refuses"),
     "connect timeout": Fault(port="never accepts", waits=True),
@@ -88,6 +93,7 @@ FAULTS: Mapping[str, Fault] = {
     "silence after its beginning": Fault(_begins_and_stalls, waits=True),
     **{str(status): Fault(_says_no(status)) for status in (401, 403, 408, 429, 500, 503, 529)},
     "200 with an error": Fault(_says_no(200)),
+    "200 with the end alone": Fault(_holds_no_completion),
     "200 with HTML": _always(whole(b"<html>Sign in first.</html>", content_type="text/html")),
     "200 with an empty body": _always(whole(b"")),
     "200 without a completion": _always(
