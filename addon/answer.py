@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from addon.answer_bounds import exceeded_bound
+from addon.answer_bounds import BoundExceededError, exceeded_bound, parse_bounded
 from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.json_text import json_text
 from addon.message import finish_reason, relayed_chars, shows_nothing
@@ -45,8 +45,10 @@ def decode_answer(body: bytes, source: Source) -> dict[str, Any] | ErrorAnswer:
     White space and a byte order mark may stand in front.
     """
     try:
-        payload = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        payload = parse_bounded(body.removeprefix(b"\xef\xbb\xbf"))
+    except BoundExceededError as error:
+        return error.failure
+    except ValueError:
         return upstream_garbage("it is not JSON." if body.strip() else "it is empty.")
     if is_error_payload(payload):
         return from_upstream_payload(payload, names=source.names, secrets=source.secrets)

@@ -101,8 +101,9 @@ class WholeRelay(_Kept):
         """Return the rewritten answer."""
         if self.failure:
             return b""
-        answer = self.read(bytes(self.body), self.source)
+        body = bytes(self.body)
         self.body.clear()
+        answer = self.read(body, self.source)
         self.usage, self.finish_reason = answer.usage, answer.finish_reason
         self.failure = answer.failure
         self.relayed_text_chars = answer.text_chars

@@ -4,11 +4,17 @@
 way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events". Pure.
 """
 
-import json
 import re
 from typing import Any, NamedTuple, Protocol
 
-from addon.answer_bounds import TOO_MANY_CHOICES, TooManyChoicesError, exceeded_bound
+from addon.answer_bounds import (
+    MAX_EVENT_VALUES,
+    TOO_MANY_CHOICES,
+    BoundExceededError,
+    TooManyChoicesError,
+    exceeded_bound,
+    parse_bounded,
+)
 from addon.errors import (
     ErrorAnswer,
     from_upstream_payload,
@@ -184,7 +190,8 @@ class StreamRelay:
         lines = _data_lines(text)
         if b"event:" in text and _ERROR_EVENT.search(text):
             value = _parse(b"\n".join(lines))
-            return self._fail(self._upstream_failure(None if value is _NOT_JSON else value))
+            is_read = value is not _NOT_JSON and not isinstance(value, ErrorAnswer)
+            return self._fail(self._upstream_failure(value if is_read else None))
         if not lines:
             return self._hold(text)
         return self._relay_data(text, lines, at_end=at_end)
@@ -197,6 +204,8 @@ class StreamRelay:
         if not payload:
             return b""  # It says nothing, and clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
+        if isinstance(chunk, ErrorAnswer):
+            return self._fail(chunk)
         if chunk is _NOT_JSON and len(lines) > 1:
             return self._relay_each(lines, at_end=at_end)
         if chunk is not _NOT_JSON and is_error_payload(chunk):
@@ -262,6 +271,8 @@ class StreamRelay:
         Some servers send the chunks as one JSON array (Gemini's without ``alt=sse``), or a whole answer.
         """
         payload = _parse(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf")))
+        if isinstance(payload, ErrorAnswer):
+            return self._fail(payload)
         if payload is not _NOT_JSON and is_error_payload(payload):
             return self._fail(self._upstream_failure(payload))
         chunks = payload if isinstance(payload, list) else [payload]
@@ -282,9 +293,12 @@ class StreamRelay:
 
 
 def _parse(payload: bytes) -> object:
+    """Return the JSON value, ``_NOT_JSON``, or the failure of one that exceeds a bound."""
     try:
-        return json.loads(payload.decode())
-    except (ValueError, RecursionError):
+        return parse_bounded(payload, MAX_EVENT_VALUES)
+    except BoundExceededError as error:
+        return error.failure
+    except ValueError:
         return _NOT_JSON
 
 
