@@ -27,7 +27,8 @@ _POSITION = re.compile(r" at line ([0-9]{1,9}) column ([0-9]{1,9})")
 
 def decode_object(body: bytes) -> dict[str, Any]:
     """Return the object that ``body`` is. Raises ``Refusal`` ``validation_failed`` for everything else."""
-    return decode_large_object(body)[0]
+    _check_encoding(body)
+    return _decode(body, _scan(body), None)
 
 
 def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | None]:
@@ -35,6 +36,10 @@ def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | Non
     _check_encoding(body)
     found = _scan(body)
     large = LargeStrings(body, found.large) if found.large else None
+    return _decode(body, found, large), large
+
+
+def _decode(body: bytes, found: Scan, large: LargeStrings | None) -> dict[str, Any]:
     text = large.skeleton() if large else body
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -48,7 +53,7 @@ def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | Non
         raise _unreadable(body, b"", None, str(error)) from None
     if members != found.colons:
         raise _repeated_key(text)
-    return value, large
+    return value
 
 
 def _check_encoding(body: bytes) -> None:
