@@ -96,7 +96,10 @@ def recordings() -> list[Record]:
 def families() -> dict[str, Family]:
     with TemporaryDirectory() as folder:
         conf = Path(folder) / "proxy.conf"
-        conf.write_text(f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "."\n', encoding="utf-8")
+        conf.with_name("none").mkdir()
+        conf.write_text(
+            f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "none"\n', encoding="utf-8"
+        )
         return dict(load_settings(conf, {}).families)
 
 

@@ -45,7 +45,10 @@ def models() -> dict[str, Model]:
     """One model of each family that is shipped."""
     with TemporaryDirectory() as folder:
         conf = Path(folder) / "proxy.conf"
-        conf.write_text(f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "."\n', encoding="utf-8")
+        conf.with_name("none").mkdir()
+        conf.write_text(
+            f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "none"\n', encoding="utf-8"
+        )
         return {model.family.name: model for model in load_settings(conf, {}).models.values()}
 
 
