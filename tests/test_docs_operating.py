@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from addon import clients, log, request_stream, sse, supervisor, upstream_message, wire
+from addon import (
+    answer_bounds,
+    clients,
+    json_scan,
+    log,
+    request_stream,
+    sse,
+    supervisor,
+    upstream_message,
+    wire,
+)
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -37,9 +47,17 @@ BOUNDS = {
     "silence of a peer, client or provider, that is gone": f"TCP keepalive after {clients.KEEPALIVE_S} s",
     "head of its answer": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
     "its whole answer": "`[upstream] max_response_bytes`",
-    "one event of its stream": f"{sse.MAX_EVENT_BYTES >> 20} MiB and 1,000 lines",
-    "the choices of its answer, whole or streamed": "1,024",
-    "its error answer": f"{upstream_message.MAX_READ_BYTES >> 20} MiB, and of one sentence 65,536 characters",
+    "its structure": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
+    "the structure of its whole answer": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
+    "one event of its stream": (
+        f"{sse.MAX_EVENT_BYTES >> 20} MiB, {sse.MAX_EVENT_LINES:,} lines, "
+        f"{answer_bounds.MAX_EVENT_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
+    ),
+    "the choices of its answer, whole or streamed": f"{answer_bounds.MAX_CHOICES:,}",
+    "its error answer": (
+        f"{upstream_message.MAX_READ_BYTES >> 20} MiB, "
+        f"and of one sentence {upstream_message.MAX_SENTENCE_CHARS:,} characters"
+    ),
 }
 
 
