@@ -1,6 +1,7 @@
 """A deadline is believed only while the event loop was on time, and expires all the same where it never is."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,7 +10,7 @@ from itertools import repeat
 import pytest
 from mitmproxy.connection import Server
 
-from addon.connecting import ConnectTimers
+from addon.connecting import LOOKUPS, ConnectTimers
 from addon.deadline import LATE_S, STEPS, Deadline, within
 
 
@@ -130,3 +131,21 @@ async def test_a_connection_that_this_process_was_too_late_for_is_told_from_one_
     assert not await asyncio.create_task(connect(timers, servers[0], repeat(0)))
     monkeypatch.setattr("addon.deadline.LATE_S", 0.001)
     assert await asyncio.create_task(connect(timers, servers[1], repeat(0.005)))
+
+
+async def test_a_connection_whose_name_waits_to_be_looked_up_says_nothing_of_its_peer() -> None:
+    timers, server = ConnectTimers(), Server(address=("localhost", 1))
+    go_on = threading.Event()
+
+    async def connect() -> None:
+        timers.begin(server, 0.05)
+        loop = asyncio.get_running_loop()
+        others = [loop.run_in_executor(None, go_on.wait) for _ in range(LOOKUPS)]
+        with pytest.raises(asyncio.CancelledError):
+            await loop.getaddrinfo("localhost", 1)
+        timers.end(server)
+        go_on.set()
+        await asyncio.gather(*others)
+
+    await asyncio.create_task(connect())
+    assert server in timers.lagged
