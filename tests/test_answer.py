@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from addon.answer import BILLING_NOTE, rewrite_answer
+from addon.json_scan import MAX_VALUES
 from addon.source import Source
 from policies.facts import Family, Usage
 
@@ -219,3 +220,31 @@ def test_an_error_under_a_200_is_normalized_without_the_upstream_name(body: byte
     assert result.failure.status >= 400
     assert result.failure.message == "model house/slug is busy"
     assert result.body == b""
+
+
+# --- structure ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (b"[%b1]" % (b"1," * MAX_VALUES), "more than 250,000 values"),
+        (b"[" * 65 + b"]" * 65, "deeper than 64 levels"),
+        (b"[" * 5_000_000, "deeper than 64 levels"),
+    ],
+    ids=["values", "depth", "depth without an end"],
+)
+def test_the_structure_of_an_answer_is_bounded_before_it_is_parsed(more: bytes, says: str) -> None:
+    failure = rewrite_answer(b'{"choices":[],"x":%b}' % more, SOURCE).failure
+    assert failure is not None
+    assert says in failure.message
+
+
+@pytest.mark.parametrize("escape", [r"\ud800", r"\ud83d\ude00", r"\u00e9"])
+def test_a_long_answer_is_read_as_a_short_one(escape: str) -> None:
+    long = '{"role":"assistant","content":"%s"}' % (escape + "a" * 100_000)
+    body = answer(long)
+    made = rewrite_answer(body, SOURCE)
+    assert made.failure is None
+    assert escape.encode() in made.body
+    assert made.text_chars == len(json.loads(f'"{escape}"')) + 100_000

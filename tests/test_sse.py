@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.answer_bounds import MAX_CHOICES, TOO_MANY_CHOICES
+from addon.answer_bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES
 from addon.chat_chunks import ChatChunks
 from addon.errors import ErrorAnswer
 from addon.source import Source
@@ -304,6 +304,21 @@ def test_an_answer_has_at_most_so_many_choices_in_one_event_or_in_all() -> None:
     assert relay(*[in_one % choice for choice in every[:-1]], DONE).failure is None
     assert relay(in_one % b",".join(every), DONE, max_event_bytes=MAX_EVENT_BYTES).failure == TOO_MANY_CHOICES
     assert relay(*[in_one % choice for choice in every], DONE).failure == TOO_MANY_CHOICES
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        (b'{"choices":[],"x":[%b1]}' % (b"1," * MAX_EVENT_VALUES), f"more than {MAX_EVENT_VALUES:,} values"),
+        (b'{"choices":[],"x":%b}' % (b"[" * 65 + b"]" * 65), "deeper than 64 levels"),
+        (b"[" * 1_000_000, "deeper than 64 levels"),
+    ],
+    ids=["values", "depth", "depth without an end"],
+)
+def test_the_structure_of_an_event_is_bounded_before_it_is_parsed(payload: bytes, says: str) -> None:
+    result = relay(b"data: %b\n\n" % payload, DONE, max_event_bytes=MAX_EVENT_BYTES)
+    assert isinstance(result.failure, ErrorAnswer)
+    assert says in result.failure.message
 
 
 def test_usage_is_read_from_wherever_the_stream_reports_it() -> None:
