@@ -227,7 +227,8 @@ class Sources:
         return replace(found, stamp=stamp, version=self._versions)
 
     def _watched_in(self, folder: Path) -> Iterator[Path]:
-        return (file for file in self._files if file.parent == folder)
+        # proxy.conf may stand in the same folder.
+        return (file for file in self._files if file.parent == folder and file.suffix == ".toml")
 
 
 def decode(said: bytes, file: Path) -> str:

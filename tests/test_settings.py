@@ -232,3 +232,9 @@ def test_the_fingerprint_does_not_depend_on_secrets(conf_file: Path) -> None:
 def test_hidden_files_in_the_workspaces_folder_are_not_read(conf_file: Path, tmp_path: Path) -> None:
     (tmp_path / "policies/workspaces/.acme.toml").write_text("not TOML at all")
     assert list(load_settings(conf_file, KEYS).workspaces) == ["acme", "beta"]
+
+
+def test_workspaces_may_stand_beside_proxy_conf(conf_file: Path) -> None:
+    with conf_file.open("a", encoding="utf-8") as file:
+        file.write('[paths]\nworkspaces = "."\n')
+    assert load_settings(conf_file, KEYS).workspaces == {}
