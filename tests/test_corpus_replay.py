@@ -45,7 +45,7 @@ REFUSED = {
     "temperature: Input should be a valid number",
     "max_tokens: Input should be greater than 0",
     "tools.0.function.parameters: The parameters of a function must be a JSON schema of type object.",
-    "messages.0.role: Gemini knows system, developer, user, assistant and tool.",
+    "messages.0.role: Input should be one of assistant, developer, function, system, tool, user",
     "messages.0.content.1.image_url.url: must be a data URL or an http(s) URL.",
     # Azure's own models, whose server answered 422 to it.
     "does not take a function's name; use 'auto' or 'none' or 'required'.",
