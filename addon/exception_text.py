@@ -1,11 +1,14 @@
 """What of an exception may be logged: where it was raised and of what type, but none of its words.
 
-Words may quote what a client or a provider sent. Those of the system, such as "No space left on device", may not.
+Words may quote what a client or a provider sent. Those of the system, such as "No space left on device", may not, and
+those of a policy that failed name the policy and the kind of fault alone.
 """
 
 import os
 import traceback
 from collections.abc import Iterator
+
+from policies.review import PolicyFailed
 
 _CAUSED = "\n\nThe above exception led to:\n\n"
 _LONGEST_CHAIN = 8
@@ -30,5 +33,7 @@ def _format_one(error: BaseException) -> str:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(error, OSError) and isinstance(error.errno, int) and error.errno > 0:
         name += f": {os.strerror(error.errno)}"
+    if isinstance(error, PolicyFailed):
+        name += f": {error}"
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"Traceback (most recent call last):\n{frames}{name}"
