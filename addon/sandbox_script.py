@@ -18,6 +18,8 @@ TOKENS_OF_OTHER_PART = 85
 """What a part that is not text counts as."""
 
 MAX_ECHO_CHARS = 400
+MAX_COUNTED_CHARS = 100_000
+"""How much text is counted token by token: a prompt of 32 MB must not hold up the worker."""
 MAX_REASONING = {"none": 0, "minimal": 1, "low": 1, "medium": 2, "high": 3}
 """How many sentences of reasoning each ``reasoning_effort`` allows."""
 
@@ -64,9 +66,14 @@ def split_tokens(text: str) -> Iterator[str]:
     return (found[0] for found in _TOKEN.finditer(text) if found[0])
 
 
-def count_tokens(text: str) -> int:
-    """Return how many tokens ``text`` has."""
-    return sum(1 for _ in split_tokens(text))
+def count_tokens(*texts: str) -> int:
+    """Return how many tokens ``texts`` have together; beyond ``MAX_COUNTED_CHARS``, four characters are one."""
+    left, count = MAX_COUNTED_CHARS, 0
+    for text in texts:
+        looked_at = text[:left]
+        left -= len(looked_at)
+        count += sum(1 for _ in split_tokens(looked_at)) + (len(text) - len(looked_at)) // 4
+    return count
 
 
 def choices_of(request: SandboxRequest) -> tuple[Choice, ...]:
@@ -77,21 +84,24 @@ def choices_of(request: SandboxRequest) -> tuple[Choice, ...]:
 def counts_of(request: SandboxRequest, choices: tuple[Choice, ...]) -> Counts:
     """Return the token counts of ``choices`` as the answer to ``request``."""
     body = request.body
-    by_role = [(message.role, _message_tokens(message)) for message in body.messages]
-    tools = sum(count_tokens(tool.model_dump_json()) for tool in body.tools or ())
+    cached = [message for message in body.messages if message.role in ("system", "developer")]
+    others = [message for message in body.messages if message.role not in ("system", "developer")]
+    cached_tokens = _tokens_of(cached)
+    tools = count_tokens(*(tool.model_dump_json() for tool in body.tools or ()))
     generated = [piece.kind for choice in choices for piece in choice.pieces]
     return Counts(
-        prompt=sum(tokens for _, tokens in by_role) + tools,
-        cached=sum(tokens for role, tokens in by_role if role in ("system", "developer")),
+        prompt=cached_tokens + _tokens_of(others) + tools,
+        cached=cached_tokens,
         completion=len(generated),
         reasoning=generated.count("reasoning"),
     )
 
 
-def _message_tokens(message: Message) -> int:
-    called = [f"{call.function.name} {call.function.arguments}" for call in message.tool_calls or ()]
-    texts = sum(map(count_tokens, [message.text, *called]))
-    return texts + message.other_parts * TOKENS_OF_OTHER_PART
+def _tokens_of(messages: list[Message]) -> int:
+    calls = [call.function for message in messages for call in message.tool_calls or ()]
+    texts = [*(message.text for message in messages), *(f"{call.name} {call.arguments}" for call in calls)]
+    others = sum(message.other_parts for message in messages)
+    return count_tokens(*texts) + others * TOKENS_OF_OTHER_PART
 
 
 def _choice(request: SandboxRequest, index: int) -> Choice:

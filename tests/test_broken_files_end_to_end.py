@@ -234,7 +234,11 @@ def test_a_model_that_leaves_the_catalog_refuses_the_calls_that_need_it(stopped:
     models.write_text(text.replace("[tester-large]", "[tester-larger]"), encoding="utf-8")
     with Gateway(standing(), stopped.folder, stopped.keys) as again:
         refused = httpx.post(
-            again.url + CHAT, headers=again.headers, json={"messages": HELLO}, trust_env=False
+            again.url + CHAT,
+            headers=again.headers,
+            json={"messages": HELLO},
+            timeout=BOUND_S,
+            trust_env=False,
         )
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_state")
         body = {"messages": HELLO, "model": "tester-small"}

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.raw import H2Client, RawClient
@@ -88,7 +89,7 @@ def leave(gateway: Gateway, trusting: ssl.SSLContext) -> Leave:
                     raw.read_chunks_until(seen)
                 ready()
             # Whoever asks later is answered later.
-            assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+            assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
 
     return made
 
@@ -174,7 +175,12 @@ def stay(gateway: Gateway, body: dict[str, Any]) -> None:
     """Make a call and read its answer to the end."""
     asked = {"messages": HELLO} | body
     answer = httpx.post(
-        gateway.url + PATH, json=asked, headers=gateway.headers, trust_env=False, verify=False, timeout=120
+        gateway.url + PATH,
+        json=asked,
+        headers=gateway.headers,
+        trust_env=False,
+        verify=False,
+        timeout=BOUND_S,
     )
     assert answer.status_code == 200, answer.text
 
@@ -195,7 +201,7 @@ def test_a_provider_that_fails_costs_a_client_that_left_nothing_for_output(
     with RawClient(gateway.url) as raw:
         raw.send(gateway.chat_bytes(model="chat", user=failure))
         upstream.wait_for_requests()
-    assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+    assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
     gate.open()
     row = row_of(gateway, failure)
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")
@@ -213,7 +219,7 @@ def test_a_stream_that_was_left_while_the_provider_queued_costs_its_prompt_alone
     row = row_of(gateway, "queued")
     assert (row["usage_source"], row["completion_tokens"]) == ("estimated", 0)
     assert row["prompt_tokens"] > 0
-    assert received.client_left.wait(120), "its upstream is closed at once"
+    assert received.client_left.wait(BOUND_S), "its upstream is closed at once"
 
 
 def test_a_stream_that_never_says_its_usage_is_read_on_up_to_a_bound_and_estimated(
@@ -227,12 +233,12 @@ def test_a_stream_that_never_says_its_usage_is_read_on_up_to_a_bound_and_estimat
         raw.send(gateway.chat_bytes(model="chat", stream=True, user="noisy"))
         raw.read_head()
         raw.read_chunks_until(b"yes")
-    assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+    assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
     gate.open()
     row = row_of(gateway, "noisy")
     assert (row["status"], row["finish_reason"], row["usage_source"]) == (499, "stop", "estimated")
     assert row["completion_tokens"] == 1
-    assert upstream.last.client_left.wait(120)
+    assert upstream.last.client_left.wait(BOUND_S)
 
 
 def test_what_is_read_on_is_joined_at_drain(start_gateway: StartGateway, upstream: Upstream) -> None:
@@ -241,7 +247,7 @@ def test_what_is_read_on_is_joined_at_drain(start_gateway: StartGateway, upstrea
     with RawClient(gateway.url) as raw:
         raw.send(gateway.chat_bytes(user="hangs"))
         received = upstream.wait_for_requests()[0]
-    assert httpx.get(f"{gateway.url}/v1/models", trust_env=False).status_code == 200
+    assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
     assert not received.client_left.is_set()
     assert gateway.stop() == 0
     row = row_of(gateway, "hangs")

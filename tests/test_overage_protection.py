@@ -13,11 +13,12 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from openai import OpenAI
+from rig.bounds import BOUND_S
 from rig.configuration import FAMILIES, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import USD, credit, spent
 from rig.scripts import Gate, Received, Script, completion, whole
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 from addon.settings import load_settings

@@ -25,7 +25,7 @@ from addon.sandbox import Sandbox
 from addon.sandbox_directives import FLAGS, NAMES, NUMBERS, parse_directives
 from addon.sandbox_request import CHAT_MODEL, REASONER_MODEL
 from addon.sandbox_schema import plain_value
-from addon.sandbox_script import count_tokens, split_tokens
+from addon.sandbox_script import MAX_COUNTED_CHARS, count_tokens, split_tokens
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 4_096
@@ -175,6 +175,12 @@ def test_the_tokens_of_a_text_are_the_text(text: str) -> None:
 )
 def test_a_token_is_a_word_or_a_mark(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
+
+
+def test_of_long_texts_only_the_first_part_is_counted_token_by_token() -> None:
+    assert count_tokens("," * MAX_COUNTED_CHARS) == MAX_COUNTED_CHARS
+    assert count_tokens("," * MAX_COUNTED_CHARS, "x" * 400, ",,,,") == MAX_COUNTED_CHARS + 100 + 1
+    assert count_tokens("," * 32_000_000) < 9_000_000
 
 
 async def test_the_tokens_of_system_messages_are_the_cached_ones(caller: Caller) -> None:

@@ -12,10 +12,11 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from pydantic import SecretStr
+from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
 from rig.redis_fixtures import StartRedis
 from rig.stores import WORKSPACE, request
-from rig.upstream import BOUND_S, Upstream
+from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 from addon.measured_store import MeasuredStore
