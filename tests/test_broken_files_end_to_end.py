@@ -14,8 +14,8 @@ import httpx
 import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
-from rig.configuration import Configuration, environment, key_hash
-from rig.fork_server import run_forked
+from rig.commands import run_alone
+from rig.configuration import Configuration, key_hash
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, Mitmdump, run_to_its_end
 from rig.upstream import Upstream
@@ -94,7 +94,7 @@ def replace_in(file: Path, old: str, new: str) -> None:
 
 def revoke(gateway: Gateway, workspace: str, key_id: str) -> subprocess.CompletedProcess[str]:
     arguments = ("keys", "revoke", workspace, key_id, "--conf", str(gateway.folder / "proxy.conf"))
-    return run_forked(arguments, environment({}), gateway.folder)
+    return run_alone(gateway.folder, *arguments)
 
 
 @pytest.fixture(params=KINDS)
