@@ -144,7 +144,7 @@ run_tests() {
     said=$(mktemp)
     run_linters >"$said" 2>&1 &
     # Files run beside each other; what is given here wins, so `-n 0` runs one after the other.
-    "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist loadfile "$@" || failed=1
+    "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@" || failed=1
     wait "$!" || failed=1
     cat "$said"
     rm -f "$said"
