@@ -293,7 +293,7 @@ def test_an_absent_field_that_is_null_is_no_dropped_one() -> None:
 # --- roles -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("role", [*ROLES, "context"])
+@pytest.mark.parametrize("role", [*sorted(ROLES), "context"])
 def test_a_usual_role_and_one_that_the_family_lists_is_known(role: str) -> None:
     check_roles([said(role)], Family("f", roles={"context": "context"}))
 
