@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mitmproxy.connection import Server
 from mitmproxy.flow import Error
+from mitmproxy.proxy import layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpEvent
@@ -18,9 +19,12 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHeadersHook
 
+from addon.call import Call
 from addon.errors import unreachable
 from addon.exchange import Stage
-from addon.hop_attempt import SentAttempt
+from addon.heavy_work import LIGHT_BODY_BYTES
+from addon.hop_attempt import ReadAnswerHook, SentAttempt
+from addon.relay import Relay
 from addon.request_stream import RequestStream
 from addon.unrelayed import STREAM_MAX_BYTES
 from addon.wire import Commands
@@ -79,10 +83,18 @@ class AttemptStream(RequestStream):
                 return
         elif isinstance(event, ResponseEndOfMessage) and call.relay:
             self.release_attempt()
-            call.relay.finish()
+            yield from self.finish_relay(call, call.relay)
         elif isinstance(event, ResponseProtocolError):
             call.failure = unreachable()
         yield from self.abandon()
+
+    def finish_relay(self, call: Call, relay: Relay) -> layer.CommandGenerator[bytes]:
+        """Return the last bytes of an answer that came whole; a large one is read outside the event loop."""
+        if relay.kept_bytes <= LIGHT_BODY_BYTES:
+            return relay.finish()
+        yield ReadAnswerHook(self.flow)
+        last_bytes, call.last_bytes = call.last_bytes, b""
+        return last_bytes
 
     def abandon(self) -> Commands:
         """Nothing more is read of this call: give up what is under way, and let it be booked."""

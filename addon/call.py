@@ -35,7 +35,8 @@ class Call:
     ``dropped_by_attempt`` is ``X-Gateway-Dropped`` of each attempt, by its number.
 
     Of the attempt under way: ``is_sent``: its request may have reached the provider; ``head_s`` is when its answer's
-    head came. ``is_cut_off``: the gateway would not wait for its client any more.
+    head came; ``last_bytes`` is what a large answer's end left for the client. ``is_cut_off``: the gateway would not
+    wait for its client any more.
     """
 
     exchange: Exchange
@@ -57,6 +58,7 @@ class Call:
     lagged: bool = False
     is_sent: bool = False
     head_s: float | None = None
+    last_bytes: bytes = b""
     is_cut_off: bool = False
     client_is_behind: Callable[[], bool] = field(default=lambda: False)
 

@@ -165,6 +165,12 @@ class Gateway(Connections):
                 head = client_head(stream=call.exchange.stream, is_fallback=is_fallback)
                 flow.response = self._respond(call, head)
 
+    async def read_answer(self, flow: http.HTTPFlow) -> None:
+        with self._guard(flow):
+            call = _expect(flow)
+            relay = _loaded(call.relay)
+            call.last_bytes = await work_off(relay.kept_bytes, relay.finish)
+
     async def response(self, flow: http.HTTPFlow) -> None:
         with self._guard(flow):
             call = _expect(flow)

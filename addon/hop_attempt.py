@@ -23,6 +23,16 @@ class AttemptFailedHook(commands.StartHook):
 
 
 @dataclass
+class ReadAnswerHook(commands.StartHook):
+    """
+    A large answer came whole. The addon reads it outside the event loop, into ``last_bytes`` of the call.
+    """
+
+    name = "read_answer"
+    flow: http.HTTPFlow
+
+
+@dataclass
 class GetUpstream(GetHttpConnection):
     """Ask for a connection to ``address``; ``fresh`` refuses one that was used before, ``opened`` is a new one."""
 

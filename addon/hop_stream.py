@@ -150,7 +150,8 @@ class HopStream(AttemptStream):
         assert call is not None and call.relay is not None  # noqa: S101  (await_head ended the attempt otherwise)
         if isinstance(event, ResponseEndOfMessage):
             self.release_attempt()
-            yield from self.end_of_relay(call, call.relay.finish())
+            rest = yield from self.finish_relay(call, call.relay)
+            yield from self.end_of_relay(call, rest)
             return
         held = call.relay.holds
         piece = call.relay.feed(event.data)

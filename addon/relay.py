@@ -41,6 +41,10 @@ class Relay(Protocol):
     def holds(self) -> bool:
         """Something waits for what may follow; ``release`` ends the wait."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much of the answer ``finish`` has to read."""
+
     def release(self) -> bytes:
         """Return what waits."""
 
@@ -76,6 +80,11 @@ class _Kept(_Waitless):
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
         self.finished = self.done = False
+
+    @property
+    def kept_bytes(self) -> int:
+        """All of the body that came."""
+        return len(self.body)
 
 
 class WholeRelay(_Kept):
@@ -139,7 +148,7 @@ class Broken(_Waitless):
 
     usage: Usage | None = None
     finish_reason: str | None = None
-    relayed_text_chars = 0
+    relayed_text_chars = kept_bytes = 0
     finished = done = False
 
     def __init__(self, failure: ErrorAnswer) -> None:
@@ -173,6 +182,7 @@ class _Around:
     done = property(lambda self: self.inner.done)
     complete = property(lambda self: self.broken is None and self.inner.complete)
     holds = property(lambda self: self.inner.holds)
+    kept_bytes = property(lambda self: self.inner.kept_bytes)
 
     def release(self) -> bytes:
         """As the inner reader."""

@@ -116,6 +116,7 @@ class StreamRelay:
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
     holds = property(lambda self: self._chunks.frames.holds)
+    kept_bytes = 0
     usage = property(lambda self: self._chunks.usage)
     finish_reason = property(lambda self: self._chunks.finish_reason)
     finished = property(lambda self: self.done or self._chunks.complete)

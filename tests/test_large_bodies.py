@@ -1,4 +1,4 @@
-"""Large bodies go upstream as the bytes that they came in, in every dialect, and cost little memory."""
+"""Large requests and answers pass in every dialect; a request keeps its bytes and costs little memory."""
 
 import base64
 import json
@@ -153,3 +153,22 @@ def test_an_answer_with_too_many_values_is_an_upstream_error(gateway: Gateway, a
     answer = send(gateway, ask("chat", b'"hello"'))
     assert answer.status_code == 502
     assert "more than 250,000 values" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_large_answer_comes_whole_and_is_booked(gateway: Gateway, answers: Upstream, vendor: str) -> None:
+    text = "hello world " * 200_000 + "😀"
+    spoken = json.dumps(whole_answer(vendor)).replace("Let me see.", text)
+    answers.behave(whole(json.loads(spoken)))
+    answer = send(gateway, ask(vendor, b'"hello"'))
+    assert answer.status_code == 200, answer.text[:500]
+    assert answer.json()["choices"][0]["message"]["content"] == text
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert (row["status"], row["usage_source"], row["prompt_tokens"]) == (200, "provider", 20)
+
+
+def test_a_large_answer_that_is_none_is_an_upstream_error(gateway: Gateway, answers: Upstream) -> None:
+    answers.behave(whole({"text": "hello " * 100_000}))
+    answer = send(gateway, ask("chat", b'"hello"'))
+    assert answer.status_code == 502
+    assert "not a chat completion" in answer.json()["error"]["message"]
