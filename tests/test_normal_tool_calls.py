@@ -286,3 +286,18 @@ def test_calls_without_numbers_are_assembled_as_they_were_meant(
     assert [(call.type, call.function.name) for call in calls] == [("function", name) for name, _ in meant]
     assert [json.loads(call.function.arguments) for call in calls] == [arguments for _, arguments in meant]
     assert len({call.id for call in calls}) == len(meant) and all(call.id for call in calls)
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_a_call_without_id_begins_again_only_where_the_arguments_before_it_are_whole(cut: int):
+    arguments = '{"a": "}\\"{\\\\", "b": [{"c": 1}]}'
+    pieces = [arguments[:cut], arguments[cut:], "{}"]
+    told = [[{"index": 0, "function": {"name": "f", "arguments": piece}}] for piece in pieces]
+    normalizer = ChunkNormalizer(FAMILY, 1)
+    numbers = [numbered(normalizer.normalize(chunk(calls)), calls) for calls in told]
+    assert numbers == [0, 0, 1]
+
+
+def numbered(normal: Normal, calls: list[Any]) -> int:
+    shown = calls if normal.choices is None else normal.choices[0]["delta"]["tool_calls"]
+    return int(shown[0]["index"])

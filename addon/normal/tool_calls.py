@@ -11,7 +11,7 @@ TGI (ids that are 0, arguments that are objects).
 """
 
 import hashlib
-import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,20 +19,43 @@ from typing import Any
 from addon.json_text import json_text
 from addon.normal.edits import same_or, with_member, without
 
+_OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Outline:
+    """The brackets of JSON text that comes in pieces: it says where an object ends, and keeps nothing of the text."""
+
+    depth: int = 0
+    has_begun: bool = False
+    is_in_string: bool = False
+    is_escaping: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every bracket is closed, and there was one."""
+        return self.has_begun and self.depth <= 0 and not self.is_in_string
+
+    def add(self, piece: str) -> None:
+        """Take the next piece of the text."""
+        if self.is_escaping and piece:
+            piece, self.is_escaping = piece[1:], False
+        for found in _OUTLINE.finditer(piece):
+            mark = found[0]
+            if mark == '"':
+                self.is_in_string = not self.is_in_string
+            elif mark == "\\":
+                self.is_escaping = True
+            elif not self.is_in_string and mark in "{[]}":
+                self.has_begun = True
+                self.depth += 1 if mark in "{[" else -1
+
 
 @dataclass(slots=True)
 class _Call:
     given_id: str | None
     name: str | None
-    arguments: list[str] = field(default_factory=list)
-
-    def is_whole(self) -> bool:
-        """Tell whether its arguments are all there."""
-        try:
-            json.loads("".join(self.arguments))
-        except (ValueError, RecursionError):
-            return False
-        return True
+    arguments: _Outline = field(default_factory=_Outline)
 
 
 class StreamedCalls:
@@ -61,13 +84,14 @@ class StreamedCalls:
         number = self._number(place, given, name)
         if number is None:
             self._latest = number = self.begun
-            self._calls.append(_Call(given, name, _arguments(delta)))
+            self._calls.append(begun := _Call(given, name))
+            begun.arguments.add(_arguments(delta))
             if place is not None:
                 self._number_at[place] = number
             return self._begun(delta, number, given)
         self._latest = number
         call = self._calls[number]
-        call.arguments += _arguments(delta)
+        call.arguments.add(_arguments(delta))
         shows_name = bool(name) and call.name is None
         call.name = call.name or name
         return _continued(delta, number, shows_name=shows_name)
@@ -83,7 +107,9 @@ class StreamedCalls:
             return number if place is not None and not name else None
         if name and not given:
             # Without ids, a call begins where another is named, or the same again once its arguments are whole.
-            is_new = place is None or (call.name is not None and (name != call.name or call.is_whole()))
+            is_new = place is None or (
+                call.name is not None and (name != call.name or call.arguments.is_whole)
+            )
             return None if is_new else number
         return number
 
@@ -159,14 +185,11 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _arguments(delta: dict[str, Any]) -> list[str]:
-    arguments = _body(delta).get("arguments")
-    return [_argument_text(arguments)] if arguments else []
+def _arguments(delta: dict[str, Any]) -> str:
+    return _argument_text(_body(delta).get("arguments"))
 
 
 def _argument_text(arguments: object) -> str:
-    if isinstance(arguments, str):
-        return arguments
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else json_text(arguments).decode()
