@@ -142,8 +142,8 @@ class HopStream(AttemptStream):
         yield HttpResponseHeadersHook(self.flow)
         if call.relay is None:
             yield from self.attempt_over(INTERNAL)
-        elif self.attempt.status >= 300:
-            self.deadlines.set_deadline(self, self.patience_s(call))
+        elif self.attempt.status >= 300 and (patience_s := self.patience_s(call)):
+            self.deadlines.set_deadline(self, patience_s)
 
     def relay_body(self, event: ResponseData | ResponseEndOfMessage) -> Commands:
         call = self.call
