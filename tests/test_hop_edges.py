@@ -23,6 +23,9 @@ PATH = "/v1/chat/completions"
 TOKEN = "fake-access-token-" + "3" * 24
 OUT_OF_ORDER = whole({"error": {"message": "out of order"}}, 503)
 
+GOOD = ("to_good", "to_good_too", "to_good_as_well")
+"""Workspaces that fall back to ``good``: a provider is passed over for all once it failed two of them."""
+
 type Ask = Callable[..., httpx.Response]
 
 
@@ -31,7 +34,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[
     """Each workspace falls back from any model to one of its own; there is no access token for TOKENLESS."""
     base = upstreams["TESTER"].base_url
     fallbacks = {
-        "to_good": "good",
+        **dict.fromkeys(GOOD, "good"),
         "to_failing": "failing",
         "to_tokened": "tokened",
         "to_tokenless": "tokenless-2",
@@ -105,13 +108,14 @@ def failing(*models: str) -> Callable[[Received], Script]:
 
 
 def open_circuit(gateway: Gateway, ask: Ask, upstream: Upstream, name: str) -> None:
-    """Let calls for ``name`` fail until its provider is passed over, as the next upkeep of the store knows."""
-    for _ in range(FAILURES):
-        assert ask("to_good", name).json()["model"] == "good"
+    """Let calls for ``name`` fail until its provider is passed over for all, as the next upkeep of the store knows."""
+    *callers, witness = GOOD
+    for caller in callers * FAILURES:
+        assert ask(caller, name).json()["model"] == "good"
 
     def is_passed_over() -> bool:
         upstream.requests.clear()
-        assert ask("to_good", name).json()["model"] == "good"
+        assert ask(witness, name).json()["model"] == "good"
         return sent(upstream) == ["good"]
 
     gateway.wait_until(is_passed_over)

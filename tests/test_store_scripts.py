@@ -258,7 +258,7 @@ class ClusterNode(RedisServer):
 
     def __init__(self, program: Path) -> None:
         super().__init__(program)
-        self._options["cluster-enabled"] = "yes"
+        self._options |= {"cluster-enabled": "yes", "cluster-port": str(free_port())}
 
     def start(self) -> None:
         super().start()

@@ -49,7 +49,7 @@ class RedisServer:
     def __init__(
         self, program: Path, *, appendonly: bool = False, maxmemory: str = "0", password: str = ""
     ) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"redis://{f':{password}@' if password else ''}{HOST}:{self.port}/0"
         self._options = {
             "bind": HOST,
@@ -167,7 +167,7 @@ class RedisServer:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     while True:
         port = random.randint(_LOWEST_PORT, _HIGHEST_PORT)
         with socket.socket() as sock:
