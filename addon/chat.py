@@ -79,7 +79,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     _validate(given)
     fields = {key: value for key, value in given.items() if key in FORWARDED}
-    extras = {key: value for key, value in given.items() if key not in _Body.model_fields}
+    extras = {key: value for key, value in given.items() if key not in _KNOWN}
     return ChatRequest(
         model=given.get("model"),
         stream=given.get("stream", False),
@@ -258,7 +258,8 @@ class _Body(_Object):
 
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 _CAPS = ("max_tokens", "max_completion_tokens")
-FORWARDED = frozenset(_Body.model_fields) - {"model", "stream", "stream_options", *_CAPS}
+_KNOWN = frozenset(_Body.model_fields)
+FORWARDED = _KNOWN - {"model", "stream", "stream_options", *_CAPS}
 
 
 # --- what is said about it -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Source: docs/catalog.md, "What is dropped".
 
 import re
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from addon.mask import mask_credentials
@@ -38,8 +39,7 @@ def dropped_in(changes: Iterable[Change]) -> Iterable[str]:
 
 def _listed(names: Collection[str]) -> str | None:
     """A name that a header can't bear, or that looks like a credential, is only counted."""
-    named = sorted(name for name in names if _NAME.fullmatch(name) and mask_credentials(name) == name)[
-        :MAX_NAMES
-    ]
+    fitting = sorted(filter(_NAME.fullmatch, names))
+    named = list(islice((name for name in fitting if mask_credentials(name) == name), MAX_NAMES))
     more = len(names) - len(named)
     return ", ".join([*named, *([f"+{more}"] if more else [])]) or None

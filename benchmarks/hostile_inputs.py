@@ -95,6 +95,10 @@ INPUTS: Final = (
     _asked(lambda: b"[" * (30 * MIB), "30 MB of [[["),
     _asked(lambda: b"[" * (15 * MIB) + b"]" * (15 * MIB), "30 MB of [[[]]]"),
     _asked(lambda: _messages(1_000_000), "a million small messages"),
+    _asked(
+        lambda: _prompt(b"Hello", more=b"".join(b'"unknown_%d":1,' % number for number in range(240_000))),
+        "240,000 unknown fields",
+    ),
     _asked(lambda: _messages(80_000), "80,000 small messages"),
     _asked(lambda: _messages(30_000), "30,000 small messages (under 1 MB)"),
     _asked(
