@@ -24,10 +24,10 @@ from addon.errors import unreachable
 from addon.exchange import Stage
 from addon.heavy_work import LIGHT_BODY_BYTES
 from addon.hop_attempt import ReadAnswerHook, SentAttempt
+from addon.hop_wire import Commands
 from addon.relay import Relay
 from addon.request_stream import RequestStream
 from addon.unrelayed import STREAM_MAX_BYTES
-from addon.wire import Commands
 
 if TYPE_CHECKING:
     from addon.hop import HopLayer

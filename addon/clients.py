@@ -14,7 +14,7 @@ from mitmproxy.proxy.server import ConnectionHandler
 from mitmproxy.utils import asyncio_utils
 
 from addon.deadline import Deadline
-from addon.wire import HEAD_TIMEOUT_S, StopReading
+from addon.hop_wire import HEAD_TIMEOUT_S, StopReading
 
 MAX_UPSTREAM_CONNECTIONS_PER_CLIENT = 256
 """To one address, for one client connection: mitmproxy's five would strangle an HTTP/2 client."""

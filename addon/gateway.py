@@ -35,6 +35,7 @@ from addon.endpoints import Endpoint, allowed_methods, bearer_header, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.exchange import Exchange, Stage
 from addon.heavy_work import work_off
+from addon.hop_wire import catalog_response, json_response
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
 from addon.prepare import accept_request, accept_route, client_head, find_route, reader_of
@@ -43,7 +44,6 @@ from addon.retry_after import with_advice
 from addon.settings import Settings, SettingsFiles
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
-from addon.wire import catalog_response, json_response
 from policies.limits import rpm_of
 from policies.refusal import Refusal
 

@@ -23,8 +23,7 @@ from mitmproxy.proxy.layers.http import (
 from addon.deadline import is_late
 from addon.hop_attempt import GetUpstream, SentAttempt
 from addon.hop_stream import HopStream
-from addon.unrelayed import UnrelayedAnswers
-from addon.wire import (
+from addon.hop_wire import (
     IDLE_CONNECTION_TIMEOUT_S,
     ClientSide,
     Commands,
@@ -33,6 +32,7 @@ from addon.wire import (
     StopReading,
     UpstreamSide,
 )
+from addon.unrelayed import UnrelayedAnswers
 
 SECOND_LOOK_S = 0.5
 """How long a deadline is put off, once, whose alarm came late."""

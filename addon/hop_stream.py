@@ -40,8 +40,8 @@ from addon.errors import (
 )
 from addon.exchange import Stage
 from addon.hop_attempt import AttemptFailedHook, GetUpstream
+from addon.hop_wire import Commands, Overdue, StopReading, dated, json_response
 from addon.log import log_no_connection
-from addon.wire import Commands, Overdue, StopReading, dated, json_response
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:

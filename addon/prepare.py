@@ -15,6 +15,7 @@ from mitmproxy.net.http.url import hostport, parse
 from addon.call import Call
 from addon.chat import ChatRequest
 from addon.dialects import DIALECTS
+from addon.dialects.upstream_request import UpstreamRequest
 from addon.dropped import dropped_header, dropped_in
 from addon.errors import upstream_garbage
 from addon.exchange import Stage
@@ -24,7 +25,6 @@ from addon.retry_after import NO_ADVICE, parse_retry_advice
 from addon.reviewing import reviewed_call
 from addon.source import source_of
 from addon.store import HoldRequest
-from addon.upstream import UpstreamRequest
 from policies.caps import completion_cap
 from policies.facts import Attempt, Route
 from policies.limits import limits_of

@@ -22,7 +22,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpRequestHeadersHook, HttpReque
 
 from addon.call import Call, call_of
 from addon.errors import INTERNAL
-from addon.wire import Commands, Deadlines, dated, json_response
+from addon.hop_wire import Commands, Deadlines, dated, json_response
 from policies.refusal import Refusal
 
 BODY_PIECE_TIMEOUT_S = 30.0

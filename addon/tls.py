@@ -15,7 +15,7 @@ from mitmproxy.tls import TlsData
 from OpenSSL import SSL
 
 from addon.errors import from_refusal
-from addon.wire import json_response
+from addon.hop_wire import json_response
 from policies.refusal import Refusal
 
 CLIENT_PROTOCOLS = (b"h2", b"http/1.1")

@@ -118,7 +118,15 @@ def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(modu
 def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
     parts = (
         *("exchange", "chat", "json_object", "errors", "upstream_message", "mask", "usage", "sse", "answer"),
-        *("splice", "message", "relay", "upstream", "catalog", "dialects", "dialects.openai"),
+        *(
+            "splice",
+            "message",
+            "relay",
+            "dialects.upstream_request",
+            "catalog",
+            "dialects",
+            "dialects.openai",
+        ),
         *(f"sandbox_{part}" for part in ("request", "script", "schema", "directives", "answer")),
     )
     assert {f"addon.{part}" for part in parts} <= set(PURE)

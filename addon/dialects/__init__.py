@@ -7,9 +7,9 @@
 from typing import Any, Protocol
 
 from addon.dialects import anthropic, gemini, openai
+from addon.dialects.upstream_request import UpstreamRequest
 from addon.relay import Relay
 from addon.source import Source
-from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
+from addon.dialects.upstream_request import UpstreamRequest
 from addon.json_text import request_text
-from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})

@@ -5,10 +5,10 @@ from typing import Any
 from addon.answer import rewrite_answer
 from addon.chat_chunks import ChatChunks
 from addon.dialects.endpoint import json_request
+from addon.dialects.upstream_request import UpstreamRequest
 from addon.relay import Relay, WholeRelay
 from addon.source import Source
 from addon.sse import StreamRelay
-from addon.upstream import UpstreamRequest
 from policies.facts import Attempt
 
 

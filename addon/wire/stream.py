@@ -1,0 +1,93 @@
+"""``Stream``: one request of a client and its answer, which is all that a call sees of its client.
+
+HTTP/1.1 and HTTP/2 each have their own kind. A connection calls ``_leave`` when its client is gone.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from addon.text.http_heads import RequestHead, Response, ResponseHead
+
+
+class ClientLeft(Exception):  # noqa: N818  (an event, not a fault)
+    """The client closed its connection or its sending half, reset its stream, broke its framing, or was cut off."""
+
+
+class Stream(ABC):
+    """One request and its answer. Methods that wait raise ``ClientLeft`` where the client leaves meanwhile.
+
+    ``peer`` is the client's address.
+    """
+
+    def __init__(self, head: RequestHead, peer: tuple[str, int]) -> None:
+        self.head = head
+        self.peer = peer
+        self.has_left = False
+        self.is_answered = False
+        """The answer's head is on its way."""
+        self.is_ended = False
+        """The whole answer is on its way."""
+        self._waiter: asyncio.Task[object] | None = None
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Raise ``ClientLeft`` where the client has left already, or leaves within the block.
+
+        What the block awaits is cancelled then. One block of one task at a time.
+        """
+        if self.has_left:
+            raise ClientLeft
+        task = self._waiter = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self.has_left and task is not None and task.uncancel() <= 0:
+                raise ClientLeft from None
+            raise
+        finally:
+            self._waiter = None
+        if self.has_left:
+            raise ClientLeft
+
+    def leave(self) -> None:
+        """The client is gone, or given up: end the block that waits for anything on its behalf."""
+        if not self.has_left:
+            self.has_left = True
+            # A task that notices by itself is not waiting, and meets ``has_left`` at the end of its block.
+            if self._waiter is not None and self._waiter is not asyncio.current_task():
+                self._waiter.cancel()
+
+    @abstractmethod
+    async def read(self) -> bytes:
+        """Return the next piece of the request's body, all that came since the last one; ``b""`` at its end.
+
+        The client is not read on while 64 KiB wait here. Raises ``Refusal`` ``bad_request`` where its framing is
+        broken, ``request_timeout`` never: deadlines are the caller's.
+        """
+
+    @abstractmethod
+    async def respond(self, response: Response) -> None:
+        """Send a whole answer, head and body in one write. What is unread of the request is dropped, within bounds."""
+
+    @abstractmethod
+    def begin(self, head: ResponseHead) -> None:
+        """Begin a streamed answer. Its head leaves with its first piece."""
+
+    @abstractmethod
+    async def send(self, piece: bytes) -> None:
+        """Send a piece of a streamed answer. Waits while the client takes no more."""
+
+    @abstractmethod
+    async def end(self, last_piece: bytes = b"") -> None:
+        """End a streamed answer, with ``last_piece`` in the same write."""
+
+    @property
+    @abstractmethod
+    def is_behind(self) -> bool:
+        """Whether bytes for this client wait for it to take earlier ones."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close an HTTP/1 connection at once, or reset an HTTP/2 stream: the answer can't be ended properly."""
