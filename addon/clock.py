@@ -15,6 +15,11 @@ class Clock(Protocol):
         """Return the time of day, in UTC."""
 
 
+def monotonic_us(clock: Clock) -> int:
+    """Return the whole µs of the clock's monotonic time."""
+    return int(clock.monotonic_s() * 1_000_000)
+
+
 class SystemClock:
     """The machine's clock."""
 

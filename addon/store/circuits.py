@@ -5,12 +5,12 @@ A circuit is no guard. What can't be read or written counts as closed, and nothi
 """
 
 import logging
-import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from addon.clock import Clock
 from addon.store import UPKEEP_S, StoreUnavailable
 from policies import breaker
 from policies.breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
@@ -47,8 +47,9 @@ class CircuitTable(Protocol):
 class Circuits:
     """The circuits, as this process saw them last, and the probes among its calls: what each waits for, until when."""
 
-    def __init__(self, table: CircuitTable) -> None:
+    def __init__(self, table: CircuitTable, clock: Clock) -> None:
         self._table = table
+        self._clock = clock
         self._known: dict[str, Circuit] = {}
         self._closing: set[str] = set()
         self._probes: dict[str, tuple[str, int]] = {}
@@ -59,7 +60,7 @@ class Circuits:
         """Read all circuits, and say of the probes in flight that they go on. Raises ``StoreUnavailable``."""
         reading = await self._table.read()
         self._known = dict(reading.circuits)
-        self._read_us, self._read_s = reading.now_us, time.monotonic()
+        self._read_us, self._read_s = reading.now_us, self._clock.monotonic_s()
         for call_id, (name, until_us) in list(self._probes.items()):
             if until_us - self._now_us < PROBE_US / 2:
                 changed = await self._change(name, partial(breaker.probe_goes_on, until_us=until_us))
@@ -128,11 +129,11 @@ class Circuits:
 
     @property
     def _is_believed(self) -> bool:
-        return time.monotonic() - self._read_s < BELIEVED_S
+        return self._clock.monotonic_s() - self._read_s < BELIEVED_S
 
     @property
     def _now_us(self) -> int:
-        return self._read_us + round((time.monotonic() - self._read_s) * 1_000_000)
+        return self._read_us + round((self._clock.monotonic_s() - self._read_s) * 1_000_000)
 
     def _state(self, name: str) -> CircuitState:
         if not self._is_believed:

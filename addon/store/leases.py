@@ -4,10 +4,10 @@ A hold is placed only while its owner's lease on the workspace lasts, by Redis's
 ended finds every hold that a dead process left, and reads nothing of the others.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from addon.clock import Clock
 from addon.store import LEASE_S
 from addon.store.owner import Owner
 from addon.store.redis_client import RedisClient, Script
@@ -31,8 +31,9 @@ class Lease:
 class Leases:
     """The leases of this process, and the look-out for those of dead ones. Raises ``StoreUnavailable``."""
 
-    def __init__(self, client: RedisClient, owner: Owner) -> None:
+    def __init__(self, client: RedisClient, owner: Owner, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._owner = owner
         self.owner = f"{owner.machine}/{owner.id}"
         self._ends: dict[str, tuple[str, float]] = {}
@@ -46,7 +47,7 @@ class Leases:
     async def end_us(self, workspace: str, *, anew: bool = False) -> str:
         """Return the end of this process's lease on a workspace, by Redis's clock; take one where there is none."""
         held = self._ends.get(workspace)
-        if anew or held is None or time.monotonic() - held[1] > _RENEW_S:
+        if anew or held is None or self._clock.monotonic_s() - held[1] > _RENEW_S:
             await self._renew([workspace], "ended")
         return self._ends[workspace][0]
 
@@ -56,7 +57,7 @@ class Leases:
         self.someone_left = self.someone_left or bool(self._dead) or not living >= self._neighbours
         self._neighbours = living
         found = await self._renew(workspaces, "all" if self.someone_left else "ended")
-        began_s = time.monotonic() - LEASE_S
+        began_s = self._clock.monotonic_s() - LEASE_S
         self._ends = {name: end for name, end in self._ends.items() if end[1] > began_s}
         return [lease for lease in found if self._is_dead(lease)]
 
@@ -75,7 +76,7 @@ class Leases:
         await self._client.run(FORGET, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
 
     async def _renew(self, workspaces: Iterable[str], asked: str) -> list[Lease]:
-        names, began_s = list(workspaces), time.monotonic()
+        names, began_s = list(workspaces), self._clock.monotonic_s()
         end_us, *found = await self._client.run(
             LEASE, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
         )
@@ -94,7 +95,7 @@ class Leases:
         machine, _, owner_id = lease.owner.partition("/")
         if machine == self._owner.machine:
             return not self._owner.lives(owner_id)
-        return time.monotonic() >= self._judges_from_s and float(lease.end_us) <= self._now_us
+        return self._clock.monotonic_s() >= self._judges_from_s and float(lease.end_us) <= self._now_us
 
 
 def _names(member: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.folder_lock import locked
 from addon.store import BOUND_S, StoreUnavailable
 from addon.store.migrations import migrate
@@ -44,8 +45,9 @@ class LedgerFile:
     Raises ``StoreUnavailable``, as its methods do.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self.path = path
+        self._clock = clock
         self._waiting = 0
         with translated(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ class LedgerFile:
 
     async def attempt[T](self, work: Callable[[], T], bound_s: float = BOUND_S) -> T:
         """Return what ``work`` returns, trying again while another process has the file locked."""
-        give_up_s = time.monotonic() + bound_s
+        give_up_s = self._clock.monotonic_s() + bound_s
         turns = 0
         for tries in count(1):
             try:
@@ -77,7 +79,7 @@ class LedgerFile:
             except NEVER_WRITABLE:
                 raise
             except (OSError, sqlite3.Error) as error:
-                is_over = turns >= _LEAST_TURNS and time.monotonic() > give_up_s
+                is_over = turns >= _LEAST_TURNS and self._clock.monotonic_s() > give_up_s
                 if is_over or not _is_locked(error):
                     raise StoreUnavailable(f"{self.path}: {_why(error)}") from error
             if tries % _TRIES_IN_PLACE and not self._waiting:

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
 from addon.store.circuits import Circuits, SharesCircuits
 from addon.store.kept import Kept, log_lost
@@ -49,24 +50,24 @@ class RedisStore(SharesCircuits):
     Raises ``StoreUnavailable`` where the file can't be opened. Redis is asked from the first call on.
     """
 
-    def __init__(self, path: Path, url: SecretStr) -> None:
+    def __init__(self, path: Path, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         self._kept = Kept()
-        self._unconfirmed = UnconfirmedBookings()
+        self._unconfirmed = UnconfirmedBookings(clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._upkeeps = 0
         with ExitStack() as half_open, translated(path):
             self._client = RedisClient(url)
-            self._file = LedgerFile(path)
+            self._file = LedgerFile(path, clock)
             half_open.callback(self._file.close)
             self._owner = Owner(path.with_name(f"{path.name}-owners"))
             half_open.pop_all()
         self._file.hurry()
         self._proofs = Proofs()
-        self._leases = Leases(self._client, self._owner)
+        self._leases = Leases(self._client, self._owner, clock)
         self._state = RedisState(self._client, self._file)
         self._holds = Holds(self._client, self._state, self._leases)
         self._outbox = Outbox(self._client, self._file, self._state)
-        self._circuits = Circuits(RedisCircuits(self._client))
+        self._circuits = Circuits(RedisCircuits(self._client), clock)
 
     async def take(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take``."""

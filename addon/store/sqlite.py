@@ -5,12 +5,11 @@ What was committed survives the process's death. Source: docs/limits.md, docs/le
 
 import logging
 import sqlite3
-import time
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from addon.clock import SYSTEM_CLOCK, Clock, monotonic_us
 from addon.store import (
     BOUND_S,
     HOLDS_NOTHING,
@@ -39,13 +38,15 @@ class SqliteStore(SharesCircuits):
     """A ``Store`` in the file ``path``, which is made with its folder where it is missing.
 
     Raises ``StoreUnavailable`` where it can't be opened, or is the database of a newer version.
+    ``clock`` is the one that all processes with this file share.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._kept = Kept()
         self._full: set[str] = set()
         with ExitStack() as half_open, translated(path):
-            self._file = LedgerFile(path)
+            self._file = LedgerFile(path, clock)
             half_open.callback(self._file.close)
             self._owner = Owner(path.with_name(f"{path.name}-owners"))
             half_open.callback(self._owner.close)
@@ -53,29 +54,33 @@ class SqliteStore(SharesCircuits):
             self._file.transact(self._interrupt_the_dead)
             half_open.pop_all()
         self._file.hurry()
-        self._circuits = Circuits(SqliteCircuits(self._file))
+        self._circuits = Circuits(SqliteCircuits(self._file, clock), clock)
 
     async def take(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take``."""
         if workspace in self._full:
             # Reading needs no lock, so a flood of calls that are refused holds up nobody.
             wait_us = await self._file.attempt(
-                lambda: money.token_wait_us(self._file.connection, workspace, limit_rpm, _clock_us())
+                lambda: money.token_wait_us(
+                    self._file.connection, workspace, limit_rpm, monotonic_us(self._clock)
+                )
             )
             if wait_us:
                 return wait_us
-        wait_us = await self._file.write(lambda c: money.take(c, workspace, limit_rpm, _clock_us()))
+        wait_us = await self._file.write(
+            lambda c: money.take(c, workspace, limit_rpm, monotonic_us(self._clock))
+        )
         (self._full.add if wait_us else self._full.discard)(workspace)
         return wait_us
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
         self._kept.check_room()
-        return await self._file.write(lambda c: money.hold(c, request, self._owner.id, datetime.now(UTC)))
+        return await self._file.write(lambda c: money.hold(c, request, self._owner.id, self._clock.now()))
 
     async def move(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move``."""
-        moved = await self._file.write(lambda c: money.move(c, request, self._owner.id, datetime.now(UTC)))
+        moved = await self._file.write(lambda c: money.move(c, request, self._owner.id, self._clock.now()))
         if moved is None:
             raise CallNotHeld(HOLDS_NOTHING)
         return moved
@@ -145,8 +150,3 @@ class SqliteStore(SharesCircuits):
     def _interrupt_the_dead(self, connection: sqlite3.Connection) -> None:
         if ended := money.interrupt(connection, self._dead(connection)):
             log.warning("%d calls of a gateway that ended were interrupted", ended)
-
-
-def _clock_us() -> int:
-    """The machine's monotonic clock, which all its processes share."""
-    return time.monotonic_ns() // 1000

@@ -1,8 +1,8 @@
-"""The circuits in the ledger's file, for all gateways of this machine, by its monotonic clock."""
+"""The circuits in the ledger's file, for all gateways of this machine, by the clock that they share."""
 
 import sqlite3
-import time
 
+from addon.clock import Clock, monotonic_us
 from addon.store.circuits import Reading
 from addon.store.ledger_file import LedgerFile
 from policies.breaker import CLOSED, Change, Circuit
@@ -11,33 +11,29 @@ from policies.breaker import CLOSED, Change, Circuit
 class SqliteCircuits:
     """A ``CircuitTable`` in ``file``."""
 
-    def __init__(self, file: LedgerFile) -> None:
+    def __init__(self, file: LedgerFile, clock: Clock) -> None:
         self._file = file
+        self._clock = clock
 
     async def read(self) -> Reading:
         """See ``CircuitTable.read``. It needs no lock."""
         rows = await self._file.attempt(lambda: self._file.connection.execute(_ALL).fetchall())
-        return Reading({name: Circuit(*values) for name, *values in rows}, _clock_us())
+        return Reading({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         """See ``CircuitTable.change``."""
-        return await self._file.write(lambda connection: _change(connection, name, change))
+        return await self._file.write(lambda connection: self._change(connection, name, change))
+
+    def _change(self, connection: sqlite3.Connection, name: str, change: Change) -> tuple[Circuit, Circuit]:
+        row = connection.execute(f"{_ALL} WHERE name = ?", (name,)).fetchone()
+        before = Circuit(*row[1:]) if row else CLOSED
+        after = change(before, monotonic_us(self._clock))
+        if after == CLOSED:
+            connection.execute("DELETE FROM circuits WHERE name = ?", (name,))
+        elif after != before:
+            values = (name, after.failures, after.began_us, after.retry_us)
+            connection.execute("INSERT OR REPLACE INTO circuits VALUES (?, ?, ?, ?)", values)
+        return before, after
 
 
 _ALL = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"
-
-
-def _change(connection: sqlite3.Connection, name: str, change: Change) -> tuple[Circuit, Circuit]:
-    row = connection.execute(f"{_ALL} WHERE name = ?", (name,)).fetchone()
-    before = Circuit(*row[1:]) if row else CLOSED
-    after = change(before, _clock_us())
-    if after == CLOSED:
-        connection.execute("DELETE FROM circuits WHERE name = ?", (name,))
-    elif after != before:
-        values = (name, after.failures, after.began_us, after.retry_us)
-        connection.execute("INSERT OR REPLACE INTO circuits VALUES (?, ?, ?, ?)", values)
-    return before, after
-
-
-def _clock_us() -> int:
-    return time.monotonic_ns() // 1000

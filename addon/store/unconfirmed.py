@@ -6,10 +6,10 @@ calls' ids, so never twice.
 """
 
 import json
-import time
 from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.store import Booking
 
 KEPT_S = 60.0
@@ -22,7 +22,8 @@ _MOST_AT_ONCE = 5_000
 class UnconfirmedBookings:
     """In memory, each call once, as its outbox has it; the oldest go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._packed: dict[str, tuple[float, str]] = {}
 
     def add(self, call_id: str, packed: str) -> None:
@@ -30,11 +31,11 @@ class UnconfirmedBookings:
         self._packed.pop(call_id, None)
         while len(self._packed) >= MAX_BOOKINGS:
             del self._packed[next(iter(self._packed))]
-        self._packed[call_id] = (time.monotonic(), packed)
+        self._packed[call_id] = (self._clock.monotonic_s(), packed)
 
     def due(self) -> list[str]:
         """Return calls that have been kept for long enough, if the ledger has them."""
-        before_s = time.monotonic() - KEPT_S
+        before_s = self._clock.monotonic_s() - KEPT_S
         oldest = islice(self._packed.items(), _MOST_AT_ONCE)
         return [call_id for call_id, (kept_s, _) in oldest if kept_s <= before_s]
 
