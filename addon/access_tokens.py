@@ -7,7 +7,6 @@ goes wrong is told without a word of the account's key. Source: RFC 6749, 5; RFC
 import asyncio
 import json
 import logging
-import time
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 import httpx
 from pydantic import SecretStr
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.deadline import within
 from addon.mask import bookable
 from addon.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
@@ -39,7 +39,7 @@ class AccessTokenUnavailable(Exception):  # noqa: N818  (named as the store's is
 
 @dataclass(slots=True)
 class _Account:
-    """What is known of one account. Moments are of the monotonic clock."""
+    """What is known of one account. Moments are of the clock's monotonic time."""
 
     account: ServiceAccount
     token: SecretStr | None = None
@@ -53,14 +53,17 @@ class _Account:
         """The request that is under way."""
         return self.last_renewal if self.last_renewal and not self.last_renewal.done() else None
 
-    def has_token(self, spare_s: float) -> bool:
-        return time.monotonic() < self.expires_at_s - spare_s
+    def has_token(self, now_s: float, spare_s: float) -> bool:
+        return now_s < self.expires_at_s - spare_s
 
 
 class AccessTokens:
     """The tokens of one process."""
 
-    def __init__(self, *, timeout_s: float = TIMEOUT_S, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self, *, timeout_s: float = TIMEOUT_S, pause_s: float = PAUSE_S, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._clock = clock
         self._timeout_s = timeout_s
         self._pause_s = pause_s
         self._accounts: dict[str, _Account] = {}
@@ -74,9 +77,9 @@ class AccessTokens:
         if attempt.model.provider.auth != "google_service_account":
             return attempt
         known = self._known(attempt.secret.get_secret_value())
-        if not known.has_token(RENEW_AHEAD_S):
+        if not known.has_token(self._now_s, RENEW_AHEAD_S):
             self._renew(known)
-        if not known.has_token(SPARE_S):
+        if not known.has_token(self._now_s, SPARE_S):
             if known.renewal:
                 # A client that leaves ends its own wait, and not that of the others.
                 await asyncio.shield(known.renewal)
@@ -94,34 +97,40 @@ class AccessTokens:
         if self._client:
             await self._client.aclose()
 
+    @property
+    def _now_s(self) -> float:
+        return self._clock.monotonic_s()
+
     def _known(self, key_file: str) -> _Account:
         known = self._accounts.get(key_file)
         if known is None:
             # Keys that were replaced are forgotten with their tokens.
             self._accounts = {
-                text: other for text, other in self._accounts.items() if other.renewal or other.has_token(0)
+                text: other
+                for text, other in self._accounts.items()
+                if other.renewal or other.has_token(self._now_s, 0)
             }
             known = self._accounts[key_file] = _Account(parse_service_account(key_file))
         return known
 
     def _renew(self, known: _Account) -> None:
-        if known.renewal is None and time.monotonic() >= known.rests_until_s:
+        if known.renewal is None and self._now_s >= known.rests_until_s:
             known.last_renewal = asyncio.create_task(self._renewed(known))
 
     async def _renewed(self, known: _Account) -> None:
-        asked_at_s = time.monotonic()
+        asked_at_s = self._now_s
         try:
             async with within(self._timeout_s):
                 token, life_s = await self._fetch(known.account)
             known.token, known.expires_at_s, known.failure = token, asked_at_s + life_s, ""
         except (AccessTokenUnavailable, httpx.HTTPError, OSError) as error:
             known.failure = _why(error)
-            known.rests_until_s = time.monotonic() + self._pause_s
+            known.rests_until_s = self._now_s + self._pause_s
             log.warning("no access token for %s: %s", known.account.client_email, known.failure)
 
     async def _fetch(self, account: ServiceAccount) -> tuple[SecretStr, float]:
         """Return a new token and how many seconds it lives."""
-        assertion = signed_assertion(account, int(time.time()))
+        assertion = signed_assertion(account, int(self._clock.now().timestamp()))
         form = {"grant_type": GRANT_TYPE, "assertion": assertion}
         if self._client is None:
             # The operator's authorities hold here too (SSL_CERT_FILE), but no proxy sees what is signed.

@@ -6,14 +6,12 @@ list as it is written. How long a key rests is ``policies.key_rest``'s to say; a
 
 import logging
 import math
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.metrics import KeyState, Metrics
 from addon.retry_after import parse_retry_after
 from addon.settings import Settings
@@ -44,11 +42,11 @@ class _Key:
 
 
 class PlatformKeys:
-    """The platform's keys of one process. ``now_s`` is a monotonic clock."""
+    """The platform's keys of one process."""
 
-    def __init__(self, metrics: Metrics, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock = SYSTEM_CLOCK) -> None:
         self._metrics = metrics
-        self._now_s = now_s
+        self._clock = clock
         self._keys: dict[tuple[str, SecretStr], _Key] = {}
         self._turns: dict[str, int] = {}
 
@@ -76,7 +74,7 @@ class PlatformKeys:
             for secret in provider.platform_keys
         ]
         turn = self._turns.get(provider.name, 0)
-        at = next_key([key.rest for key in known], turn, self._now_s())
+        at = next_key([key.rest for key in known], turn, self._clock.monotonic_s())
         self._turns[provider.name] = at + 1
         secret = known[at].secret
         return attempt if secret is attempt.secret else replace(attempt, secret=secret)
@@ -86,8 +84,8 @@ class PlatformKeys:
         key = self._keys.get((attempt.model.provider.name, attempt.secret))
         if key is None or attempt.mode != "payg":
             return
-        now_s, before = self._now_s(), key.rest
-        told_s = parse_retry_after(retry_after, datetime.now(UTC))
+        now_s, before = self._clock.monotonic_s(), key.rest
+        told_s = parse_retry_after(retry_after, self._clock.now())
         was_sent_before = attempt.secret is not key.secret
         key.rest = after_answer(before, now_s, status, told_s, was_sent_before=was_sent_before)
         if key.rest == before or not key.rest.lasts(now_s):
@@ -98,7 +96,7 @@ class PlatformKeys:
 
     def measure(self) -> None:
         """Set the gauge: what rests gets ready by itself."""
-        now_s = self._now_s()
+        now_s = self._clock.monotonic_s()
         counts: Counter[tuple[str, KeyState]] = Counter()
         for key in self._keys.values():
             rests = key.rest.lasts(now_s)
@@ -108,7 +106,7 @@ class PlatformKeys:
 
     def check(self) -> str:
         """Return which keys rest, how long and why, or "ok"."""
-        now_s = self._now_s()
+        now_s = self._clock.monotonic_s()
         return "; ".join(key.told(now_s) for key in self._keys.values() if key.rest.lasts(now_s)) or "ok"
 
 

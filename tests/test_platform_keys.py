@@ -41,7 +41,7 @@ def gauges(page: bytes, name: str, *labels: str) -> dict[tuple[str, ...], float]
 
 @dataclass
 class Rig:
-    """A process's keys over files on disk, at ``now_s``."""
+    """A process's keys over files on disk, at ``now_s``; itself their clock."""
 
     folder: Path
     now_s: float = 1000.0
@@ -51,12 +51,18 @@ class Rig:
         self.conf_file = write_files(self.folder)
         edit(self.folder / PROVIDERS, ONE, THREE)
         self.metrics = Metrics("1.2.3")
-        self.keys = PlatformKeys(self.metrics, lambda: self.now_s)
+        self.keys = PlatformKeys(self.metrics, self)
         self.reload()
 
     def reload(self) -> None:
         self.settings = load_settings(self.conf_file, self.env)
         self.keys.adopt(self.settings)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def attempt(self, slug: str = "gpt-4o-mini") -> Attempt:
         model = self.settings.models[slug]
