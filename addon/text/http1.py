@@ -1,0 +1,241 @@
+"""The syntax of HTTP/1.1 heads, of requests and of answers: strict parsing, the framing of bodies, encoding. Pure.
+
+A head is decoded once, and one compiled expression finds all of its fields. Whatever two readers could take in two
+ways is an error: bare LF, folded lines, a space before a colon, two lengths, a coding besides ``chunked``.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from addon.text.http_heads import Field, Headers, RequestHead, ResponseHead, Version
+
+MAX_HEAD_BYTES = 65_536
+"""The longest head that a caller may collect: request or status line, fields, and the blank line."""
+
+LAST_CHUNK = b"0\r\n\r\n"
+"""The end of a chunked body without trailers."""
+
+TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"  # noqa: S105  (a character of a token, RFC 9110, 5.6.2)
+VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"
+"""A character of a field's value: no control character but the tab."""
+
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5})?"
+"""A host with an optional port (RFC 3986). No comma, because intermediaries join two fields by one."""
+
+_FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+({VALUE}*+)(?=\r\n)")
+_REQUEST_LINE = re.compile(rf"({TOKEN}++) ([!-~]++) HTTP/(1\.[01])\r\n")
+_STATUS_LINE = re.compile(rf"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: {VALUE}*+)?\r\n")
+_ABSOLUTE = re.compile(r"https?://([^/?]*+)(.*)", re.IGNORECASE)
+_HOST = re.compile(HOST)
+_LENGTH = re.compile(r"0|[1-9][0-9]{0,19}")
+_BARE_END = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
+_BLANK_LINES = re.compile(rb"(?:\r\n)*+")
+_SENT_FIELDS = re.compile(rf"(?:{TOKEN}++: {VALUE}*+\r\n)*+\r\n")
+_TOKEN = re.compile(f"{TOKEN}+")
+_TARGET = re.compile(r"[!-~]+")
+
+_BODILESS_STATUSES = frozenset({*range(100, 200), 204, 304})
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+
+
+class HttpSyntaxError(ValueError):
+    """The peer's bytes are not HTTP/1.1 as it is read here. The message holds nothing that the peer sent."""
+
+
+class TooLargeError(HttpSyntaxError):
+    """A Content-Length from 2**63 to 2**64 - 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Where a body ends: after ``length`` bytes, with its last chunk, or where the peer closes. One of the three."""
+
+    length: int | None
+    is_chunked: bool = False
+    until_close: bool = False
+
+
+_NO_BODY = Framing(0)
+_CHUNKED = Framing(None, is_chunked=True)
+_UNTIL_CLOSE = Framing(None, until_close=True)
+
+
+def skip_blank_lines(buffer: bytes | bytearray, start: int = 0) -> int:
+    """Return the index of the first byte from ``start`` on that is not part of an empty line (CRLF)."""
+    found = _BLANK_LINES.match(buffer, start)
+    return found.end() if found else start
+
+
+def find_head_end(buffer: bytes | bytearray, start: int = 0) -> int:
+    """Return the index behind the CRLF CRLF that ends a head, or -1 where it has not come yet.
+
+    The search begins at ``start``: where the head begins, or three bytes before what came since the last search.
+    Raises HttpSyntaxError where the head has not ended and holds a bare CR or LF, so that nobody waits for its end.
+    """
+    found = buffer.find(b"\r\n\r\n", start)
+    if found >= 0:
+        return found + 4
+    if _BARE_END.search(buffer, start):
+        raise HttpSyntaxError("a line of the head doesn't end in CRLF")
+    return -1
+
+
+def parse_request_head(raw: bytes) -> RequestHead:
+    """Return the head of a request; ``raw`` reaches from its request line to the end of its blank line.
+
+    Of an absolute target the authority is split off; it must equal ``Host``. Any token is taken for a method.
+    """
+    text = raw.decode("latin-1")
+    line = _REQUEST_LINE.match(text)
+    if line is None:
+        raise HttpSyntaxError("the request line is malformed, or its version is not HTTP/1.0 or HTTP/1.1")
+    method, target, version = line.groups()
+    headers = _parse_fields(text, line.end())
+    hosts = headers.get_all("host")
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise HttpSyntaxError("a request has exactly one Host")
+    if hosts and not _HOST.fullmatch(hosts[0]):
+        raise HttpSyntaxError("Host is not a host with an optional port")
+    target, authority = _split_target(method, target)
+    if authority and hosts and authority.lower() != hosts[0].lower():
+        raise HttpSyntaxError("the target's authority differs from Host")
+    return RequestHead(method, target, _version(version), headers, authority)
+
+
+def parse_response_head(raw: bytes) -> ResponseHead:
+    """Return the head of an answer; ``raw`` reaches from its status line to the end of its blank line."""
+    text = raw.decode("latin-1")
+    line = _STATUS_LINE.match(text)
+    if line is None:
+        raise HttpSyntaxError("the status line is malformed, or its version or status is unknown")
+    return ResponseHead(int(line[2]), _parse_fields(text, line.end()), _version(line[1]))
+
+
+def _version(text: str) -> Version:
+    return "1.1" if text == "1.1" else "1.0"
+
+
+def _parse_fields(text: str, start: int) -> Headers:
+    """Return the fields of a whole head, whose first line ends before ``start``."""
+    first = start - 2
+    found = _FIELD.findall(text, first)
+    # Each match is one line without CR and LF, so that as many matches as lines mean that each line is a field.
+    if text.count("\r\n", first) != len(found) + 2 or not text.endswith("\r\n\r\n"):
+        raise HttpSyntaxError("a header line is malformed")
+    fields = [(name.lower(), value.rstrip(" \t")) for name, value in found]
+    if "\t\r\n" in text:
+        for (name, _), (_, value) in zip(fields, found, strict=True):
+            if name == "transfer-encoding" and value.endswith("\t"):
+                raise HttpSyntaxError("Transfer-Encoding ends in a tab")
+    return Headers(fields)
+
+
+def _split_target(method: str, target: str) -> tuple[str, str]:
+    """Return the path with its query, and the authority of an absolute target, else an empty text."""
+    if "#" in target:
+        raise HttpSyntaxError("the target has a fragment")
+    if method == "CONNECT":
+        if not _HOST.fullmatch(target):
+            raise HttpSyntaxError("the target of CONNECT is not a host with a port")
+        return target, ""
+    if target[0] == "/" or target == "*":
+        return target, ""
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or not _HOST.fullmatch(absolute[1]):
+        raise HttpSyntaxError("the target is neither a path nor an absolute URL of http or https")
+    path = absolute[2]
+    return path if path.startswith("/") else f"/{path}", absolute[1]
+
+
+def request_framing(head: RequestHead) -> Framing:
+    """Return where the body of a request ends. Raises HttpSyntaxError where its fields leave that open."""
+    return _framing_of(head) or _NO_BODY
+
+
+def response_framing(head: ResponseHead, request_method: str) -> Framing:
+    """Return where the body of an answer to ``request_method`` ends.
+
+    Raises HttpSyntaxError where its fields leave that open, also where the answer can have no body.
+    """
+    framing = _framing_of(head)
+    if request_method == "HEAD" or head.status in _BODILESS_STATUSES:
+        return _NO_BODY
+    if request_method == "CONNECT" and 200 <= head.status < 300:
+        return _NO_BODY
+    return framing or _UNTIL_CLOSE
+
+
+def _framing_of(head: RequestHead | ResponseHead) -> Framing | None:
+    lengths = codings = 0
+    length = coding = ""
+    for name, value in head.headers.fields:
+        if name == "content-length":
+            lengths, length = lengths + 1, value
+        elif name == "transfer-encoding":
+            codings, coding = codings + 1, value
+    if lengths + codings > 1:
+        raise HttpSyntaxError("more than one of Content-Length and Transfer-Encoding")
+    if codings:
+        if coding.lower() != "chunked" or head.version != "1.1":
+            raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
+        return _CHUNKED
+    return Framing(_parse_length(length)) if lengths else None
+
+
+def _parse_length(text: str) -> int:
+    if not _LENGTH.fullmatch(text) or (length := int(text)) >= 2**64:
+        raise HttpSyntaxError("Content-Length is not a number of bytes")
+    if length >= 2**63:
+        raise TooLargeError("Content-Length is too large")
+    return length
+
+
+def keeps_alive(head: RequestHead | ResponseHead) -> bool:
+    """Return whether the connection may serve another request, by version and ``Connection``.
+
+    A body that ends where the peer closes has no next message either; that is the framing's to say.
+    """
+    named = head.headers.get("connection")
+    if named is None:
+        return head.version != "1.0"
+    tokens = {token.strip(" \t").lower() for token in named.split(",")}
+    return "close" not in tokens and (head.version != "1.0" or "keep-alive" in tokens)
+
+
+def encode_request_head(method: str, target: str, fields: Iterable[Field]) -> bytes:
+    """Return the complete head of an HTTP/1.1 request.
+
+    Raises ValueError where method or target can't be on a request line, a name is no token, a value holds a
+    control character, or a character is beyond latin-1.
+    """
+    if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
+        raise ValueError("method or target can't be sent")
+    return _encode(f"{method} {target} HTTP/1.1\r\n", fields)
+
+
+def encode_response_head(head: ResponseHead, extra: Iterable[Field] = ()) -> bytes:
+    """Return the complete head of an HTTP/1.1 answer with the fields of ``head`` and ``extra``.
+
+    The phrase is the standard one of the status, empty where there is none. Raises ValueError as requests do.
+    """
+    line = _STATUS_LINES.get(head.status) or f"HTTP/1.1 {head.status:03d} \r\n"
+    return _encode(line, [*head.headers.fields, *extra])
+
+
+def _encode(line: str, fields: Iterable[Field]) -> bytes:
+    lines = [f"{name}: {value}\r\n" for name, value in fields]
+    text = "".join(lines) + "\r\n"
+    # A CRLF within a value could look like one more field: there are as many lines as fields, and the blank one.
+    if not _SENT_FIELDS.fullmatch(text) or text.count("\n") != len(lines) + 1:
+        raise ValueError("a header can't be sent")
+    try:
+        return (line + text).encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("a header holds characters beyond latin-1") from None
+
+
+def encode_chunk(piece: bytes) -> bytes:
+    """Return ``piece`` as one chunk; an empty piece is no chunk, since that would end the body."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""

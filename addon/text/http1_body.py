@@ -1,0 +1,158 @@
+"""``BodyReader``: the body of one HTTP/1.1 message, out of the bytes of its connection. Pure."""
+
+import re
+
+from addon.text.http1 import TOKEN, VALUE, Framing, HttpSyntaxError
+
+MAX_OVERHEAD_BYTES = 16_384
+"""The most bytes of chunk extensions and trailers in one message. Plain chunk sizes don't count: each has a body byte
+at least, and at most 16 digits."""
+
+_SMALL_SIZES = {written: size for size in range(1, 256) for written in (b"%x" % size, b"%X" % size)}
+_QUOTED = r'"(?:[ !#-\[\]-~\x80-\xff]|\\[ -~\x80-\xff])*+"'
+_SIZE_LINE = re.compile(
+    rf"([0-9A-Fa-f]{{1,16}})((?:;{TOKEN}++(?:=(?:{TOKEN}++|{_QUOTED}))?)*+)".encode("latin-1")
+)
+_SIZE_LINE_BEGUN = re.compile(rb"(?:[0-9A-Fa-f]{1,16}(?:;[^\x00-\x1f\x7f]*+)?\r?)?")
+_TRAILER = re.compile(rf"{TOKEN}++:{VALUE}*+".encode("latin-1"))
+_TRAILER_BEGUN = re.compile(rf"(?:{TOKEN}++(?::{VALUE}*+)?)?\r?".encode("latin-1"))
+
+
+class BodyReader:
+    """Takes the bytes behind a head, and gives those of the body.
+
+    ``is_done`` once the message has ended; ``rest`` then holds the bytes behind its end. Between two calls at most
+    one unfinished line is kept, within ``MAX_OVERHEAD_BYTES``.
+    """
+
+    def __init__(self, framing: Framing) -> None:
+        self.is_done = framing.length == 0
+        self.rest = b""
+        self._is_chunked = framing.is_chunked
+        self._until_close = framing.until_close
+        self._is_broken = False
+        self._in_trailers = False
+        self._left = framing.length or 0
+        """Bytes to come: of the body, or of the chunk at hand with the CRLF behind it."""
+        self._line = b""
+        """The begin of a line: of a chunk size, or of a trailer."""
+        self._overhead_bytes = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the body's bytes in ``data`` as one piece, perhaps empty.
+
+        Raises HttpSyntaxError where the framing is broken, and at each later call. Bytes fed after the end are
+        added to ``rest``.
+        """
+        if self.is_done:
+            self.rest += data
+            return b""
+        if self._until_close:
+            return data
+        if not self._is_chunked:
+            return self._feed_counted(data)
+        if self._is_broken:
+            raise HttpSyntaxError("the body's framing was broken before")
+        self._is_broken = True
+        piece = self._feed_chunked(data)
+        self._is_broken = False
+        return piece
+
+    def end(self) -> None:
+        """The peer closed: the end of a body that lasts until then. Raises HttpSyntaxError where bytes are missing."""
+        if not self.is_done and not self._until_close:
+            raise HttpSyntaxError("the connection ended within a body")
+        self.is_done = True
+
+    def _feed_counted(self, data: bytes) -> bytes:
+        left = self._left
+        self._left = max(left - len(data), 0)
+        if self._left:
+            return data
+        self.is_done = True
+        if len(data) == left:
+            return data
+        self.rest = data[left:]
+        return data[:left]
+
+    def _feed_chunked(self, data: bytes) -> bytes:
+        if len(data) <= self._left - 2:
+            self._left -= len(data)
+            return data
+        pieces: list[bytes] = []
+        at = self._read_rest_of_chunk(data, 0, pieces) if self._left else 0
+        if self._line:
+            data, self._line = self._line + data, b""
+        if not self._left and not self._in_trailers:
+            at = self._read_chunks(data, at, pieces)
+        if self._in_trailers:
+            self._read_trailers(data, at)
+        return b"".join(pieces)
+
+    def _read_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+        """Read chunks up to the last one, or as far as ``data`` goes; return the index behind what was read."""
+        while True:
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                self._keep_line(data[at:], _SIZE_LINE_BEGUN)
+                return len(data)
+            line = data[at:line_end]
+            size = _SMALL_SIZES.get(line) or self._parse_size_line(line)
+            start = line_end + 2
+            if not size:
+                self._in_trailers = True
+                return start
+            stop = start + size
+            at = stop + 2
+            if data[stop:at] != b"\r\n":
+                self._left = size + 2
+                return self._read_rest_of_chunk(data, start, pieces)
+            pieces.append(data[start:stop])
+
+    def _read_rest_of_chunk(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+        """Read what ``data`` holds of the chunk at hand and of the CRLF behind it; return the index behind that."""
+        body_end = at + max(self._left - 2, 0)
+        stop = min(at + self._left, len(data))
+        if at < body_end:
+            pieces.append(data[at:body_end])
+        if not b"\r\n"[max(2 - self._left, 0) :].startswith(data[body_end:stop]):
+            raise HttpSyntaxError("a chunk is longer than its size")
+        self._left -= stop - at
+        return stop
+
+    def _parse_size_line(self, line: bytes) -> int:
+        found = _SIZE_LINE.fullmatch(line)
+        if found is None:
+            raise HttpSyntaxError("a chunk size or chunk extension is malformed")
+        self._count_overhead(len(found[2]))
+        return int(found[1], 16)
+
+    def _read_trailers(self, data: bytes, at: int) -> None:
+        """Read trailers, which are counted and dropped, up to the blank line that ends the message."""
+        while True:
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                return self._keep_line(data[at:], _TRAILER_BEGUN)
+            if line_end == at:
+                self.is_done, self.rest = True, data[at + 2 :]
+                return None
+            if not _TRAILER.fullmatch(data, at, line_end):
+                raise HttpSyntaxError("a trailer is malformed")
+            self._count_overhead(line_end + 2 - at)
+            at = line_end + 2
+
+    def _keep_line(self, line: bytes, begun: re.Pattern[bytes]) -> None:
+        """Keep a line whose end has not come; ``begun`` matches what can become a line."""
+        # A size has at most 16 digits and a CR perhaps came: the rest of a longer line is over the limit already.
+        self._check_overhead(self._overhead_bytes + len(line) - 17)
+        if not begun.fullmatch(line):
+            raise HttpSyntaxError("a chunk size or a trailer is malformed")
+        self._line = line
+
+    def _count_overhead(self, count: int) -> None:
+        self._overhead_bytes += count
+        self._check_overhead(self._overhead_bytes)
+
+    def _check_overhead(self, count: int) -> None:
+        if count > MAX_OVERHEAD_BYTES:
+            raise HttpSyntaxError("too many bytes of chunk extensions and trailers")

@@ -1,0 +1,549 @@
+"""The syntax of HTTP/1.1 heads and bodies: what is read, what is refused, and how much work that is."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from addon.text.http1 import (
+    LAST_CHUNK,
+    Framing,
+    HttpSyntaxError,
+    TooLargeError,
+    encode_chunk,
+    encode_request_head,
+    encode_response_head,
+    find_head_end,
+    keeps_alive,
+    parse_request_head,
+    parse_response_head,
+    request_framing,
+    response_framing,
+    skip_blank_lines,
+)
+from addon.text.http1_body import MAX_OVERHEAD_BYTES, BodyReader
+from addon.text.http_heads import Headers, RequestHead, ResponseHead
+
+CHUNKED = Framing(None, is_chunked=True)
+UNTIL_CLOSE = Framing(None, until_close=True)
+
+
+def request(*lines: bytes, first: bytes = b"POST /v1/x HTTP/1.1", host: bytes = b"Host: a") -> bytes:
+    return b"".join(line + b"\r\n" for line in (first, host, *lines) if line) + b"\r\n"
+
+
+def read_request(raw: bytes) -> tuple[RequestHead, Framing]:
+    end = find_head_end(raw)
+    assert end > 0
+    head = parse_request_head(raw[:end])
+    return head, request_framing(head)
+
+
+def answer(*lines: bytes, first: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    return b"".join(line + b"\r\n" for line in (first, *lines)) + b"\r\n"
+
+
+def read_answer(raw: bytes, method: str = "POST") -> tuple[ResponseHead, Framing]:
+    head = parse_response_head(raw[: find_head_end(raw)])
+    return head, response_framing(head, method)
+
+
+def test_a_request_head_is_read():
+    raw = request(b"X-A:  b c\t ", b"x-a: \xe9\x80", b"Empty:", b"Content-Length: 12")
+    head, framing = read_request(raw)
+    fields = (("host", "a"), ("x-a", "b c"), ("x-a", "\xe9\x80"), ("empty", ""), ("content-length", "12"))
+    assert head == RequestHead("POST", "/v1/x", "1.1", Headers(fields))
+    assert framing == Framing(12)
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "authority"),
+    [
+        (b"/", "/", ""),
+        (b"//x?y=/#".rstrip(b"#"), "//x?y=/", ""),
+        (b"*", "*", ""),
+        (b"http://A", "/", "A"),
+        (b"HTTPS://a/b?c", "/b?c", "a"),
+        (b"http://a?c", "/?c", "a"),
+    ],
+)
+def test_a_target_is_a_path_or_an_absolute_one_whose_authority_is_split_off(
+    target: bytes, path: str, authority: str
+):
+    head, _ = read_request(request(first=b"GET " + target + b" HTTP/1.1"))
+    assert (head.target, head.authority) == (path, authority)
+
+
+@pytest.mark.parametrize("method", [b"FOO", b"get", b"M-SEARCH", b"PRI"])
+def test_any_token_is_a_method(method: bytes):
+    head, framing = read_request(request(first=method + b" / HTTP/1.1"))
+    assert (head.method, framing) == (method.decode(), Framing(0))
+
+
+def test_connect_keeps_its_authority_as_target():
+    head, _ = read_request(request(first=b"CONNECT a:443 HTTP/1.1"))
+    assert (head.target, head.authority) == ("a:443", "")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"a",
+        b"a:80",
+        b"a.b-c_d~e:65535",
+        b"127.0.0.1",
+        b"[::1]",
+        b"[::1]:8080",
+        b"a%20b",
+        b"a:",
+        b"xn--a.example.",
+    ],
+)
+def test_hosts_that_are_valid(host: bytes):
+    assert read_request(request(host=b"Host: " + host))[0].headers.get("host") == host.decode()
+
+
+BROKEN_REQUESTS = {
+    "bare LF behind the request line": b"POST / HTTP/1.1\nHost: a\r\n\r\n",
+    "bare LF behind a field": request(b"a: b\nc: d"),
+    "bare LF in the blank line": b"POST / HTTP/1.1\r\nHost: a\r\n\n\r\n\r\n",
+    "bare CR in a value": request(b"a: b\rc"),
+    "bare CR behind the request line": b"POST / HTTP/1.1\rHost: a\r\n\r\n",
+    "CR CR LF": request(b"a: b\r"),
+    "blank line first": b"\r\n" + request(),
+    "length and coding": request(b"Content-Length: 1", b"Transfer-Encoding: chunked"),
+    "coding and length": request(b"Transfer-Encoding: chunked", b"Content-Length: 1"),
+    "two equal lengths": request(b"Content-Length: 1", b"Content-Length: 1"),
+    "two lengths": request(b"Content-Length: 1", b"Content-Length: 2"),
+    **{
+        f"length {value!r}": request(b"Content-Length: " + value)
+        for value in (b"1, 1", b"1,1", b"+1", b"-1", b"0x1", b"", b"1 1", b"1_0", b"1.0", b"01", b"00", b"\xb2")
+    },
+    "length 2**64": request(b"Content-Length: %d" % 2**64),
+    "length of 5000 digits": request(b"Content-Length: " + b"9" * 5000),
+    **{
+        f"coding {value!r}": request(b"Transfer-Encoding: " + value)
+        for value in (
+            *(b"gzip, chunked", b"gzip", b"chunked, gzip", b"chunked, chunked", b"identity", b"xchunked"),
+            *(b"chunked\x0b", b"\x0bchunked", b"chunked\t", b"chunked \t", b"", b'"chunked"', b"chunked;q=1"),
+        )
+    },
+    "two codings": request(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+    "coding in HTTP/1.0": request(b"Transfer-Encoding: chunked", first=b"POST / HTTP/1.0"),
+    "folded by a space": request(b"a: b", b" c"),
+    "folded by a tab": request(b"a: b", b"\tc: d"),
+    "folded first": request(host=b" Host: a"),
+    "NUL in a value": request(b"a: b\0"),
+    "NUL in a name": request(b"a\0: b"),
+    **{f"control {byte:#x}": request(b"a: b%cc" % byte) for byte in (*range(1, 9), *range(11, 32), 127) if byte != 13},
+    "space before the colon": request(b"a : b"),
+    "tab before the colon": request(b"a\t: b"),
+    "space in a name": request(b"a b: c"),
+    "empty name": request(b": b"),
+    "no colon": request(b"abc"),
+    "name beyond ASCII": request(b"\xe9: b"),
+    "name with a bracket": request(b"a(b: c"),
+    "target beyond ASCII": request(first=b"GET /\xe9 HTTP/1.1"),
+    "control in the target": request(first=b"GET /\x01 HTTP/1.1"),
+    "fragment": request(first=b"GET /a#b HTTP/1.1"),
+    "fragment of an absolute target": request(first=b"GET http://a/#b HTTP/1.1"),
+    "HTTP/0.9": b"GET /\r\n\r\n",
+    **{
+        f"version {version!r}": request(first=b"GET / " + version)
+        for version in (
+            *(b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1.2", b"HTTP/1.10", b"HTTP/1", b"HTTP/01.1", b"http/1.1", b"RTSP/1.0"),
+            *(b"ICE", b"", b"HTTP/1.1 ", b"HTTP/1.1\t", b"HTTP/1.1 x", b"HTTP /1.1", b"HTTP/1.\xb2"),
+        )
+    },
+    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\n",
+    "method with a bracket": request(first=b"G(T / HTTP/1.1"),
+    "no method": request(first=b" / HTTP/1.1"),
+    "method beyond ASCII": request(first=b"G\xc9T / HTTP/1.1"),
+    "two spaces before the target": request(first=b"GET  / HTTP/1.1"),
+    "two spaces behind the target": request(first=b"GET /  HTTP/1.1"),
+    "tab in the request line": request(first=b"GET\t/ HTTP/1.1"),
+    "space in the target": request(first=b"GET /a b HTTP/1.1"),
+    "space before the method": request(first=b" GET / HTTP/1.1"),
+    "target without a slash": request(first=b"GET a HTTP/1.1"),
+    "target of a query": request(first=b"GET ?a HTTP/1.1"),
+    "target *a": request(first=b"GET *a HTTP/1.1"),
+    "target of another scheme": request(first=b"GET ftp://a/ HTTP/1.1"),
+    "target without an authority": request(first=b"GET http:///a HTTP/1.1"),
+    "target with userinfo": request(first=b"GET http://u@a/ HTTP/1.1"),
+    "target of another authority": request(first=b"GET http://b/ HTTP/1.1"),
+    "target of another port": request(first=b"GET http://a:80/ HTTP/1.1"),
+    "CONNECT of a path": request(first=b"CONNECT / HTTP/1.1"),
+    "no Host": request(host=b""),
+    "two Hosts": request(b"Host: a"),
+    "two Hosts in HTTP/1.0": request(b"Host: a", first=b"GET / HTTP/1.0"),
+    **{
+        f"Host {host!r}": request(host=b"Host: " + host)
+        for host in (
+            *(b"a b", b"c@", b"u@a", b"a/b", b"a?b", b"a#b", b"a,b", b"a, b", b"", b":80", b"a:b", b"a:80:80", b"a%zz"),
+            *(b"[::1", b"[a b]", b"[::1]x", b"::1", b"a\\b", b"a:123456", b"\xe9", b"a\tb", b"<a>", b"http://a"),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", BROKEN_REQUESTS.values(), ids=BROKEN_REQUESTS)
+def test_broken_requests_are_refused(raw: bytes):
+    with pytest.raises(HttpSyntaxError) as caught:
+        read_request(raw)
+    assert not isinstance(caught.value, TooLargeError)
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1])
+def test_a_length_that_cannot_be_meant_is_too_large(length: int):
+    with pytest.raises(TooLargeError):
+        read_request(request(b"Content-Length: %d" % length))
+
+
+def test_framing_of_requests():
+    assert read_request(request())[1] == Framing(0)
+    assert read_request(request(b"Content-Length: 0"))[1] == Framing(0)
+    assert read_request(request(b"Content-Length: %d" % (2**63 - 1)))[1] == Framing(2**63 - 1)
+    assert read_request(request(b"transfer-encoding:   Chunked  "))[1] == CHUNKED
+    upgrade = request(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"Content-Length: 9")
+    assert read_request(upgrade)[1] == Framing(9)
+
+
+def test_an_http_1_0_request_needs_no_host():
+    head, _ = read_request(request(first=b"GET / HTTP/1.0", host=b""))
+    assert head.version == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "kept"),
+    [
+        ("1.1", None, True),
+        ("1.1", "close", False),
+        ("1.1", "keep-alive, Close", False),
+        ("1.1", "closed", True),
+        ("1.0", None, False),
+        ("1.0", "Keep-Alive", True),
+        ("1.0", "keep-alive,close", False),
+        ("1.0", "upgrade", False),
+    ],
+)
+def test_version_and_connection_say_whether_a_connection_is_kept(version, connection, kept: bool):
+    headers = Headers([("connection", connection)] if connection else [])
+    assert keeps_alive(RequestHead("GET", "/", version, headers)) is kept
+    assert keeps_alive(ResponseHead(200, headers, version)) is kept
+
+
+@pytest.mark.parametrize(
+    ("raw", "method", "framing"),
+    [
+        (answer(), "POST", UNTIL_CLOSE),
+        (answer(first=b"HTTP/1.1 200"), "POST", UNTIL_CLOSE),
+        (answer(first=b"HTTP/1.0 200 \xe9"), "POST", UNTIL_CLOSE),
+        (answer(b"Content-Length: 5"), "POST", Framing(5)),
+        (answer(b"Transfer-Encoding: chunked"), "GET", CHUNKED),
+        (answer(b"Content-Length: 5"), "HEAD", Framing(0)),
+        (answer(b"Transfer-Encoding: chunked"), "HEAD", Framing(0)),
+        (answer(), "CONNECT", Framing(0)),
+        (answer(first=b"HTTP/1.1 407 No"), "CONNECT", UNTIL_CLOSE),
+        (answer(b"Content-Length: 5", first=b"HTTP/1.1 204 No Content"), "POST", Framing(0)),
+        (answer(b"Content-Length: 5", first=b"HTTP/1.1 304 Not Modified"), "POST", Framing(0)),
+        (answer(first=b"HTTP/1.1 100 Continue"), "POST", Framing(0)),
+        (answer(first=b"HTTP/1.1 103 Early Hints"), "POST", Framing(0)),
+        (answer(first=b"HTTP/1.1 599 "), "POST", UNTIL_CLOSE),
+    ],
+)
+def test_framing_of_answers(raw: bytes, method: str, framing: Framing):
+    assert read_answer(raw, method)[1] == framing
+
+
+BROKEN_ANSWERS = {
+    "length and coding": answer(b"Content-Length: 1", b"Transfer-Encoding: chunked"),
+    "two lengths": answer(b"Content-Length: 1", b"Content-Length: 1"),
+    "two lengths of a 204": answer(b"Content-Length: 1", b"Content-Length: 1", first=b"HTTP/1.1 204 No"),
+    "bare LF": b"HTTP/1.1 200 OK\nA: b\r\n\r\n",
+    "folded": answer(b"a: b", b" c"),
+    "space before the colon": answer(b"a : b"),
+    "gzip": answer(b"Transfer-Encoding: gzip"),
+    "chunked, gzip": answer(b"Transfer-Encoding: chunked, gzip"),
+    "gzip, chunked": answer(b"Transfer-Encoding: gzip, chunked"),
+    "coding in HTTP/1.0": answer(b"Transfer-Encoding: chunked", first=b"HTTP/1.0 200 OK"),
+    **{
+        f"status line {line!r}": answer(first=line)
+        for line in (
+            *(b"HTTP/1.1 000 x", b"HTTP/1.1 999 x", b"HTTP/1.1 099 x", b"HTTP/1.1 600 x", b"HTTP/1.1 20 x"),
+            *(b"HTTP/1.1 2000 x", b"HTTP/1.1 200x", b"HTTP/1.1  200 x", b"HTTP/2 200 x", b"HTTP/1.1", b"ICY 200 OK"),
+            *(b"HTTP/1.1 +20 x", b"HTTP/1.1 200 \0", b"HTTP/1.1 \xb200 x", b" HTTP/1.1 200 x", b"HTTP/1.1\t200 x"),
+        )
+    },
+    "blank line first": b"\r\n" + answer(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", BROKEN_ANSWERS.values(), ids=BROKEN_ANSWERS)
+def test_broken_answers_are_refused(raw: bytes):
+    with pytest.raises(HttpSyntaxError):
+        read_answer(raw)
+
+
+def test_the_end_of_a_head_is_found_from_any_earlier_place():
+    raw = request(b"a: b")
+    assert find_head_end(bytearray(raw + b"body")) == len(raw)
+    for split in range(len(raw)):
+        assert find_head_end(raw[:split]) == -1
+        assert find_head_end(raw, max(split - 3, 0)) == len(raw)
+
+
+@pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\n", b"a\r\n\n", b"a\rb", b"\n", b"a\r\r", b"a: b\r\nc\n"])
+def test_a_bare_line_end_is_refused_before_the_head_has_ended(begun: bytes):
+    for start in range(max(len(begun) - 1, 1)):
+        with pytest.raises(HttpSyntaxError):
+            find_head_end(begun, start if start < len(begun) - 1 else 0)
+
+
+def test_blank_lines_before_a_request_can_be_skipped():
+    assert skip_blank_lines(b"\r\n\r\nGET") == 4
+    assert skip_blank_lines(bytearray(b"GET")) == 0
+    assert skip_blank_lines(b"x\r\n\r", 1) == 3
+
+
+def read_body(
+    framing: Framing, pieces: list[bytes], *, closed: bool = False
+) -> tuple[bytes, bool, bytes] | str:
+    """What a reader makes of ``pieces``: body, whether it ended, the rest; ``error`` where they are refused."""
+    reader = BodyReader(framing)
+    try:
+        body = b"".join([reader.feed(piece) for piece in pieces])
+        if closed:
+            reader.end()
+    except HttpSyntaxError:
+        return "error"
+    return body, reader.is_done, reader.rest
+
+
+BODIES = {
+    "length": (Framing(5), b"hello", (b"hello", True, b"")),
+    "length, and more": (Framing(5), b"helloGET", (b"hello", True, b"GET")),
+    "length, cut": (Framing(5), b"hell", (b"hell", False, b"")),
+    "no body": (Framing(0), b"GET", (b"", True, b"GET")),
+    "until close": (UNTIL_CLOSE, b"hello", (b"hello", False, b"")),
+    "chunks": (CHUNKED, b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", (b"hello!", True, b"")),
+    "chunks, and more": (CHUNKED, b"5\r\nhello\r\n0\r\n\r\nGET /\r\n", (b"hello", True, b"GET /\r\n")),
+    "chunk of line ends": (CHUNKED, b"6\r\n\r\n0\r\n\r\r\n0\r\n\r\n", (b"\r\n0\r\n\r", True, b"")),
+    "16 digits": (CHUNKED, b"000000000000000A\r\n0123456789\r\n000\r\n\r\n", (b"0123456789", True, b"")),
+    "largest size": (CHUNKED, b"FFFFFFFFFFFFFFFF\r\nabc", (b"abc", False, b"")),
+    "extensions": (CHUNKED, b'1;a;b=c;d="e; \\"f"\r\nx\r\n0;g\r\n\r\n', (b"x", True, b"")),
+    "trailers": (CHUNKED, b"1\r\nx\r\n0\r\nA: b\r\nc:\r\n\r\nrest", (b"x", True, b"rest")),
+    "cut in a size": (CHUNKED, b"1\r\nx\r\n1", (b"x", False, b"")),
+    "cut behind the last chunk": (CHUNKED, b"1\r\nx\r\n0\r\n", (b"x", False, b"")),
+    "only the last chunk": (CHUNKED, b"0\r\n\r\n", (b"", True, b"")),
+}
+BROKEN_CHUNKS = {
+    **{
+        f"size line {line!r}": line + b"\r\nx\r\n0\r\n\r\n"
+        for line in (
+            *(b"zz", b"", b" 1", b"1 ", b"\t1", b"1\t", b"0x1", b"+1", b"-1", b"1_", b"00000000000000001", b"1\r"),
+            *(b"1;", b"1;;a", b"1;a;;b", b"1;a;", b"1 ;a", b"1; a", b"1;a b", b"1;a =b", b"1;a= b", b"1;a=", b"1;=b"),
+            *(b"1;a\nb", b"1;a\rb", b"1;a\0b", b"1;a\x7f", b'1;a="\t"', b'1;a="b', b'1;a="b"c', b"1;\xe9", b"1x"),
+            *(b"\xb2", b"1\n", b"\n1", b'1;a="\n"', b'1;a="\r"', b'1;a="\\\n"'),
+        )
+    },
+    "LF behind the size": b"1\nx\r\n0\r\n\r\n",
+    "LF behind the data": b"1\r\nx\n0\r\n\r\n",
+    "CR behind the data": b"1\r\nx\r0\r\n\r\n",
+    "nothing behind the data": b"1\r\nx0\r\n\r\n",
+    "more data than the size": b"1\r\nxy\r\n0\r\n\r\n",
+    "less data than the size": b"3\r\nxy\r\n0\r\n\r\n",
+    "trailer with LF": b"0\r\na: b\n\r\n\r\n",
+    "trailer with CR": b"0\r\na: b\rc\r\n\r\n",
+    "trailer without a colon": b"0\r\nGET / HTTP/1.1\r\n\r\n",
+    "folded trailer": b"0\r\na: b\r\n c\r\n\r\n",
+    "trailer with NUL": b"0\r\na: \0\r\n\r\n",
+    "trailer without a name": b"0\r\n: b\r\n\r\n",
+    "LF at the end": b"0\r\n\n",
+    "CR at the end": b"0\r\n\rx",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("framing", "raw", "read"), BODIES.values(), ids=BODIES)
+def test_bodies_are_the_same_however_their_bytes_arrive(framing: Framing, raw: bytes, read):
+    assert read_body(framing, [raw]) == read
+    assert read_body(framing, [raw[at : at + 1] for at in range(len(raw))]) == read
+    for at in range(len(raw)):
+        assert read_body(framing, [raw[:at], raw[at:]]) == read
+
+
+@pytest.mark.parametrize("raw", BROKEN_CHUNKS.values(), ids=BROKEN_CHUNKS)
+def test_broken_chunks_are_refused_however_their_bytes_arrive(raw: bytes):
+    assert read_body(CHUNKED, [raw]) == "error"
+    assert read_body(CHUNKED, [raw[at : at + 1] for at in range(len(raw))]) == "error"
+    for at in range(len(raw)):
+        assert read_body(CHUNKED, [raw[:at], raw[at:]]) == "error"
+
+
+def test_an_early_end_is_an_error_unless_the_body_lasts_until_then():
+    assert read_body(UNTIL_CLOSE, [b"ab", b"c"], closed=True) == (b"abc", True, b"")
+    assert read_body(Framing(0), [], closed=True) == (b"", True, b"")
+    assert read_body(Framing(2), [b"ab"], closed=True) == (b"ab", True, b"")
+    assert read_body(Framing(3), [b"ab"], closed=True) == "error"
+    assert read_body(CHUNKED, [b"1\r\na\r\n0\r\n"], closed=True) == "error"
+    assert read_body(CHUNKED, [b"1\r\na\r\n0\r\n\r\n"], closed=True) == (b"a", True, b"")
+
+
+def test_a_broken_body_stays_broken():
+    reader = BodyReader(CHUNKED)
+    for piece in (b"zz\r\n", b"0\r\n\r\n"):
+        with pytest.raises(HttpSyntaxError):
+            reader.feed(piece)
+    with pytest.raises(HttpSyntaxError):
+        reader.end()
+    assert not reader.is_done
+
+
+ENDLESS = {
+    "zeros of a size": (b"", b"0", 17),
+    "an extension": (b"1;", b"a", MAX_OVERHEAD_BYTES + 20),
+    "a quoted extension": (b'1;a="', b"a", MAX_OVERHEAD_BYTES + 20),
+    "chunks with extensions": (b"", b"1;a=bc\r\nx\r\n", MAX_OVERHEAD_BYTES // 5 * 11 + 11),
+    "one trailer": (b"0\r\na:", b"b", MAX_OVERHEAD_BYTES + 20),
+    "the name of a trailer": (b"0\r\n", b"a", MAX_OVERHEAD_BYTES + 20),
+    "trailers": (b"0\r\n", b"a: b\r\n", MAX_OVERHEAD_BYTES + 20),
+}
+
+
+@pytest.mark.parametrize("step", [1, 7, 65_536])
+@pytest.mark.parametrize(("begun", "repeated", "bound"), ENDLESS.values(), ids=ENDLESS)
+def test_what_is_endless_but_no_body_is_refused_soon(begun: bytes, repeated: bytes, bound: int, step: int):
+    reader = BodyReader(CHUNKED)
+    reader.feed(begun)
+    raw = repeated * (100_000 // len(repeated))
+    for start in range(0, len(raw), step):
+        try:
+            reader.feed(raw[start : start + step])
+        except HttpSyntaxError:
+            assert start <= bound
+            return
+    pytest.fail("all of it was read")
+
+
+def test_plain_sizes_count_as_no_overhead():
+    chunk = b"0000000000000001\r\nx\r\n"
+    assert read_body(CHUNKED, [chunk * 5000, LAST_CHUNK]) == (b"x" * 5000, True, b"")
+
+
+def test_bytes_within_one_body_or_chunk_are_passed_on_uncopied():
+    data = b"x" * 65_536
+    for framing, begun in ((Framing(2**62), b"x"), (CHUNKED, b"ffffffff\r\n"), (UNTIL_CLOSE, b"x")):
+        reader = BodyReader(framing)
+        reader.feed(begun)
+        assert reader.feed(data) is data
+
+
+VALID_NAMES = st.text("abcXYZ019-_", min_size=1, max_size=8)
+VALUES = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_size=12).map(
+    lambda v: v.strip(" \t")
+)
+FIELDS = st.lists(st.tuples(VALID_NAMES, VALUES), max_size=6)
+
+
+@settings(deadline=None)
+@given(FIELDS)
+def test_encoded_heads_are_read_as_they_were(fields: list[tuple[str, str]]):
+    read = tuple((name.lower(), value) for name, value in fields)
+    raw = encode_request_head("PUT", "/a?b", [("Host", "h:1"), *fields])
+    assert find_head_end(raw) == len(raw)
+    assert parse_request_head(raw) == RequestHead("PUT", "/a?b", "1.1", Headers((("host", "h:1"), *read)))
+    encoded = encode_response_head(ResponseHead(404, Headers(fields)), [("Date", "x")])
+    assert encoded.startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert parse_response_head(encoded) == ResponseHead(404, Headers((*read, ("date", "x"))))
+
+
+def test_a_status_without_a_standard_phrase_has_none():
+    assert encode_response_head(ResponseHead(599, Headers())) == b"HTTP/1.1 599 \r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "name", "value"),
+    [
+        *(("GET", "/", "a", f"b{end}c") for end in ("\r", "\n", "\0", "\r\n", "\r\nd: e", "\u20ac")),
+        *(("GET", "/", f"a{end}", "b") for end in ("\r", "\n", "\0", ":", " ", "\r\nd", "\u20ac", "\xe9")),
+        *(("GET", f"/{end}", "a", "b") for end in ("\r", "\n", "\0", " ", "\xe9")),
+        *((f"G{end}T", "/", "a", "b") for end in ("\r", "\n", "\0", " ", "\xe9")),
+        ("GET", "/", "", "b"),
+        ("GET", "", "a", "b"),
+        ("", "/", "a", "b"),
+    ],
+)
+def test_what_would_break_a_head_is_never_sent(method: str, target: str, name: str, value: str):
+    with pytest.raises(ValueError):
+        encode_request_head(method, target, [("host", "h"), (name, value), ("x", "y")])
+
+
+def test_chunks_are_written_in_hex_and_an_empty_one_not_at_all():
+    assert encode_chunk(b"x" * 26) == b"1a\r\n" + b"x" * 26 + b"\r\n"
+    assert encode_chunk(b"") == b""
+
+
+def split(raw: bytes, places: list[int]) -> list[bytes]:
+    bounds = [0, *sorted(place % (len(raw) + 1) for place in places), len(raw)]
+    return [raw[start:stop] for start, stop in pairwise(bounds)]
+
+
+PLACES = st.lists(st.integers(0, 10_000), max_size=12)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=8), PLACES, st.binary(max_size=10))
+def test_chunks_are_read_as_they_were_sent(pieces: list[bytes], places: list[int], rest: bytes):
+    raw = b"".join(encode_chunk(piece) for piece in pieces) + LAST_CHUNK + rest
+    assert read_body(CHUNKED, split(raw, places)) == (b"".join(pieces), True, rest)
+
+
+CHUNK_BYTES = st.lists(
+    st.one_of(
+        st.sampled_from([b"\r\n", b"0", b"1", b"a", b";", b"=", b'"', b"\r", b"\n", b":", b"0\r\n", b"1\r\nx\r\n"]),
+        st.binary(max_size=3),
+    ),
+    max_size=30,
+).map(b"".join)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(CHUNK_BYTES, PLACES)
+def test_any_bytes_are_read_or_refused_the_same_however_they_arrive(raw: bytes, places: list[int]):
+    assert read_body(CHUNKED, split(raw, places)) == read_body(CHUNKED, [raw])
+
+
+HEAD_BYTES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [b"\r\n", b"GET / HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n", b"Host: a\r\n", b" ", b"Content-Length: 1\r\n"]
+        ),
+        st.binary(max_size=5),
+    ),
+    max_size=8,
+).map(b"".join)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(HEAD_BYTES, st.sampled_from([b"", b"\r\n", b"\r\n\r\n"]))
+def test_any_bytes_are_a_head_or_a_syntax_error(raw: bytes, end: bytes):
+    for read in (read_any_request, read_any_answer):
+        try:
+            head = read(raw + end)
+        except HttpSyntaxError:
+            continue
+        assert all(
+            name == name.lower() and value == value.strip(" \t") for name, value in head.headers.fields
+        )
+
+
+def read_any_request(raw: bytes) -> RequestHead:
+    head = parse_request_head(raw)
+    request_framing(head)
+    return head
+
+
+def read_any_answer(raw: bytes) -> ResponseHead:
+    head = parse_response_head(raw)
+    response_framing(head, "POST")
+    return head
