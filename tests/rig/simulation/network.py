@@ -1,0 +1,178 @@
+"""The network of one simulated loop: names, servers, connections, and how unkind each server's link is."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from rig.simulation.faults import CALM, Fate, Faults, draw_fate
+from rig.simulation.pipe import Pipe
+from rig.simulation.trace import Trace
+from rig.simulation.transport import SimulatedTransport
+
+type Factory = Callable[[], asyncio.BaseProtocol]
+type Address = tuple[str, int]
+
+_FIRST_SERVER_PORT = 20_000
+_FIRST_CLIENT_PORT = 40_000
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """A listening port. ``wait_closed`` waits for its connections, as asyncio's server does."""
+
+    def __init__(self, network: "Network", factory: Factory, port: int) -> None:
+        self._network, self.factory, self.port = network, factory, port
+        self._transports: dict[SimulatedTransport, None] = {}
+        self._is_closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def sockets(self) -> tuple[()]:
+        """There are none: see ``port``."""
+        return ()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """See asyncio.Server."""
+        return self._network.loop
+
+    def is_serving(self) -> bool:
+        """See asyncio.Server."""
+        return not self._is_closed
+
+    async def start_serving(self) -> None:
+        """It does already."""
+
+    async def serve_forever(self) -> None:
+        """Serve until cancelled."""
+        try:
+            await self._network.loop.create_future()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._is_closed = True
+        self._network.forget(self)
+
+    async def wait_closed(self) -> None:
+        """Wait for the end of every connection that it took."""
+        await self._idle.wait()
+
+    def close_clients(self) -> None:
+        """Close every connection that it took."""
+        for transport in list(self._transports):
+            transport.close()
+
+    def abort_clients(self) -> None:
+        """Abort every connection that it took."""
+        for transport in list(self._transports):
+            transport.abort()
+
+    def attach(self, transport: SimulatedTransport) -> None:
+        """Count one more connection."""
+        self._transports[transport] = None
+        self._idle.clear()
+
+    def detach(self, transport: SimulatedTransport) -> None:
+        """Count one less."""
+        self._transports.pop(transport, None)
+        if not self._transports:
+            self._idle.set()
+
+
+class Network:
+    """Every port is of one machine, whose addresses are all that ``names`` and literal addresses say."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, trace: Trace) -> None:
+        self.loop = loop
+        self.names: dict[str, list[str]] = {"localhost": ["127.0.0.1"]}
+        self.faults: dict[int, Faults] = {}
+        """By the server's port; a port that is not here is calm."""
+        self.open: dict[SimulatedTransport, str] = {}
+        """Every end of a connection that was not closed yet, with its name."""
+        self._random, self._trace = random, trace
+        self._servers: dict[int, SimulatedServer] = {}
+        self._next_server_port, self._next_client_port = _FIRST_SERVER_PORT, _FIRST_CLIENT_PORT
+
+    def addresses(self, host: str, port: int) -> Iterator[tuple[int, Any]]:
+        """Yield family and address of each address of a name, or of a literal address."""
+        for address in self.names.get(host, [host] if _is_literal(host) else []):
+            if ":" in address:
+                yield socket.AF_INET6, (address, port, 0, 0)
+            else:
+                yield socket.AF_INET, (address, port)
+
+    def listen(self, factory: Factory, port: int) -> SimulatedServer:
+        """Take connections on ``port``. Raises OSError where it is taken."""
+        if not port:
+            port, self._next_server_port = self._next_server_port, self._next_server_port + 1
+        if port in self._servers:
+            raise OSError(errno.EADDRINUSE, f"address already in use: {port}")
+        self._servers[port] = SimulatedServer(self, factory, port)
+        return self._servers[port]
+
+    def forget(self, server: SimulatedServer) -> None:
+        """Listen no more."""
+        if self._servers.get(server.port) is server:
+            del self._servers[server.port]
+
+    async def connect(
+        self, factory: Factory, address: Any
+    ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
+        """Connect to a server. Raises ConnectionRefusedError where nobody listens, or by fate."""
+        host, port = address[0], address[1]
+        fate = draw_fate(self.faults.get(port, CALM), self._random)
+        number, self._next_client_port = self._next_client_port, self._next_client_port + 1
+        await asyncio.sleep(fate.connect_s)
+        server = self._servers.get(port)
+        self._trace.add(self.loop.time(), "connects", number, port, fate.is_refused or not server)
+        if fate.is_refused or server is None:
+            await asyncio.sleep(fate.back.latency_s)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ({host!r}, {port})")
+        near = self._join(server, fate, (host, number), (host, port))
+        with _closed_unless_connected(near):
+            await asyncio.sleep(fate.back.latency_s)
+            protocol, connected = factory(), self.loop.create_future()
+            near.start(protocol, connected)
+            await connected
+        return near, protocol
+
+    def _join(self, server: SimulatedServer, fate: Fate, near: Address, far: Address) -> SimulatedTransport:
+        """Make both ends of a connection; its server's begins at once."""
+        forth = Pipe(self.loop, f"{near[1]}>{far[1]}", fate.forth, self._random, self._trace)
+        back = Pipe(self.loop, f"{near[1]}<{far[1]}", fate.back, self._random, self._trace)
+        forth.back, back.back = back, forth
+
+        def gone(transport: SimulatedTransport) -> None:
+            del self.open[transport]
+            server.detach(transport)
+
+        mine = SimulatedTransport(self.loop, back, forth, {"sockname": near, "peername": far}, gone)
+        theirs = SimulatedTransport(self.loop, forth, back, {"sockname": far, "peername": near}, gone)
+        self.open |= {mine: f"client {near[1]}>{far[1]}", theirs: f"server {near[1]}>{far[1]}"}
+        server.attach(theirs)
+        theirs.start(server.factory())
+        return mine
+
+
+@contextmanager
+def _closed_unless_connected(transport: SimulatedTransport) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        transport.abort()
+        raise
+
+
+def _is_literal(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False

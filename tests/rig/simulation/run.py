@@ -1,0 +1,83 @@
+"""Runs of one coroutine on a simulated loop, and their comparison."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from rig.simulation.loop import MAX_STEPS, SimulatedClock, SimulatedLoop
+from rig.simulation.network import Network
+from rig.simulation.trace import Trace, first_difference
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the coroutine of a run is handed."""
+
+    loop: SimulatedLoop
+    random: Random
+    network: Network
+    clock: SimulatedClock
+    trace: Trace
+
+    def token_hex(self, size: int) -> str:
+        """As ``secrets.token_hex``, from the seed."""
+        return self.random.randbytes(size).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome[Result]:
+    """What a run came to. ``errors`` are what nobody caught, ``left`` the tasks and connections that were not ended."""
+
+    seed: int
+    result: Result
+    trace: Trace
+    steps: int
+    virtual_s: float
+    errors: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def simulate[Result](
+    seed: int,
+    main: Callable[[World], Awaitable[Result]],
+    *,
+    max_steps: int = MAX_STEPS,
+    eager_tasks: bool = False,
+) -> Outcome[Result]:
+    """Run ``main`` under ``seed``. Raises what it raises, ``Deadlock`` and ``TooManySteps``."""
+    random, errors = Random(seed), list[str]()
+
+    def make_loop() -> SimulatedLoop:
+        return SimulatedLoop(random, max_steps=max_steps, eager_tasks=eager_tasks)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        loop: Any = runner.get_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(_told(context)))
+        world = World(loop, random, loop.network, loop.clock, loop.trace)
+        began_s = loop.time()
+        result, left = runner.run(_run(world, main))
+        loop.trace.add(loop.time(), "result", result)
+        return Outcome(seed, result, loop.trace, loop.steps, loop.time() - began_s, errors, left)
+
+
+async def _run[Result](world: World, main: Callable[[World], Awaitable[Result]]) -> tuple[Result, list[str]]:
+    result = await main(world)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    return result, sorted([*map(_named, others), *world.network.open.values()])
+
+
+def compare(one: Outcome[Any], other: Outcome[Any]) -> str:
+    """Return where two runs differ, in what happened or in their result; "" where they are the same."""
+    return first_difference(one.trace, other.trace) or (
+        "" if one.result == other.result else "in their results"
+    )
+
+
+def _named(task: asyncio.Task[Any]) -> str:
+    return f"task {getattr(task.get_coro(), '__qualname__', '')}"
+
+
+def _told(context: dict[str, Any]) -> str:
+    return f"{context.get('message')}: {context.get('exception')!r}"
