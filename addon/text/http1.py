@@ -24,7 +24,8 @@ VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"
 HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5})?"
 """A host with an optional port (RFC 3986). No comma, because intermediaries join two fields by one."""
 
-_FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+({VALUE}*+)(?=\r\n)")
+_FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+([^\r]*+)(?=\r\n)")
+_HEAD_BYTES = bytes({*b"\t\r\n", *range(0x20, 0x100)} - {0x7F})
 _REQUEST_LINE = re.compile(rf"({TOKEN}++) ([!-~]++) HTTP/(1\.[01])\r\n")
 _STATUS_LINE = re.compile(rf"HTTP/(1\.[01]) ([1-5][0-9][0-9])(?: {VALUE}*+)?\r\n")
 _ABSOLUTE = re.compile(r"https?://([^/?]*+)(.*)", re.IGNORECASE)
@@ -87,12 +88,10 @@ def parse_request_head(raw: bytes) -> RequestHead:
 
     Of an absolute target the authority is split off; it must equal ``Host``. Any token is taken for a method.
     """
-    text = raw.decode("latin-1")
-    line = _REQUEST_LINE.match(text)
+    line, headers = _parse_lines(raw, _REQUEST_LINE)
     if line is None:
         raise HttpSyntaxError("the request line is malformed, or its version is not HTTP/1.0 or HTTP/1.1")
     method, target, version = line.groups()
-    headers = _parse_fields(text, line.end())
     hosts = headers.get_all("host")
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise HttpSyntaxError("a request has exactly one Host")
@@ -106,30 +105,40 @@ def parse_request_head(raw: bytes) -> RequestHead:
 
 def parse_response_head(raw: bytes) -> ResponseHead:
     """Return the head of an answer; ``raw`` reaches from its status line to the end of its blank line."""
-    text = raw.decode("latin-1")
-    line = _STATUS_LINE.match(text)
+    line, headers = _parse_lines(raw, _STATUS_LINE)
     if line is None:
         raise HttpSyntaxError("the status line is malformed, or its version or status is unknown")
-    return ResponseHead(int(line[2]), _parse_fields(text, line.end()), _version(line[1]))
+    return ResponseHead(int(line[2]), headers, _version(line[1]))
 
 
 def _version(text: str) -> Version:
     return "1.1" if text == "1.1" else "1.0"
 
 
-def _parse_fields(text: str, start: int) -> Headers:
-    """Return the fields of a whole head, whose first line ends before ``start``."""
-    first = start - 2
+def _parse_lines(raw: bytes, first_line: re.Pattern[str]) -> tuple[re.Match[str] | None, Headers]:
+    """Return what ``first_line`` matches of a whole head, if it does, and the fields behind that."""
+    text = raw.decode("latin-1")
+    line = first_line.match(text)
+    if line is None:
+        return None, Headers()
+    first = line.end() - 2
     found = _FIELD.findall(text, first)
-    # Each match is one line without CR and LF, so that as many matches as lines mean that each line is a field.
-    if text.count("\r\n", first) != len(found) + 2 or not text.endswith("\r\n\r\n"):
+    # Each match begins with one CRLF and ends before another. Two more end the head. So as many LF mean that each
+    # line is a field, and none ends in a bare LF.
+    if not text.endswith("\r\n\r\n") or text.count("\n", first) != len(found) + 2:
         raise HttpSyntaxError("a header line is malformed")
-    fields = [(name.lower(), value.rstrip(" \t")) for name, value in found]
-    if "\t\r\n" in text:
-        for (name, _), (_, value) in zip(fields, found, strict=True):
-            if name == "transfer-encoding" and value.endswith("\t"):
-                raise HttpSyntaxError("Transfer-Encoding ends in a tab")
-    return Headers(fields)
+    if raw.translate(None, _HEAD_BYTES):
+        raise HttpSyntaxError("a header line holds control characters")
+    return line, Headers([(name.lower(), value) for name, value in _strip_values(text, found)])
+
+
+def _strip_values(text: str, found: list[Field]) -> list[Field]:
+    """Return fields without the blanks behind their values. A tab behind a coding is an error: some read on there."""
+    if " \r\n" not in text and "\t\r\n" not in text:
+        return found
+    if any(value.endswith("\t") and name.lower() == "transfer-encoding" for name, value in found):
+        raise HttpSyntaxError("Transfer-Encoding ends in a tab")
+    return [(name, value.rstrip(" \t")) for name, value in found]
 
 
 def _split_target(method: str, target: str) -> tuple[str, str]:
@@ -168,20 +177,15 @@ def response_framing(head: ResponseHead, request_method: str) -> Framing:
 
 
 def _framing_of(head: RequestHead | ResponseHead) -> Framing | None:
-    lengths = codings = 0
-    length = coding = ""
-    for name, value in head.headers.fields:
-        if name == "content-length":
-            lengths, length = lengths + 1, value
-        elif name == "transfer-encoding":
-            codings, coding = codings + 1, value
-    if lengths + codings > 1:
+    lengths = head.headers.get_all("content-length")
+    codings = head.headers.get_all("transfer-encoding")
+    if len(lengths) + len(codings) > 1:
         raise HttpSyntaxError("more than one of Content-Length and Transfer-Encoding")
     if codings:
-        if coding.lower() != "chunked" or head.version != "1.1":
+        if codings[0].lower() != "chunked" or head.version != "1.1":
             raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
         return _CHUNKED
-    return Framing(_parse_length(length)) if lengths else None
+    return Framing(_parse_length(lengths[0])) if lengths else None
 
 
 def _parse_length(text: str) -> int:
