@@ -64,3 +64,57 @@ async def within(bound_s: float) -> AsyncIterator[None]:
             yield
         finally:
             deadline.cancel()
+
+
+class MovableDeadline:
+    """One deadline after another, by one timer: setting a later one costs nothing until the timer fires.
+
+    Believed only while the event loop was on time: one that is noticed late is put off once, by ``GRACE_S``.
+    """
+
+    GRACE_S = 0.5
+
+    def __init__(self, expire: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._expire = expire
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s: float | None = None
+        self._was_put_off = False
+
+    def set(self, bound_s: float) -> None:
+        """Expire in ``bound_s`` seconds, and not when it was said before."""
+        self._was_put_off = False
+        self._aim(self._loop.time() + bound_s)
+
+    def clear(self) -> None:
+        """Expire no more, until ``set`` is called."""
+        self._due_s = None
+
+    def close(self) -> None:
+        """Give the timer up. Twice is harmless."""
+        self._due_s = None
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _aim(self, due_s: float) -> None:
+        self._due_s = due_s
+        if self._timer and self._timer.when() > due_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(due_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._due_s is None:
+            return
+        now_s = self._loop.time()
+        if now_s < self._due_s:
+            self._aim(self._due_s)
+        elif is_late(self._due_s, now_s) and not self._was_put_off:
+            self._was_put_off = True
+            self._aim(now_s + self.GRACE_S)
+        else:
+            self._due_s = None
+            self._expire()

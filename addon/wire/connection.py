@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from addon.clock import SYSTEM_CLOCK, Clock
 from addon.text.http_heads import Response
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
@@ -35,6 +36,8 @@ class WireSettings:
     """How long a client may take nothing of what waits for it."""
     max_unread_bytes: int = 65_536
     """What may wait to be read, by a call or as the next requests, before the socket is not read on."""
+    clock: Clock = SYSTEM_CLOCK
+    """For the field ``Date``."""
 
 
 class ClientTransport(Protocol):
@@ -47,6 +50,10 @@ class ClientTransport(Protocol):
     @property
     def is_behind(self) -> bool:
         """Whether any byte waits for the client to take earlier ones."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more than the high-water mark waits for the client: ``drain`` would wait."""
 
     @property
     def is_closing(self) -> bool:

@@ -1,0 +1,198 @@
+"""``Http1Stream``: one request of an HTTP/1.1 connection and its answer."""
+
+import asyncio
+from collections.abc import Callable
+from email.utils import formatdate
+from functools import lru_cache
+from typing import Final
+
+from addon.text.http1 import (
+    LAST_CHUNK,
+    Framing,
+    encode_chunk,
+    encode_response_head,
+    keeps_alive,
+)
+from addon.text.http1_body import BodyReader
+from addon.text.http_heads import Field, Headers, RequestHead, Response, ResponseHead
+from addon.wire.connection import ClientTransport, WireSettings
+from addon.wire.stream import ClientLeft, Stream
+from policies.refusal import Refusal
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_BODILESS_STATUSES = frozenset({204, 304})
+
+
+@lru_cache(maxsize=4)
+def _date(at_s: int) -> Field:
+    """Return the field ``Date`` of a second. Source: RFC 9110, 6.6.1: a server with a clock sends it."""
+    return "date", formatdate(at_s, usegmt=True)
+
+
+class Http1Stream(Stream):
+    """One request and its answer. ``closes``: the connection ends after the answer."""
+
+    def __init__(
+        self,
+        head: RequestHead,
+        framing: Framing,
+        transport: ClientTransport,
+        settings: WireSettings,
+        peer: tuple[str, int],
+        on_taken: Callable[[], None],
+    ) -> None:
+        super().__init__(head, peer)
+        self.closes = not keeps_alive(head)
+        self.body = BodyReader(framing)
+        self.unread_bytes = 0
+        self._length = framing.length
+        self._transport = transport
+        self._settings = settings
+        self._on_taken = on_taken
+        self._pieces: list[bytes] = []
+        self._fault: Refusal | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._received_bytes = 0
+        self._awaits_continue = False
+        self._held_head = b""
+        self._is_chunked = False
+        self._has_body = True
+
+    # The request.
+
+    def expect_continue(self) -> None:
+        """The body has not come with its head: find out whether the client waits to be told that it may send it."""
+        if self.head.version == "1.1" and not self.body.is_done and not self._received_bytes:
+            self._awaits_continue = self.head.headers.get("expect", "").lower() == "100-continue"
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes of the body. What comes behind its end is in ``body.rest``. Raises HttpSyntaxError."""
+        piece = self.body.feed(data)
+        if piece:
+            self._awaits_continue = False
+            self._received_bytes += len(piece)
+            if self.is_ended:
+                return
+            self._pieces.append(piece)
+            self.unread_bytes += len(piece)
+        if piece or self.body.is_done:
+            self._wake()
+
+    def break_framing(self) -> None:
+        """The client broke its own framing. Who reads the body is told; an answer on its way has lost its client."""
+        self.closes = True
+        if self.is_answered:
+            if not self.is_ended:
+                self.leave()
+        else:
+            self._fault = Refusal("bad_request", "The request body is not well-formed.")
+            self._wake()
+
+    @property
+    def received_bytes(self) -> int:
+        """How many bytes of the body came."""
+        return self._received_bytes
+
+    async def read(self) -> bytes:
+        while not self._pieces:
+            if self.has_left:
+                raise ClientLeft
+            if self._fault:
+                raise self._fault
+            if self.body.is_done:
+                return b""
+            if self._awaits_continue:
+                self._awaits_continue = False
+                self._transport.write(CONTINUE)
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+        if self.has_left:
+            raise ClientLeft
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self.unread_bytes = 0
+        self._on_taken()
+        return piece
+
+    def leave(self) -> None:
+        super().leave()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # The answer.
+
+    async def respond(self, response: Response) -> None:
+        if self.has_left:
+            raise ClientLeft
+        self.respond_now(response)
+
+    def respond_now(self, response: Response) -> None:
+        """Send a whole answer, as ``respond`` does."""
+        self.closes = self.closes or response.close
+        self._pieces.clear()
+        body = response.body
+        has_length = response.status not in _BODILESS_STATUSES
+        framing = [("content-length", str(len(body)))] if has_length else []
+        head = self._encode(response.status, response.headers.fields, framing)
+        has_body = has_length and self.head.method != "HEAD"
+        self.is_answered = self.is_ended = True
+        self._transport.write(head + body if has_body else head)
+
+    def begin(self, head: ResponseHead) -> None:
+        self._has_body = head.status not in _BODILESS_STATUSES and self.head.method != "HEAD"
+        self._is_chunked = self.head.version == "1.1"
+        self.closes = self.closes or not self._is_chunked
+        framing = [("transfer-encoding", "chunked")] if self._is_chunked else []
+        self._held_head = self._encode(head.status, head.headers.fields, framing)
+        self.is_answered = True
+
+    @property
+    def is_behind(self) -> bool:
+        return self._transport.is_behind
+
+    async def send(self, piece: bytes) -> None:
+        if self.has_left:
+            raise ClientLeft
+        self._write_piece(piece)
+        if self._transport.is_full:
+            await self._transport.drain()
+
+    async def end(self, last_piece: bytes = b"") -> None:
+        if self.has_left:
+            raise ClientLeft
+        self.is_ended = True
+        self._write_piece(last_piece, LAST_CHUNK)
+
+    def _write_piece(self, piece: bytes, end: bytes = b"") -> None:
+        data, self._held_head = self._held_head, b""
+        if self._has_body:
+            data += encode_chunk(piece) + end if self._is_chunked else piece
+        if data:
+            self._transport.write(data)
+
+    def _encode(self, status: int, fields: tuple[Field, ...], framing: list[Field]) -> bytes:
+        """Return the head of an answer. From here on it is settled whether the connection ends after it."""
+        self.closes = self.closes or self._leaves_too_much()
+        framing.append(_date(int(self._settings.clock.now().timestamp())))
+        if self.closes:
+            framing.append(("connection", "close"))
+        elif self.head.version == "1.0":
+            framing.append(("connection", "keep-alive"))
+        return encode_response_head(ResponseHead(status, Headers(fields)), framing)
+
+    def _leaves_too_much(self) -> bool:
+        """Return whether the rest of the body will not come, or is not worth waiting for."""
+        if self.body.is_done:
+            return False
+        left = (self._length or 0) - self._received_bytes
+        return self._awaits_continue or left > self._settings.max_discard_bytes
+
+    def abort(self) -> None:
+        self.is_answered = self.is_ended = self.closes = True
+        self._transport.abort()

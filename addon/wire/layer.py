@@ -1,0 +1,219 @@
+"""One client connection inside mitmproxy: our read loop, mitmproxy's layers for TLS, and the HTTP connection.
+
+``serve``, mitmdump and mitmweb alike: ``ClientConnection`` takes the place of the handler's own reading. Plain bytes go
+straight to the HTTP connection; those of TLS go through ``handler.server_event`` and mitmproxy's TLS layer, whose child
+is ``GatewayLayer``. What is sent to a TLS client is encrypted by that layer's own ``send_data``: it and
+``receive_data`` leave OpenSSL only between two whole steps, so that one may run within the other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from mitmproxy.connection import Client, ConnectionState
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layer import CommandGenerator, Layer
+from mitmproxy.proxy.layers.tls import TLSLayer
+from mitmproxy.proxy.server import ConnectionHandler
+from OpenSSL import SSL
+
+from addon.deadline import MovableDeadline
+from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
+from addon.wire.http1 import Http1Connection
+from addon.wire.transport import ClientSocket
+
+log = logging.getLogger("tollgate.wire")
+
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+MAX_UNDECIDED_BYTES = 65_536
+"""What a client may send before it is clear what it speaks: TLS handshakes, mostly."""
+
+ConnectionFactory = Callable[[ClientTransport, ServeStream, WireSettings, tuple[str, int]], Connection]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What every client connection of a process is served with."""
+
+    serve_stream: ServeStream
+    settings: WireSettings
+    http2: ConnectionFactory | None = None
+
+
+class ClientConnection:
+    """One client connection of a mitmproxy handler, from its first byte to the end of its last call."""
+
+    def __init__(
+        self,
+        handler: ConnectionHandler,
+        transport: asyncio.Transport,
+        reader: asyncio.StreamReader,
+        serving: Serving,
+        buffer: memoryview,
+    ) -> None:
+        self.client: Client = handler.client
+        self.connection: Connection | None = None
+        self._handler = handler
+        self._transport = transport
+        self._reader = reader
+        self._serving = serving
+        self._uses_layers = True
+        self._passing: set[asyncio.Task[None]] = set()
+        self._first_bytes = b""
+        self._undecided_bytes = 0
+        self.socket = ClientSocket(transport, self, buffer, serving.settings.write_timeout_s)
+        self._deadline: MovableDeadline | None = MovableDeadline(self.socket.close)
+        self._deadline.set(serving.settings.head_timeout_s)
+        # What its own reader has is passed on when the handler runs this connection.
+        transport.pause_reading()
+        self.socket.take_over()
+
+    async def run(self) -> None:
+        """Serve the client until its socket is closed and its calls have ended."""
+        try:
+            self._reader.feed_eof()
+            if early := await self._reader.read(-1):
+                self.data_received(early)
+            self._transport.resume_reading()
+            await self.socket.closed
+        finally:
+            # mitmproxy cancels this where a layer asks to close: what was sent before is still delivered.
+            self._handler.transports.pop(self.client, None)
+            self.client.state = ConnectionState.CLOSED
+            self.socket.close()
+
+    # What the socket says.
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the client: of HTTP, or of TLS."""
+        if self._uses_layers or self._passing:
+            if self.connection is None:
+                self._undecided_bytes += len(data)
+                if self._undecided_bytes > MAX_UNDECIDED_BYTES:
+                    self.socket.abort()
+                    return
+            self._pass(events.DataReceived(self.client, data))
+        elif self.connection is not None:
+            self.connection.data_received(data)
+        else:
+            self.decide(data)
+
+    def eof_received(self) -> None:
+        """Take that the client sends no more."""
+        self.client.state &= ~ConnectionState.CAN_READ
+        if self._uses_layers or self._passing:
+            self._pass(events.ConnectionClosed(self.client))
+        else:
+            self.end()
+
+    def connection_lost(self) -> None:
+        """The socket is closed."""
+        if self._deadline:
+            self._deadline.close()
+        if self.connection:
+            self.connection.connection_lost()
+
+    def _pass(self, event: events.Event) -> None:
+        """Give ``event`` to mitmproxy's layers. Mostly done when this returns."""
+        task = asyncio.get_running_loop().create_task(self._handler.server_event(event))
+        if not task.done():
+            self._passing.add(task)
+            task.add_done_callback(self._passing.discard)
+
+    # What the innermost layer says.
+
+    def start(self, tls: TLSLayer | None) -> None:
+        """The layers are decided: what comes from here on is HTTP."""
+        self._uses_layers = tls is not None
+        if tls is not None:
+            encryption = Encryption(tls)
+            self.socket.use_tls(encryption.encrypt, encryption.say_goodbye)
+            if self.client.alpn == b"h2" and self._serving.http2:
+                self._open(self._serving.http2, b"")
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of HTTP that passed the layers."""
+        if self.connection is not None:
+            self.connection.data_received(data)
+        else:
+            self.decide(data)
+
+    def decide(self, data: bytes) -> None:
+        """Find out by the first bytes what the client speaks."""
+        first = self._first_bytes + data
+        if self._serving.http2 and first[: len(HTTP2_PREFACE)] == HTTP2_PREFACE[: len(first)]:
+            if len(first) < len(HTTP2_PREFACE):
+                self._first_bytes = first
+            else:
+                self._open(self._serving.http2, first)
+        else:
+            self._open(Http1Connection, first)
+
+    def end(self) -> None:
+        """Take that no more HTTP comes."""
+        if self.connection is not None:
+            self.connection.eof_received()
+        else:
+            self.socket.close()
+
+    def _open(self, factory: ConnectionFactory, first: bytes) -> None:
+        if self._deadline:
+            self._deadline.close()
+            self._deadline = None
+        self._first_bytes = b""
+        serving = self._serving
+        peer = self.client.peername[:2]
+        self.connection = factory(self.socket, serving.serve_stream, serving.settings, (peer[0], peer[1]))
+        if first:
+            self.connection.data_received(first)
+
+
+class Encryption:
+    """Sends through mitmproxy's TLS layer."""
+
+    def __init__(self, layer: TLSLayer) -> None:
+        self._layer = layer
+
+    def encrypt(self, data: bytes) -> Iterable[bytes]:
+        """Return the records for ``data``; none where the client ended TLS."""
+        try:
+            return list(_sent(self._layer.send_data(data)))
+        except SSL.Error:
+            return ()
+
+    def say_goodbye(self) -> Iterable[bytes]:
+        """Return close_notify: without it a body that ends with its connection would seem cut off."""
+        try:
+            self._layer.tls.shutdown()
+            return list(_sent(self._layer.tls_interact()))
+        except SSL.Error:
+            return ()
+
+
+def _sent(generator: CommandGenerator[None]) -> Iterator[bytes]:
+    return (command.data for command in generator if isinstance(command, commands.SendData))
+
+
+class GatewayLayer(Layer):
+    """The innermost layer: hands what the layers above it made of a client's bytes to its ``ClientConnection``."""
+
+    def __init__(self, context: Context, find: Callable[[Client], ClientConnection | None]) -> None:
+        super().__init__(context)
+        self._find = find
+        self._client: ClientConnection | None = None
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, events.Start):
+            self._client = self._find(self.context.client)
+            tls = [layer for layer in self.context.layers if isinstance(layer, TLSLayer)]
+            if self._client:
+                self._client.start(tls[-1] if tls else None)
+        elif self._client is None:
+            # Nobody admitted this client.
+            yield commands.CloseConnection(self.context.client)
+        elif isinstance(event, events.DataReceived):
+            self._client.receive(event.data)
+        elif isinstance(event, events.ConnectionClosed):
+            self._client.end()
