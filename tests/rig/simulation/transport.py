@@ -33,7 +33,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         inbound.receiver = outbound.sender = self
         self._buffer = bytearray()
         self._is_begun = self._is_paused = self._is_eof_sent = self._is_eof_seen = False
-        self._closing = False
+        self._closing = self._is_resetting = False
         self._conn_lost = 0
         self._error: OSError | None = None
         self._protocol: Any = None
@@ -126,6 +126,11 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
 
     def abort(self) -> None:
         """See asyncio.WriteTransport."""
+        self._force_close(None)
+
+    def reset(self) -> None:
+        """Abort, and make it a reset for the peer: as a socket does that does not linger."""
+        self._is_resetting = True
         self._force_close(None)
 
     # What pipes call.
@@ -223,7 +228,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
 
     def _shut(self) -> None:
         """Close the socket, as the kernel does: unread bytes make it a reset."""
-        if self._inbound.has_unread:
+        if self._is_resetting or self._inbound.has_unread:
             self._outbound.reset()
         elif not self._error:
             self._outbound.end()

@@ -1,0 +1,70 @@
+"""The real SQLite store on a simulated loop: what it decides by time follows the clock that it was opened with."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from rig.simulation import World, simulate
+
+from addon.request_id import RequestIds
+from addon.store.circuits import BELIEVED_S
+from addon.store.sqlite import SqliteStore
+from policies.breaker import FAILURES
+
+type Main[Result] = Callable[[World, SqliteStore], Awaitable[Result]]
+
+
+@pytest.fixture
+def run(ledger_path: Path) -> Callable[..., object]:
+    """Run a coroutine with a store on the loop's clock, at seed 1."""
+
+    def in_simulation(main: Main[object]) -> object:
+        async def opened(world: World) -> object:
+            store = SqliteStore(ledger_path, world.clock)
+            try:
+                return await main(world, store)
+            finally:
+                await store.close()
+
+        ran = simulate(1, opened)
+        assert (ran.errors, ran.left) == ([], [])
+        return ran.result
+
+    return in_simulation
+
+
+def test_a_token_is_back_a_minute_after_it_was_taken(run: Callable[[Main[object]], object]):
+    async def main(world: World, store: SqliteStore) -> list[int]:
+        waits = [await store.take("acme", 2), await store.take("acme", 2), await store.take("acme", 2)]
+        await asyncio.sleep(59)
+        waits.append(await store.take("acme", 2))
+        await asyncio.sleep(1)
+        return [*waits, await store.take("acme", 2)]
+
+    assert run(main) == [0, 0, 60_000_000, 1_000_000, 0]
+
+
+def test_a_circuit_that_opened_is_not_believed_when_it_was_not_read_for_long(
+    run: Callable[[Main[object]], object],
+):
+    async def main(world: World, store: SqliteStore) -> list[bool]:
+        await store.upkeep()
+        for _ in range(FAILURES):
+            await store.note_attempt("TESTER/payg/acme", failed=True)
+        was_open = [store.is_open("TESTER/payg/acme")]
+        await asyncio.sleep(BELIEVED_S - 0.1)
+        was_open.append(store.is_open("TESTER/payg/acme"))
+        await asyncio.sleep(0.2)
+        return [*was_open, store.is_open("TESTER/payg/acme")]
+
+    assert run(main) == [True, True, False]
+
+
+def test_request_ids_come_from_what_they_are_given_and_count_up():
+    ids = RequestIds(lambda size: "ab" * size)
+    assert [ids.next(), ids.next()] == ["req_abababababababab00000001", "req_abababababababab00000002"]
+
+
+def test_request_ids_of_two_processes_differ():
+    assert RequestIds().next() != RequestIds().next()
