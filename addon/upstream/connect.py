@@ -1,0 +1,204 @@
+"""Makes connections: names are looked up, addresses race, an egress proxy is asked, TLS is agreed on."""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property, partial
+from itertools import chain, zip_longest
+from typing import Final, Protocol
+
+from addon.deadline import Deadline
+from addon.upstream.link import Link
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.proxy import EgressProxy
+from addon.upstream.tls import TlsTransport, make_context
+from addon.upstream.tunnel import Tunnel
+
+LOOKUPS: Final = 32
+"""Names that are looked up at once, each in a thread."""
+
+ATTEMPT_DELAY_S: Final = 0.25
+"""How long an address is tried alone before the next one joins. Source: RFC 8305, 8."""
+
+KEEPALIVE_S: Final = 60
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": KEEPALIVE_S, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+
+type MakeLink = Callable[[], Link]
+type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Gives the addresses of a host name, the best first. Raises OSError."""
+
+
+class Connector(Protocol):
+    """Makes connections for the pool."""
+
+    async def connect(
+        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeLink
+    ) -> Link:
+        """Return one of ``make``'s connections, open to ``origin``, within ``timeout_s``. Raises Unreachable.
+
+        Where it is cancelled it leaves no socket behind.
+        """
+
+    def close(self) -> None:
+        """Give up what it needs to connect."""
+
+
+class Resolver:
+    """Looks names up in threads of its own: a slow name server holds up nothing else."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses of ``host``, the families in turn. Raises OSError."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(LOOKUPS, "lookup")
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        return interleave([(family, str(address[0])) for family, _, _, _, address in found])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a name waits for a thread."""
+        return self._threads is not None and self._threads._work_queue.qsize() > 0
+
+    def close(self) -> None:
+        """Look up no more."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def interleave(found: Sequence[tuple[int, str]]) -> list[str]:
+    """Return the addresses with the families in turn, in their order otherwise. Source: RFC 8305, 4."""
+    families = dict.fromkeys(family for family, _ in found)
+    by_family = [[address for one, address in found if one == family] for family in families]
+    return [address for address in chain(*zip_longest(*by_family)) if address is not None]
+
+
+class SocketConnector:
+    """Connects by the running loop's ``create_connection``. ``resolve`` is asked for names that are no addresses."""
+
+    def __init__(self, context: ssl.SSLContext | None = None, resolve: Resolve | None = None) -> None:
+        self._given_context = context
+        self._resolver = Resolver()
+        self._resolve: Resolve = resolve or self._resolver
+
+    async def connect(
+        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeLink
+    ) -> Link:
+        """As ``Connector.connect``: name, addresses, proxy and TLS together take at most ``timeout_s``."""
+        loop = asyncio.get_running_loop()
+        timeout = asyncio.timeout(None)
+        deadline: Deadline | None = None
+        try:
+            async with timeout:
+                deadline = Deadline(timeout_s, lambda: timeout.reschedule(loop.time()))
+                return await self._connect(origin, proxy, make)
+        except (OSError, UnicodeError) as error:
+            if not timeout.expired() or deadline is None:
+                raise Unreachable(_reason(error)) from None
+            lagged = self._resolver.is_full or not deadline.is_fair
+            raise Unreachable("not connected in time", lagged=lagged) from None
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+
+    def close(self) -> None:
+        """Look up no more names."""
+        self._resolver.close()
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self._given_context or make_context()
+
+    async def _connect(self, origin: Origin, proxy: EgressProxy | None, make: MakeLink) -> Link:
+        first: Callable[[], asyncio.Protocol] = make
+        if origin.scheme == "https":
+            first = partial(TlsTransport, self._context, origin.host, make)
+        at: Origin | EgressProxy = origin
+        if proxy is not None:
+            at, first = proxy, partial(Tunnel, proxy.connect_request(origin.host, origin.port), first)
+        addresses = await self._addresses(at.host, at.port)
+        transport, protocol = await race(first, addresses, at.port)
+        try:
+            _keep_alive(transport)
+            while isinstance(protocol, Tunnel | TlsTransport):
+                protocol = await protocol.ready
+            if not isinstance(protocol, Link):
+                raise TypeError("the connection is of another kind")
+        except BaseException:
+            transport.abort()
+            raise
+        return protocol
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return await self._resolve(host, port)
+        return (host,)
+
+
+async def race(
+    make: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
+) -> tuple[asyncio.Transport, asyncio.Protocol]:
+    """Connect to the first of ``addresses`` that answers; each has a head start on the next. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    if len(addresses) == 1:
+        return await loop.create_connection(make, addresses[0], port)
+    failure: BaseException = OSError("the name has no address")
+    untried, attempts = deque(addresses), set[asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]]()
+    pending = set(attempts)
+    try:
+        while untried or pending:
+            if untried:
+                pending.add(loop.create_task(loop.create_connection(make, untried.popleft(), port)))
+                attempts |= pending
+            delay_s = ATTEMPT_DELAY_S if untried else None
+            done, pending = await asyncio.wait(pending, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in done:
+                if (error := attempt.exception()) is None:
+                    attempts.remove(attempt)
+                    return attempt.result()
+                failure = error
+        raise failure
+    finally:
+        for attempt in attempts:
+            attempt.cancel()
+            attempt.add_done_callback(_discard)
+
+
+def _discard(attempt: asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result()[0].abort()
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    """Let the kernel find out that a silent provider is gone. Source: tcp(7)."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    with suppress(OSError):  # It may have been closed meanwhile.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if option := getattr(socket, name, None):
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _reason(error: Exception) -> str:
+    """Return why, in words that hold nothing of a peer's."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the certificate does not verify: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {(error.reason or 'the handshake failed').lower().replace('_', ' ')}"
+    if isinstance(error, socket.gaierror):
+        return "the host name can't be resolved"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) if isinstance(error, ConnectionError) else "the host name or address can't be used"

@@ -1,0 +1,244 @@
+"""One exchange with a provider: a request is sent, its answer is awaited and read.
+
+Any byte that belongs to no answer closes the connection, and so it is never used again. Reading stops while 64 KiB of
+a body wait to be taken.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from addon.text.http1 import (
+    MAX_HEAD_BYTES,
+    HttpSyntaxError,
+    find_head_end,
+    keeps_alive,
+    parse_response_head,
+    response_framing,
+)
+from addon.text.http1_body import BodyReader
+from addon.text.http_heads import ResponseHead
+from addon.upstream.link import Link
+
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""Unread bytes of a body at which a connection stops reading."""
+
+MAX_INTERIM_ANSWERS: Final = 16
+
+_SWITCHING_PROTOCOLS: Final = 101
+_STRAY_BYTES: Final = "bytes that belong to no answer"
+
+
+class UpstreamBroke(Exception):  # noqa: N818  (it names what happened, as ``Unreachable`` does)
+    """The connection ended before its answer did, or the answer is not HTTP/1.1.
+
+    ``before_any_byte``: nothing of an answer was read. ``is_garbage``: what was read is malformed. The text is fit for
+    a log and shows nothing of the answer.
+    """
+
+    def __init__(self, reason: str, *, before_any_byte: bool, is_garbage: bool) -> None:
+        super().__init__(reason)
+        self.before_any_byte = before_any_byte
+        self.is_garbage = is_garbage
+
+
+class UpstreamConnection:
+    """A connection that one call holds, for one request and its answer, until it releases or closes it.
+
+    ``on_returned(link, is_clean)`` is called then, once.
+    """
+
+    def __init__(self, link: Link, on_returned: Callable[[Link, bool], None], *, is_reused: bool) -> None:
+        self.is_reused = is_reused
+        self._link = link
+        self._on_returned = on_returned
+        self._is_held = True
+        self._is_sent = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._send_waiter: asyncio.Future[None] | None = None
+        self._failure: UpstreamBroke | None = None
+        self._method = "POST"
+        self._buffer = bytearray()
+        self._searched = 0
+        self._interim_answers = 0
+        self._head: ResponseHead | None = None
+        self._body: BodyReader | None = None
+        self._pieces: list[bytes] = []
+        self._unread_bytes = 0
+        self._has_bytes = False
+        self._is_done = False
+        self._can_be_kept = True
+        link.begin(self)
+
+    def send(self, head: bytes, body: bytes) -> None:
+        """Send a whole request, in one write where it is small. A lost connection is reported by ``head``."""
+        if self._is_sent or not self._is_held:
+            raise RuntimeError("a connection is handed out for one request")
+        self._is_sent = True
+        if self._failure is not None:
+            return
+        if head.startswith(b"HEAD "):
+            self._method = "HEAD"
+        if len(body) <= HIGH_WATER_BYTES:
+            self._link.write(head + body)
+        else:
+            self._link.write(head)
+            self._link.write(body)
+
+    async def sent(self) -> None:
+        """Wait until the request is with the kernel, an answer begins, or the connection is lost."""
+        while self._link.is_writing and self._head is None and self._failure is None:
+            self._send_waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._send_waiter
+            finally:
+                self._send_waiter = None
+
+    async def head(self) -> ResponseHead:
+        """Return the answer's head. Interim answers are skipped. Raises ``UpstreamBroke``."""
+        while self._head is None:
+            if self._failure is not None:
+                raise self._failure
+            await self._wait()
+        return self._head
+
+    async def read(self) -> bytes:
+        """Return all bytes of the body that came since the last read; ``b""`` once it ended to the byte.
+
+        Raises ``UpstreamBroke``, after the bytes that came before.
+        """
+        while not self._pieces:
+            if self._is_done:
+                return b""
+            if self._failure is not None:
+                raise self._failure
+            await self._wait()
+        joined = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._unread_bytes = 0
+        if self._is_held:
+            self._link.resume()
+        return joined
+
+    def release(self) -> None:
+        """Give the connection back: kept for the next call where nothing of this exchange is left, else closed."""
+        is_clean = self._is_done and self._can_be_kept and not self._pieces
+        self._return(is_clean=is_clean and not self._link.is_closed and not self._link.is_writing)
+
+    def close(self) -> None:
+        """Close the connection at once, whatever is on its way."""
+        self._return(is_clean=False)
+
+    def _return(self, *, is_clean: bool) -> None:
+        if not self._is_held:
+            return
+        self._is_held = False
+        self._link.end()
+        if not is_clean:
+            self._fail("the connection was closed by this process")
+            self._link.abort()
+        self._on_returned(self._link, is_clean)
+
+    # What the link has for it.
+
+    def take(self, data: bytes) -> None:
+        """Take bytes that the provider sent."""
+        if not self._is_sent or self._is_done:
+            self._refuse_stray_bytes()
+            return
+        if self._link.is_writing:
+            self._can_be_kept = False
+        self._has_bytes = True
+        try:
+            if self._body is None:
+                self._read_head(data)
+            else:
+                self._read_body(self._body, data)
+        except HttpSyntaxError as error:
+            self._fail(str(error), is_garbage=True)
+            self._link.abort()
+        self._wake()
+
+    def take_end(self) -> None:
+        """Take the end of what the provider sends, which ends a body that has no length."""
+        if self._body is not None and not self._is_done:
+            try:
+                self._body.end()
+            except HttpSyntaxError as error:
+                self._fail(str(error))
+            else:
+                self._is_done = True
+                self._wake()
+
+    def take_loss(self, reason: str) -> None:
+        """The socket is closed."""
+        self._fail(reason)
+
+    def take_room(self) -> None:
+        """All of the request is with the kernel."""
+        self._wake()
+
+    # The answer.
+
+    def _read_head(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        while (end := find_head_end(buffer, self._searched)) >= 0 and end <= MAX_HEAD_BYTES:
+            head = parse_response_head(bytes(buffer[:end]))
+            del buffer[:end]
+            self._searched = 0
+            if not 100 <= head.status < 200:
+                self._begin_body(head)
+                return
+            self._interim_answers += 1
+            if head.status == _SWITCHING_PROTOCOLS or self._interim_answers > MAX_INTERIM_ANSWERS:
+                raise HttpSyntaxError("too many interim answers, or a change of the protocol")
+        if len(buffer) > MAX_HEAD_BYTES:
+            raise HttpSyntaxError("the head of the answer is too long")
+        self._searched = max(0, len(buffer) - 3)
+
+    def _begin_body(self, head: ResponseHead) -> None:
+        body = self._body = BodyReader(response_framing(head, self._method))
+        self._head = head
+        if not keeps_alive(head):
+            self._can_be_kept = False
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        self._read_body(body, rest)
+
+    def _read_body(self, body: BodyReader, data: bytes) -> None:
+        piece = body.feed(data) if data else b""
+        if piece:
+            self._pieces.append(piece)
+            self._unread_bytes += len(piece)
+        if body.is_done:
+            self._is_done = True
+            if body.rest:
+                self._refuse_stray_bytes()
+        elif self._unread_bytes >= HIGH_WATER_BYTES:
+            self._link.pause()
+
+    def _refuse_stray_bytes(self) -> None:
+        """Close a connection whose provider sent what belongs to no answer. A complete answer stays readable."""
+        self._can_be_kept = False
+        self._fail(_STRAY_BYTES, is_garbage=not self.is_reused)
+        self._link.abort()
+
+    def _fail(self, reason: str, *, is_garbage: bool = False) -> None:
+        if self._failure is None and not self._is_done:
+            self._failure = UpstreamBroke(reason, before_any_byte=not self._has_bytes, is_garbage=is_garbage)
+        self._wake()
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("another task waits for this connection")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        for waiter in (self._waiter, self._send_waiter):
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,59 @@
+"""The egress proxy: how its setting is read, and its CONNECT request."""
+
+import base64
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pydantic import SecretStr
+
+DEFAULT_PORT: Final = 80
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class EgressProxy:
+    """A proxy that connects to providers on our behalf. ``authorization`` is the value of ``Proxy-Authorization``."""
+
+    host: str
+    port: int
+    authorization: SecretStr | None = field(default=None, repr=False)
+
+    def connect_request(self, host: str, port: int) -> bytes:
+        """Return the request that asks it for a connection to ``host`` and ``port``."""
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+        if self.authorization is not None:
+            lines.append(f"Proxy-Authorization: {self.authorization.get_secret_value()}")
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def parse_proxy(url: str) -> EgressProxy:
+    """Return the proxy that ``http://user:password@host:port`` names; name and password may be left out.
+
+    Raises ValueError with a message that shows nothing of ``url``.
+    """
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if not re.fullmatch(r"[!-~]+", url) or "\\" in url:
+        raise ValueError("must be printable ASCII without spaces")
+    if parts.scheme != "http":
+        raise ValueError("must begin with http://: the proxy is asked by plain CONNECT")
+    if not host or not _HOST.fullmatch(host) or port == 0:
+        raise ValueError("must name a host")
+    if parts.path not in ("", "/") or "?" in url or "#" in url:
+        raise ValueError("must not hold a path, a query or a fragment")
+    return EgressProxy(host, DEFAULT_PORT if port is None else port, _authorization(parts.netloc))
+
+
+def _authorization(netloc: str) -> SecretStr | None:
+    credentials, separator, _ = netloc.rpartition("@")
+    if not separator:
+        return None
+    user, _, password = credentials.partition(":")
+    words = f"{unquote(user)}:{unquote(password)}".encode()
+    return SecretStr("Basic " + base64.b64encode(words).decode("ascii"))

@@ -1,0 +1,66 @@
+"""An egress proxy's answer to CONNECT, and what speaks through it afterwards."""
+
+import asyncio
+from collections.abc import Callable
+
+from addon.text.http1 import MAX_HEAD_BYTES, HttpSyntaxError, find_head_end, parse_response_head
+from addon.upstream.origin import Unreachable
+
+
+class Tunnel(asyncio.Protocol):
+    """Asks a proxy with ``request``; ``ready`` is the protocol of ``make`` once it speaks through, or why not."""
+
+    def __init__(self, request: bytes, make: Callable[[], asyncio.Protocol]) -> None:
+        self.ready: asyncio.Future[asyncio.Protocol] = asyncio.get_running_loop().create_future()
+        self._request = request
+        self._make = make
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the request."""
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError("a tunnel needs a transport that reads and writes")
+        self._transport = transport
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of the proxy's answer."""
+        if self.ready.done() or self._transport is None:
+            return
+        searched = max(0, len(self._buffer) - 3)
+        self._buffer += data
+        try:
+            end = find_head_end(self._buffer, searched)
+            if end > MAX_HEAD_BYTES or (end < 0 and len(self._buffer) > MAX_HEAD_BYTES):
+                raise HttpSyntaxError("its head is too long")
+            if end < 0:
+                return
+            status = parse_response_head(bytes(self._buffer[:end])).status
+        except HttpSyntaxError:
+            self._refuse("the egress proxy's answer is malformed")
+            return
+        if not 200 <= status < 300:
+            self._refuse(f"the egress proxy answered {status}")
+        elif end < len(self._buffer):
+            self._refuse("the egress proxy sent bytes behind its answer")
+        else:
+            self._speak_through(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The proxy closed before it answered."""
+        self._refuse("the egress proxy closed the connection")
+
+    def _speak_through(self, transport: asyncio.Transport) -> None:
+        upper = self._make()
+        transport.set_protocol(upper)
+        upper.connection_made(transport)
+        self.ready.set_result(upper)
+
+    def _refuse(self, reason: str) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(Unreachable(reason))
+            self.ready.exception()  # Nobody may be waiting for it any more.
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
