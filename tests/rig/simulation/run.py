@@ -1,7 +1,10 @@
 """Runs of one coroutine on a simulated loop, and their comparison."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -28,7 +31,10 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Outcome[Result]:
-    """What a run came to. ``errors`` are what nobody caught, ``left`` the tasks and connections that were not ended."""
+    """What a run came to. ``errors`` are what nobody caught, and what was logged as an error.
+
+    ``left`` are the tasks and connections that were not ended.
+    """
 
     seed: int
     result: Result
@@ -52,7 +58,7 @@ def simulate[Result](
     def make_loop() -> SimulatedLoop:
         return SimulatedLoop(random, max_steps=max_steps, eager_tasks=eager_tasks)
 
-    with asyncio.Runner(loop_factory=make_loop) as runner:
+    with asyncio.Runner(loop_factory=make_loop) as runner, _noted(errors):
         loop: Any = runner.get_loop()
         loop.set_exception_handler(lambda _, context: errors.append(_told(context)))
         world = World(loop, random, loop.network, loop.clock, loop.trace)
@@ -60,6 +66,27 @@ def simulate[Result](
         result, left = runner.run(_run(world, main))
         loop.trace.add(loop.time(), "result", result)
         return Outcome(seed, result, loop.trace, loop.steps, loop.time() - began_s, errors, left)
+
+
+class _Noting(logging.Handler):
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._errors = errors
+
+    def emit(self, record: logging.LogRecord) -> None:
+        told = traceback.format_exception(*record.exc_info) if record.exc_info else []
+        self._errors.append(f"{record.name}: {record.getMessage()}\n{''.join(told)}")
+
+
+@contextmanager
+def _noted(errors: list[str]) -> Iterator[None]:
+    """Note what is logged as an error."""
+    handler = _Noting(errors)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 async def _run[Result](world: World, main: Callable[[World], Awaitable[Result]]) -> tuple[Result, list[str]]:

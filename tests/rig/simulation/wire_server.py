@@ -1,0 +1,59 @@
+"""The client's side of the gateway on the simulated network: its own HTTP/1.1 connections, without mitmproxy."""
+
+import asyncio
+from typing import Any
+
+from addon.wire.connection import ServeStream, WireSettings
+from addon.wire.http1 import Http1Connection
+from addon.wire.transport import READ_BYTES, ClientSocket
+from rig.simulation.run import World
+
+
+class WireServer:
+    """Listens, and runs ``serve_stream`` for each request."""
+
+    def __init__(self, world: World, serve_stream: ServeStream, settings: WireSettings) -> None:
+        self._world, self.serve_stream, self.settings = world, serve_stream, settings
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.connections: dict[Http1Connection, None] = {}
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server: Any = await self._world.loop.create_server(lambda: _Accepting(self), port=0)
+        self.port = self._server.port
+
+    async def stop(self) -> None:
+        """As a drain: let the calls end, those too whose clients left, and then every connection."""
+        self._server.close()
+        for connection in list(self.connections):
+            connection.close_when_idle()
+        for connection in list(self.connections):
+            await connection.tasks_ended()
+        await self._server.wait_closed()
+
+
+class _Accepting(asyncio.Protocol):
+    """Makes the connection's own protocol, which takes its place, and hands on what that says."""
+
+    def __init__(self, server: WireServer) -> None:
+        self._server = server
+
+    def connection_made(self, transport: Any) -> None:
+        settings = self._server.settings
+        socket = ClientSocket(transport, self, self._server.buffer, settings.write_timeout_s)
+        peer = transport.get_extra_info("peername")
+        self._connection = Http1Connection(socket, self._server.serve_stream, settings, peer)
+        self._server.connections[self._connection] = None
+        socket.take_over()
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.data_received(data)
+
+    def eof_received(self) -> None:
+        self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None = None) -> None:
+        self._connection.connection_lost()
+        if not self._connection.streams:
+            del self._server.connections[self._connection]

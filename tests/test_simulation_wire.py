@@ -1,0 +1,108 @@
+"""The gateway's client connections on an unkind simulated network, seed after seed."""
+
+import asyncio
+import json
+from collections import Counter
+
+from rig.simulation import Faults, World, compare, simulate
+from rig.simulation.clients import Answer, Client, draw_habits
+from rig.simulation.wire_server import WireServer
+
+from addon.text.http_heads import Headers, Response, ResponseHead
+from addon.wire.connection import WireSettings
+from addon.wire.stream import ClientLeft, Stream
+from policies.refusal import Refusal
+
+UNKIND = Faults(
+    latency_s=(0.0005, 0.2),
+    piece_bytes=(1, 500),
+    buffer_bytes=(200, 8_000),
+    after_bytes=(0, 1_500),
+    reset=0.1,
+    stalled=0.1,
+    stall_s=(1, 60),
+    half_closed=0.05,
+    refused=0.02,
+    slow_connect=0.1,
+)
+CALLS = 40
+
+
+def refuse(refusal: Refusal) -> Response:
+    body = json.dumps({"error": {"code": refusal.code}}).encode()
+    return Response(refusal.status, Headers([("content-type", "application/json")]), body)
+
+
+class Parrot:
+    """Answers each call with its own name, again and again, whole or streamed."""
+
+    def __init__(self, world: World) -> None:
+        self._random = world.random
+        self.ended: Counter[str] = Counter()
+
+    async def serve(self, stream: Stream) -> None:
+        try:
+            with stream.present():
+                fields = json.loads(await self._body(stream))
+                await asyncio.sleep(self._random.random())
+            words = [f"{fields['user']} "] * self._random.randint(1, 300)
+            await (self._stream if fields["stream"] else self._whole)(stream, words)
+            self.ended[fields["user"]] += 1
+        except ClientLeft:
+            self.ended["left"] += 1
+
+    async def _body(self, stream: Stream) -> bytes:
+        body = b""
+        while piece := await stream.read():
+            body += piece
+        return body
+
+    async def _whole(self, stream: Stream, words: list[str]) -> None:
+        body = json.dumps({"choices": [{"message": {"content": "".join(words)}}]}).encode()
+        await stream.respond(Response(200, Headers([("content-type", "application/json")]), body))
+
+    async def _stream(self, stream: Stream, words: list[str]) -> None:
+        stream.begin(ResponseHead(200, Headers([("content-type", "text/event-stream")])))
+        for word in words:
+            event = json.dumps({"choices": [{"delta": {"content": word}}]}).encode()
+            with stream.present():
+                await stream.send(b"data: " + event + b"\n\n")
+                await asyncio.sleep(self._random.random() / 20)
+        await stream.end(b"data: [DONE]\n\n")
+
+
+async def many_calls(world: World) -> list[Answer]:
+    """Half of the clients make two calls on their connection."""
+    parrot = Parrot(world)
+    server = WireServer(world, parrot.serve, WireSettings(refuse, clock=world.clock))
+    await server.start()
+    world.network.faults[server.port] = UNKIND
+
+    async def customer(first: int) -> list[Answer]:
+        client = Client(server.port, "no-key", "parrot")
+        answers = []
+        for number in range(first, first + 2):
+            await asyncio.sleep(world.random.uniform(0, 20))
+            answers.append(await client.call(f"call-{number}", draw_habits(world.random)))
+        await client.close()
+        return answers
+
+    answers = [one for both in await asyncio.gather(*map(customer, range(0, CALLS, 2))) for one in both]
+    await server.stop()
+    assert not any(connection.streams for connection in server.connections)
+    return answers
+
+
+def test_every_answer_is_its_own_calls_whatever_the_network_does_and_nothing_is_left():
+    runs = [simulate(seed, many_calls) for seed in range(10)]
+    endings: Counter[str] = Counter()
+    for ran in runs:
+        assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"
+        for answer in ran.result:
+            endings[answer.ending] += 1
+            assert answer.ending != "whole" or (answer.is_complete or answer.status == 408), answer
+            if answer.is_complete:
+                assert set(answer.text.split()) == {answer.call}, f"seed {ran.seed}"
+    assert endings["whole"] > len(runs) * CALLS / 3
+    assert {"left", "ConnectionResetError", "BrokenMessage", "ConnectionRefusedError"} <= set(endings)
+    assert compare(runs[3], simulate(3, many_calls)) == ""
