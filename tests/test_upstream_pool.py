@@ -1,55 +1,15 @@
 """The pool of connections to providers, on real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from rig.bounds import BOUND_S
+from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
 from rig.provider import OK, Peer, Provider
 
-from addon.upstream.connect import SocketConnector
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
-from addon.upstream.pool import Origin, Pool, PoolFull, PoolLimits, Unreachable
-
-REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
-
-
-@asynccontextmanager
-async def pool_of(limits: PoolLimits | None = None, **options: Any) -> AsyncIterator[Pool]:
-    pool = Pool(SocketConnector(**options), limits or PoolLimits())
-    try:
-        yield pool
-    finally:
-        async with asyncio.timeout(BOUND_S):
-            await pool.close()
-        assert pool.stats().open == pool.stats().idle == 0
-
-
-async def acquire(pool: Pool, origin: Origin, workspace: str = "acme", **options: Any) -> UpstreamConnection:
-    return await pool.acquire(origin, workspace, BOUND_S, **options)
-
-
-async def closed_down_to(count: int, pool: Pool) -> None:
-    """Wait until no more than ``count`` sockets are open; closing one takes a turn of the loop."""
-    async with asyncio.timeout(BOUND_S):
-        while pool.stats().open > count:  # noqa: ASYNC110  (the pool has no event for it)
-            await asyncio.sleep(0)
-
-
-async def body_of(connection: UpstreamConnection) -> bytes:
-    pieces = []
-    while piece := await connection.read():
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def exchange(connection: UpstreamConnection, body: bytes = b"{}") -> bytes:
-    """Make one request and return the body of its answer."""
-    connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
-    await connection.head()
-    return await body_of(connection)
+from addon.upstream.connection import UpstreamBroke
+from addon.upstream.pool import PoolFull, PoolLimits, Unreachable
 
 
 async def test_forty_calls_one_after_another_use_one_connection() -> None:

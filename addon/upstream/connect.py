@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
 from collections import deque
@@ -199,6 +200,6 @@ def _reason(error: Exception) -> str:
         return f"TLS: {(error.reason or 'the handshake failed').lower().replace('_', ' ')}"
     if isinstance(error, socket.gaierror):
         return "the host name can't be resolved"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return str(error) if isinstance(error, ConnectionError) else "the host name or address can't be used"

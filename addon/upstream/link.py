@@ -4,6 +4,7 @@ A byte that comes while no answer is expected closes it.
 """
 
 import asyncio
+import os
 import select
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -128,6 +129,6 @@ class Link(asyncio.Protocol):
 
 
 def _reason(exc: Exception | None) -> str:
-    if isinstance(exc, OSError) and exc.strerror:
-        return f"the connection broke: {exc.strerror.lower()}"
+    if isinstance(exc, OSError) and exc.errno:
+        return f"the connection broke: {os.strerror(exc.errno).lower()}"
     return "the provider closed the connection" if exc is None else "the connection broke"

@@ -10,14 +10,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+import certifi
+
 RECORD_BYTES: Final = 16 * 1024
 READ_BYTES: Final = 32 * 1024
 WRITE_BYTES: Final = 128 * 1024
 
 
 def make_context() -> ssl.SSLContext:
-    """Return the context of all connections: verified by the system's authorities, or those of ``SSL_CERT_FILE``."""
-    context = ssl.create_default_context()
+    """Return the context of all connections.
+
+    Verified by the authorities of ``SSL_CERT_FILE``, else the system's, else those that certifi brings along.
+    """
+    paths = ssl.get_default_verify_paths()
+    has_none = paths.cafile is None and paths.capath is None
+    context = ssl.create_default_context(cafile=certifi.where() if has_none else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context

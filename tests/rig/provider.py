@@ -59,7 +59,11 @@ class Provider:
     """Runs ``handle`` for each connection; ``connections`` counts them, ``open`` are those not yet closed."""
 
     def __init__(
-        self, handle: Handle = echo_ok, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+        self,
+        handle: Handle = echo_ok,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> None:
         self.connections = 0
         self.open = 0
@@ -67,12 +71,13 @@ class Provider:
         self._handle = handle
         self._tls = tls
         self._host = host
+        self.port = port
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self._host, 0, ssl=self._tls)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, self._host, self.port, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *exc: object) -> None:

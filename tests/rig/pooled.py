@@ -1,0 +1,49 @@
+"""Calls of a pool of connections to providers, in a test's own event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from addon.upstream.connect import SocketConnector
+from addon.upstream.connection import UpstreamConnection
+from addon.upstream.pool import Origin, Pool, PoolLimits
+from rig.bounds import BOUND_S
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+
+
+@asynccontextmanager
+async def pool_of(limits: PoolLimits | None = None, **options: Any) -> AsyncIterator[Pool]:
+    pool = Pool(SocketConnector(**options), limits or PoolLimits())
+    try:
+        yield pool
+    finally:
+        async with asyncio.timeout(BOUND_S):
+            await pool.close()
+        assert pool.stats().open == pool.stats().idle == 0
+
+
+async def acquire(pool: Pool, origin: Origin, workspace: str = "acme", **options: Any) -> UpstreamConnection:
+    return await pool.acquire(origin, workspace, BOUND_S, **options)
+
+
+async def closed_down_to(count: int, pool: Pool) -> None:
+    """Wait until no more than ``count`` sockets are open; closing one takes a turn of the loop."""
+    async with asyncio.timeout(BOUND_S):
+        while pool.stats().open > count:  # noqa: ASYNC110  (the pool has no event for it)
+            await asyncio.sleep(0)
+
+
+async def body_of(connection: UpstreamConnection) -> bytes:
+    pieces = []
+    while piece := await connection.read():
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def exchange(connection: UpstreamConnection, body: bytes = b"{}") -> bytes:
+    """Make one request and return the body of its answer."""
+    connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
+    await connection.head()
+    return await body_of(connection)

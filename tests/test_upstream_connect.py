@@ -1,0 +1,504 @@
+"""Making connections to providers, on real sockets: names, addresses, TLS, and an egress proxy."""
+
+import asyncio
+import base64
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trustme
+from rig.bounds import BOUND_S
+from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
+from rig.provider import OK, Peer, Provider, echo_ok
+from rig.upstream import DeafPort
+
+from addon.upstream import connect
+from addon.upstream.connection import UpstreamBroke
+from addon.upstream.pool import EgressProxy, Origin, Pool, Unreachable, parse_proxy
+
+
+@pytest.fixture(scope="module")
+def serving(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any) -> None:
+    """The authority of the run is trusted as an operator would have it: by ``SSL_CERT_FILE``."""
+    file = tmp_path_factory.mktemp("authority") / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+
+
+async def unreachable(pool: Pool, origin: Origin, timeout_s: float = BOUND_S) -> Unreachable:
+    with pytest.raises(Unreachable) as raised:
+        await pool.acquire(origin, "acme", timeout_s)
+    assert pool.stats().open == 0
+    return raised.value
+
+
+# TLS.
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_calls_over_tls_share_one_connection(serving: ssl.SSLContext, host: str) -> None:
+    protocols = []
+
+    async def answer(peer: Peer) -> None:
+        protocols.append(peer.writer.get_extra_info("ssl_object").selected_alpn_protocol())
+        await echo_ok(peer)
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        for _ in range(40):
+            connection = await acquire(pool, provider.origin(host=host))
+            assert await exchange(connection) == b"ok"
+            connection.release()
+        assert pool.stats().opened == 1
+        assert protocols == ["http/1.1"]
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_certificate_must_be_of_its_host() -> None:
+    other = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("localhost").configure_cert(other)
+    async with Provider(tls=other) as provider, pool_of() as pool:
+        error = await unreachable(pool, provider.origin(host="localhost"))
+        assert "certificate does not verify" in error.reason
+        assert not error.lagged
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_a_trusted_certificate_of_another_host_is_refused(authority: trustme.CA, host: str) -> None:
+    other = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("example.com", "127.0.0.2").configure_cert(other)
+    async with Provider(tls=other) as provider, pool_of() as pool:
+        error = await unreachable(pool, provider.origin(host=host))
+        assert "certificate does not verify" in error.reason
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_what_is_no_tls_is_unreachable() -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with Provider(answer) as provider, pool_of() as pool:
+        error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port))
+        assert error.reason.startswith("TLS: ")
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("is_proper", [True, False])
+async def test_a_body_until_close_is_complete_only_where_tls_says_so(
+    serving: ssl.SSLContext, is_proper: bool
+) -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        if is_proper:
+            peer.writer.close()
+        else:
+            peer.writer.transport.abort()
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        connection.send(REQUEST, b"{}")
+        assert await connection.read() == b"all of it"
+        if is_proper:
+            assert await connection.read() == b""
+        else:
+            with pytest.raises(UpstreamBroke) as broke:
+                await connection.read()
+            assert not broke.value.before_any_byte
+        connection.release()
+        assert pool.stats().idle == 0
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_large_bodies_over_tls_both_ways_and_slowly(serving: ssl.SSLContext) -> None:
+    size = 8 << 20
+    sent = 0
+
+    async def answer(peer: Peer) -> None:
+        nonlocal sent
+        request = await peer.request()
+        assert request.endswith(b"\r\n\r\n" + bytes(range(256)) * (size // 256))
+        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        while sent < size:
+            await peer.say(bytes(range(256)) * 256)
+            sent += 65_536
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        body = bytes(range(256)) * (size // 256)
+        connection.send(REQUEST.replace(b": 2", b": %d" % size), body)
+        await connection.sent()
+        await connection.head()
+        before = -1
+        while before != sent:
+            before = sent
+            for _ in range(50):
+                await asyncio.sleep(0)
+        assert connection._unread_bytes <= 2 * 65_536
+        assert await body_of(connection) == body
+        connection.release()
+        assert pool.stats().idle == 1
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("said", [OK + OK, OK + b"x", b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK])
+async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
+    serving: ssl.SSLContext, said: bytes
+) -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(said)
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        for _ in range(2):
+            connection = await acquire(pool, provider.origin())
+            assert not connection.is_reused
+            assert await exchange(connection) == b"ok"
+            connection.release()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_tls_connection_that_its_provider_closed_while_idle_is_not_handed_out(
+    serving: ssl.SSLContext,
+) -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK)
+        peer.writer.close()
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        assert await exchange(connection) == b"ok"
+        connection.release()
+        await closed_down_to(0, pool)
+        assert not (await acquire(pool, provider.origin())).is_reused
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("stage", ["before the request", "within the body"])
+async def test_a_tls_connection_that_is_reset(serving: ssl.SSLContext, stage: str) -> None:
+    async def answer(peer: Peer) -> None:
+        if stage == "within the body":
+            await peer.request()
+            await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
+        peer.reset()
+
+    async with Provider(answer, serving) as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        with pytest.raises(UpstreamBroke):
+            await exchange(connection)
+        connection.close()
+        await closed_down_to(0, pool)
+
+
+# Time.
+
+
+async def mute(peer: Peer) -> None:
+    await peer.until_closed()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_handshake_that_is_not_answered_ends_in_time_and_leaks_no_socket() -> None:
+    async with Provider(mute) as provider, pool_of() as pool:
+        error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port), 0.1)
+        assert not error.lagged
+        await provider.all_closed()
+        assert provider.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_handshake_that_is_cancelled_leaks_no_socket() -> None:
+    arrived = asyncio.Event()
+
+    async def answer(peer: Peer) -> None:
+        arrived.set()
+        await peer.until_closed()
+
+    async with Provider(answer) as provider, pool_of() as pool:
+        task = asyncio.ensure_future(acquire(pool, Origin("https", "127.0.0.1", provider.port)))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await provider.all_closed()
+
+
+async def test_a_port_that_takes_no_connection_is_unreachable_in_time() -> None:
+    with DeafPort() as deaf:
+        async with pool_of() as pool:
+            host, port = deaf.base_url.removeprefix("http://").split("/")[0].split(":")
+            error = await unreachable(pool, Origin("http", host, int(port)), 0.1)
+            assert error.reason == "not connected in time"
+            assert not error.lagged
+
+
+async def test_a_refusing_port_is_unreachable() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        async with pool_of() as pool:
+            error = await unreachable(pool, Origin("http", "127.0.0.1", sock.getsockname()[1]))
+            assert error.reason == "connection refused"
+
+
+async def test_time_that_this_process_lost_is_not_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("addon.deadline.LATE_S", -1)  # Every timer is late.
+    async with Provider(mute) as provider, pool_of(context=ssl.create_default_context()) as pool:
+        error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port), 0.01)
+        assert error.lagged
+
+
+# Names and addresses.
+
+
+def resolving_to(*addresses: str) -> Callable[[str, int], Any]:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        assert host == "provider.example"
+        return addresses
+
+    return resolve
+
+
+async def test_a_name_is_looked_up_off_the_loop_and_an_address_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def look_up(host: str, port: int, **options: Any) -> Any:
+        asked.append((host, threading.current_thread() is threading.main_thread()))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    async with Provider() as provider, pool_of() as pool:
+        for host in ("provider.example", "127.0.0.1"):
+            connection = await acquire(pool, provider.origin(host=host))
+            assert await exchange(connection) == b"ok"
+    assert asked == [("provider.example", False)]
+
+
+async def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*args: Any, **options: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    async with pool_of() as pool:
+        for host in ("provider.example", "a" * 70 + ".example"):
+            error = await unreachable(pool, Origin("http", host, 80))
+            assert error.reason == "the host name can't be resolved"
+
+
+async def test_a_name_that_waits_to_be_looked_up_says_nothing_of_its_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on = threading.Event()
+
+    def look_up(*args: Any, **options: Any) -> Any:
+        go_on.wait(BOUND_S)
+        raise socket.gaierror(socket.EAI_NONAME, "no")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    async with pool_of() as pool:
+        origin = Origin("http", "provider.example", 80)
+        alone = await unreachable(pool, origin, 0.05)
+        assert not alone.lagged
+        many = [unreachable(pool, origin, 0.05) for _ in range(connect.LOOKUPS)]
+        assert all(error.lagged for error in await asyncio.gather(*many))
+        go_on.set()
+
+
+async def test_the_next_address_is_tried_where_one_refuses() -> None:
+    async with Provider() as provider, pool_of(resolve=resolving_to("127.0.0.2", "127.0.0.1")) as pool:
+        connection = await acquire(pool, provider.origin(host="provider.example"))
+        assert await exchange(connection) == b"ok"
+
+
+async def test_a_silent_address_holds_up_the_next_one_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "ATTEMPT_DELAY_S", 0.01)
+    with DeafPort() as deaf:
+        port = int(deaf.base_url.removeprefix("http://").split("/")[0].split(":")[1])
+        resolve = resolving_to("127.0.0.1", "127.0.0.2")
+        async with Provider(host="127.0.0.2", port=port), pool_of(resolve=resolve) as pool:
+            connection = await acquire(pool, Origin("http", "provider.example", port))
+            assert await exchange(connection) == b"ok"
+            assert pool.stats().open == 1
+
+
+async def test_where_all_addresses_fail_the_provider_is_unreachable() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        async with pool_of(resolve=resolving_to("127.0.0.2", "127.0.0.3")) as pool:
+            await unreachable(pool, Origin("http", "provider.example", sock.getsockname()[1]))
+        async with pool_of(resolve=resolving_to()) as pool:
+            await unreachable(pool, Origin("http", "provider.example", 80))
+
+
+async def test_a_race_leaves_no_second_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "ATTEMPT_DELAY_S", 0)
+    async with Provider(host="0.0.0.0") as provider:
+        for _ in range(10):
+            async with pool_of(resolve=resolving_to("127.0.0.1", "127.0.0.2", "127.0.0.3")) as pool:
+                connection = await acquire(pool, Origin("http", "provider.example", provider.port))
+                assert await exchange(connection) == b"ok"
+                assert pool.stats().open == 1
+        await provider.all_closed()
+
+
+def test_families_take_turns() -> None:
+    found = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
+    assert connect.interleave(found) == ["a", "d", "b", "e", "c"]
+
+
+async def test_sockets_are_watched_by_the_kernel_and_send_at_once() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        transport = connection._link._transport
+        assert transport is not None
+        sock = transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+# The egress proxy.
+
+PASSWORD = "hunter2-secret"
+GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+@asynccontextmanager
+async def proxying(answer: bytes = GRANTED) -> AsyncIterator[tuple[Provider, list[bytes]]]:
+    """An egress proxy that answers so, and passes bytes where it says 200."""
+    asked: list[bytes] = []
+
+    async def serve(peer: Peer) -> None:
+        asked.append(await peer.reader.readuntil(b"\r\n\r\n"))
+        await peer.say(answer)
+        if answer != GRANTED:
+            return
+        host, _, port = asked[-1].split(b" ")[1].decode().rpartition(":")
+        reader, writer = await asyncio.open_connection("127.0.0.1" if host != "localhost" else host, port)
+        try:
+            await asyncio.gather(pass_on(peer.reader, writer), pass_on(reader, peer.writer))
+        finally:
+            writer.transport.abort()
+
+    async with Provider(serve) as proxy:
+        yield proxy, asked
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof() if writer.can_write_eof() else writer.close()
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_connections_go_through_the_proxy(serving: ssl.SSLContext, scheme: str) -> None:
+    tls = serving if scheme == "https" else None
+    async with proxying() as (proxy, asked), Provider(tls=tls) as provider, pool_of() as pool:
+        pool.set_proxy(parse_proxy(f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}"))
+        for _ in range(3):
+            connection = await acquire(pool, provider.origin(host="localhost"))
+            assert await exchange(connection) == b"ok"
+            connection.release()
+        credentials = base64.b64encode(f"user:{PASSWORD}".encode())
+        assert asked == [
+            b"CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d\r\nProxy-Authorization: Basic %b\r\n\r\n"
+            % (provider.port, provider.port, credentials)
+        ]
+        pool.set_proxy(None)
+        await provider.all_closed()
+        connection = await acquire(pool, provider.origin(host="localhost"))
+        assert not connection.is_reused
+        assert await exchange(connection) == b"ok"
+        assert len(asked) == 1
+
+
+async def test_a_connection_of_another_proxy_setting_is_not_kept() -> None:
+    async with Provider() as provider, pool_of() as pool:
+        connection = await acquire(pool, provider.origin())
+        pool.set_proxy(EgressProxy("127.0.0.1", 1, None))
+        assert await exchange(connection) == b"ok"
+        connection.release()
+        assert pool.stats().idle == 0
+
+
+REFUSALS = {
+    b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n": "the egress proxy answered 407",
+    b"HTTP/1.1 502 Bad Gateway\r\n\r\n" + PASSWORD.encode(): "the egress proxy answered 502",
+    b"HTTP/1.1 100 Continue\r\n\r\n": "the egress proxy answered 100",
+    b"SSH-2.0-OpenSSH\r\n\r\n": "the egress proxy's answer is malformed",
+    b"HTTP/1.1 200 OK\n\n": "the egress proxy's answer is malformed",
+    b"HTTP/1.1 200 OK\r\nA: " + b"a" * 70_000: "the egress proxy's answer is malformed",
+    b"HTTP/1.1 200 OK\r\nA: " + b"a" * 70_000 + b"\r\n\r\n": "the egress proxy's answer is malformed",
+    GRANTED + b"HTTP/1.1 200 OK\r\n\r\n": "the egress proxy sent bytes behind its answer",
+}
+
+
+@pytest.mark.parametrize("answer", REFUSALS, ids=range(len(REFUSALS)))
+async def test_a_proxy_that_refuses_is_told_by_its_status_only(answer: bytes) -> None:
+    async with proxying(answer) as (proxy, _), Provider() as provider, pool_of() as pool:
+        pool.set_proxy(parse_proxy(f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}"))
+        error = await unreachable(pool, provider.origin())
+        assert error.reason == REFUSALS[answer]
+        assert PASSWORD not in repr(error)
+        await proxy.all_closed()
+        assert provider.connections == 0
+
+
+async def test_a_proxy_that_closes_or_keeps_silent() -> None:
+    async def close(peer: Peer) -> None:
+        await peer.request()
+        peer.writer.close()
+
+    async with Provider(close) as closing, Provider(mute) as silent, pool_of() as pool:
+        pool.set_proxy(EgressProxy("127.0.0.1", closing.port, None))
+        error = await unreachable(pool, Origin("http", "provider.example", 80))
+        assert error.reason == "the egress proxy closed the connection"
+        pool.set_proxy(EgressProxy("127.0.0.1", silent.port, None))
+        error = await unreachable(pool, Origin("http", "provider.example", 80), 0.1)
+        assert error.reason == "not connected in time"
+        await silent.all_closed()
+
+
+def test_what_a_proxys_setting_may_be() -> None:
+    proxy = parse_proxy("http://us%40er:p%3Aw@proxy.example:3128")
+    assert (proxy.host, proxy.port) == ("proxy.example", 3128)
+    assert proxy.authorization is not None
+    said = base64.b64decode(proxy.authorization.get_secret_value().removeprefix("Basic "))
+    assert said == b"us@er:p:w"
+    assert said.decode() not in repr(proxy) and "Basic" not in repr(proxy)
+    assert parse_proxy("http://proxy.example/") == EgressProxy("proxy.example", 80, None)
+    assert parse_proxy("http://[::1]:3128") == EgressProxy("::1", 3128, None)
+    assert EgressProxy("p", 80).connect_request("::1", 443).startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "proxy.example:3128", f"https://u:{PASSWORD}@proxy.example", f"socks5://{PASSWORD}@x"),
+        *(f"http://u:{PASSWORD}@", f"http://u:{PASSWORD}@h:port", f"http://u:{PASSWORD}@h:99999"),
+        *(f"http://u:{PASSWORD}@h/path", f"http://h/?{PASSWORD}", f"http://h/#{PASSWORD}", "http://h:0"),
+        *(f"http://u:{PASSWORD}@h\r\nx: y", f"http://u:{PASSWORD} @h", f"http://[{PASSWORD}]", "http://h%0d"),
+    ],
+)
+def test_a_malformed_proxy_is_refused_and_never_shown(url: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        parse_proxy(url)
+    assert PASSWORD not in str(refused.value)
+    assert refused.value.__cause__ is None
