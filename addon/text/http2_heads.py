@@ -1,0 +1,137 @@
+"""The heads of HTTP/2 messages: fields as bytes, in and out. Pure.
+
+Source: RFC 9113, 8.2 and 8.3. Strict where RFC 9113 is, and where HTTP/1.1 is read as strictly: controls in values,
+the form of the path and of the host.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from hpack.struct import HeaderTuple, NeverIndexedHeaderTuple
+
+from addon.text.http_heads import Field, Headers, RequestHead
+
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+_PATH = re.compile(rb"/[!\"$-~]*|\*")  # neither blanks nor a fragment
+_AUTHORITY = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})+)(?::[0-9]{0,5})?"
+)
+_LENGTH = re.compile("0|[1-9][0-9]{0,18}")
+_PSEUDO_FIELDS = frozenset({b":method", b":scheme", b":authority", b":path"})
+CONNECTION_FIELDS = frozenset(
+    {"connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"}
+)
+"""Are of HTTP/1 alone. Source: RFC 9113, 8.2.2."""
+_INDEXED_FIELDS = frozenset({"content-type", "cache-control", "server", "vary", "x-accel-buffering"})
+"""Fields of answers whose value repeats. The others would only push these out of the table of the compression."""
+
+
+class MalformedError(ValueError):
+    """A head that RFC 9113 does not allow. The message bears nothing of the client's."""
+
+
+def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
+    """Return the head that ``fields``, pseudo-header fields first, stand for.
+
+    ``host`` is added from ``:authority`` where it is missing; several ``cookie`` fields become one (RFC 9113, 8.2.3).
+    Of CONNECT the target is its authority. Raises MalformedError.
+    """
+    pseudo: dict[bytes, bytes] = {}
+    regular: list[Field] = []
+    cookies: list[str] = []
+    for name, value in fields:
+        if name[:1] == b":":
+            _add_pseudo(pseudo, name, value, is_late=bool(regular or cookies))
+            continue
+        field = _check_field(name, value)
+        if field[0] == "cookie":
+            cookies.append(field[1])
+        else:
+            regular.append(field)
+    if cookies:
+        regular.append(("cookie", "; ".join(cookies)))
+    return _build_head(pseudo, regular)
+
+
+def _add_pseudo(pseudo: dict[bytes, bytes], name: bytes, value: bytes, *, is_late: bool) -> None:
+    if name not in _PSEUDO_FIELDS or name in pseudo:
+        raise MalformedError("A pseudo-header field is unknown or repeated.")
+    if is_late:
+        raise MalformedError("A pseudo-header field comes after another field.")
+    pseudo[name] = value
+
+
+def _check_field(name: bytes, value: bytes) -> Field:
+    if not _NAME.fullmatch(name):
+        raise MalformedError("The name of a header field is malformed.")
+    if not _VALUE.fullmatch(value):
+        raise MalformedError("The value of a header field is malformed.")
+    text = name.decode("latin-1")
+    if text in CONNECTION_FIELDS or (text == "te" and value.lower() != b"trailers"):
+        raise MalformedError("A header field belongs to HTTP/1 connections.")
+    return text, value.decode("latin-1")
+
+
+def _build_head(pseudo: dict[bytes, bytes], fields: list[Field]) -> RequestHead:
+    method = pseudo.get(b":method", b"")
+    if not _METHOD.fullmatch(method):
+        raise MalformedError("The method is missing or malformed.")
+    authority = _authority(pseudo.get(b":authority"), [value for name, value in fields if name == "host"])
+    if method == b"CONNECT":
+        if b":path" in pseudo or b":scheme" in pseudo or b":authority" not in pseudo:
+            raise MalformedError("The pseudo-header fields don't fit CONNECT.")
+        target = authority
+    else:
+        target = _target(pseudo)
+    if not any(name == "host" for name, _ in fields):
+        fields.insert(0, ("host", authority))
+    return RequestHead(
+        method.decode("latin-1"), target, "2", Headers(fields), authority if b":authority" in pseudo else ""
+    )
+
+
+def _target(pseudo: dict[bytes, bytes]) -> str:
+    if pseudo.get(b":scheme", b"").lower() not in (b"http", b"https"):
+        raise MalformedError("The scheme is missing or unknown.")
+    path = pseudo.get(b":path", b"")
+    if not _PATH.fullmatch(path):
+        raise MalformedError("The path is missing or malformed.")
+    return path.decode("latin-1")
+
+
+def _authority(authority: bytes | None, hosts: Sequence[str]) -> str:
+    """Return the one name that ``:authority`` and ``host`` give."""
+    given = [*hosts] if authority is None else [authority.decode("latin-1"), *hosts]
+    if not given or len(hosts) > 1 or len({one.lower() for one in given}) > 1:
+        raise MalformedError("The host is missing, or named twice.")
+    if not _AUTHORITY.fullmatch(given[0].encode("latin-1")):
+        raise MalformedError("The host is malformed.")
+    return given[0]
+
+
+def body_length(head: RequestHead) -> int | None:
+    """Return what ``content-length`` says; None where it is missing. Raises MalformedError."""
+    values = head.headers.get_all("content-length")
+    if not values:
+        return None
+    if len(values) > 1 or not _LENGTH.fullmatch(values[0]):
+        raise MalformedError("The length of the body is malformed.")
+    return int(values[0])
+
+
+def encode_response_fields(status: int, fields: Iterable[Field]) -> list[HeaderTuple]:
+    """Return what is sent for the head of an answer, without what is of HTTP/1 alone.
+
+    Raises ValueError where a name or value would break the head of whoever passes it on over HTTP/1.
+    """
+    found: list[HeaderTuple] = [HeaderTuple(b":status", b"%d" % status)]
+    for name, value in fields:
+        if name in CONNECTION_FIELDS:
+            continue
+        raw = name.encode("latin-1"), value.strip(" \t").encode("latin-1")
+        if not (_NAME.fullmatch(raw[0]) and _VALUE.fullmatch(raw[1])):
+            raise ValueError(f"a header field can't be sent: {name!r}")
+        found.append((HeaderTuple if name in _INDEXED_FIELDS else NeverIndexedHeaderTuple)(*raw))
+    return found

@@ -1,0 +1,247 @@
+"""``Http2Stream``: one request of an HTTP/2 connection and its answer."""
+
+import asyncio
+from typing import Final, Protocol
+
+from h2.errors import ErrorCodes
+
+from addon.text.http2_heads import body_length
+from addon.text.http_heads import Field, Headers, RequestHead, Response, ResponseHead
+from addon.wire.stream import ClientLeft, Stream
+from policies.refusal import Refusal
+
+MAX_DATA_BYTES: Final = 16_384
+"""Of one DATA frame that is sent: every client takes that much. Source: RFC 9113, 4.2."""
+_BODILESS_STATUSES = frozenset({204, 304})
+_FRAMING_FIELDS = frozenset({"date", "content-length"})
+
+
+class Http2Sender(Protocol):
+    """What a stream asks of its connection. Nothing of it waits, and all of it leaves in one write a loop turn."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much waits for the client to take it."""
+
+    @property
+    def transport_is_behind(self) -> bool:
+        """Whether any byte waits for the client to take it."""
+
+    def room(self, stream_id: int) -> int:
+        """Return how many bytes of DATA the client takes now; zero or less: none."""
+
+    def send_head(self, stream_id: int, status: int, fields: list[Field], *, is_last: bool) -> None:
+        """Send HEADERS."""
+
+    def send_data(self, stream_id: int, data: bytes, *, is_last: bool) -> None:
+        """Send one DATA frame of at most ``MAX_DATA_BYTES`` and ``room``. An empty last one needs no room."""
+
+    def taken(self, stream_id: int, size: int) -> None:
+        """Let the client send ``size`` more."""
+
+    def block(self, stream: "Http2Stream") -> None:
+        """Wake ``stream`` when there may be room."""
+
+    def unblock(self, stream: "Http2Stream") -> None:
+        """``stream`` waits no more."""
+
+    def release(self, stream: "Http2Stream", reset_code: int | None) -> None:
+        """``stream`` is over: reset it with ``reset_code``, or, for None, only where its request goes on."""
+
+
+class Http2Stream(Stream):
+    """One request and its answer. ``stream_id`` is its number on the connection."""
+
+    def __init__(self, sender: Http2Sender, stream_id: int, head: RequestHead, peer: tuple[str, int]) -> None:
+        super().__init__(head, peer)
+        self.stream_id = stream_id
+        self.request_has_ended = False
+        self._sender = sender
+        self._length = body_length(head)
+        self._received_bytes = 0
+        self._pieces: list[bytes] = []
+        self._untaken_bytes = 0
+        self._fault: Refusal | None = None
+        self._awaits_continue = head.headers.get("expect", "").lower() == "100-continue"
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._held_head: ResponseHead | None = None
+        self._has_body = True
+
+    # The request.
+
+    def feed(self, data: bytes, window_bytes: int) -> None:
+        """Take DATA, which used ``window_bytes`` of the client's window."""
+        self._received_bytes += len(data)
+        self._awaits_continue = False
+        if self._length is not None and self._received_bytes > self._length:
+            self._break_framing()
+        if self._fault:
+            self._sender.taken(self.stream_id, window_bytes)
+            return
+        self._untaken_bytes += window_bytes
+        if data:
+            self._pieces.append(data)
+            _wake(self._reader)
+
+    def end_request(self) -> None:
+        """Take that the request has ended."""
+        self.request_has_ended = True
+        if self._length is not None and self._received_bytes < self._length:
+            self._break_framing()
+        _wake(self._reader)
+
+    def _break_framing(self) -> None:
+        """The body does not have its length. Its reader is told; an answer on its way has lost its client."""
+        self._drop_body()
+        if self.is_answered:
+            self.leave()
+        elif not self._fault:
+            self._fault = Refusal(
+                "bad_request", "The request body does not have the length of its Content-Length."
+            )
+            _wake(self._reader)
+
+    def _drop_body(self) -> None:
+        """Give the window of what was not read back to the connection."""
+        self._pieces.clear()
+        if self._untaken_bytes:
+            self._sender.taken(self.stream_id, self._untaken_bytes)
+            self._untaken_bytes = 0
+
+    async def read(self) -> bytes:
+        while True:
+            if self.has_left:
+                raise ClientLeft
+            if self._fault:
+                raise self._fault
+            if self._pieces:
+                piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+                self._drop_body()
+                return piece
+            if self.request_has_ended or self.is_ended:
+                return b""
+            if self._awaits_continue:
+                self._awaits_continue = False
+                self._sender.send_head(self.stream_id, 100, [], is_last=False)
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+
+    # The answer.
+
+    async def respond(self, response: Response) -> None:
+        self._begin(response.status, [("content-length", str(len(response.body)))], response.headers.fields)
+        await self._write(response.body, is_last=True)
+
+    def respond_now(self, response: Response) -> None:
+        """Send a whole small answer without waiting, or only its head and a reset where the client takes no more."""
+        self._begin(response.status, [("content-length", str(len(response.body)))], response.headers.fields)
+        fits = len(response.body) <= min(self._sender.room(self.stream_id), MAX_DATA_BYTES)
+        body = response.body if self._has_body else b""
+        self._send_head(is_last=not body)
+        if not body:
+            self._finish()
+        elif fits:
+            self._sender.send_data(self.stream_id, body, is_last=True)
+            self._finish()
+        else:
+            self.abort()
+
+    def begin(self, head: ResponseHead) -> None:
+        length = [("content-length", one) for one in head.headers.get_all("content-length")[:1]]
+        self._begin(head.status, length, head.headers.fields)
+
+    async def send(self, piece: bytes) -> None:
+        if piece:
+            await self._write(piece, is_last=False)
+
+    async def end(self, last_piece: bytes = b"") -> None:
+        await self._write(last_piece, is_last=True)
+
+    def abort(self) -> None:
+        if not self.is_ended:
+            self.is_ended = True
+            self.close(ErrorCodes.INTERNAL_ERROR)
+
+    @property
+    def is_behind(self) -> bool:
+        return self._writer is not None or self._sender.transport_is_behind
+
+    def leave(self) -> None:
+        super().leave()
+        _wake(self._reader)
+        _wake(self._writer)
+
+    def wake_writer(self) -> None:
+        """There may be room now."""
+        _wake(self._writer)
+
+    def close(self, reset_code: int | None) -> None:
+        """Take the stream off its connection, as ``Http2Sender.release`` says."""
+        self._drop_body()
+        self._sender.release(self, reset_code)
+
+    def _begin(self, status: int, length: list[Field], fields: tuple[Field, ...]) -> None:
+        bodiless = status in _BODILESS_STATUSES
+        self._has_body = not bodiless and self.head.method != "HEAD"
+        self.is_answered = True
+        kept = [field for field in fields if field[0] not in _FRAMING_FIELDS]
+        self._held_head = ResponseHead(status, Headers([*kept, *([] if bodiless else length)]), "2")
+
+    def _send_head(self, *, is_last: bool) -> None:
+        if self._held_head is not None:
+            head, self._held_head = self._held_head, None
+            self._sender.send_head(self.stream_id, head.status, list(head.headers.fields), is_last=is_last)
+
+    async def _write(self, data: bytes, *, is_last: bool) -> None:
+        """Send ``data`` as the client takes it. Nothing is kept but by the caller, who waits."""
+        if self.has_left:
+            raise ClientLeft
+        while self._sender.is_full:
+            await self._wait()
+        if not self._has_body:
+            data = b""
+        if self._held_head is not None:
+            self._send_head(is_last=is_last and not data)
+        elif is_last and not data:
+            self._sender.send_data(self.stream_id, b"", is_last=True)
+        await self._write_data(data, is_last=is_last)
+        if is_last:
+            self._finish()
+
+    async def _write_data(self, data: bytes, *, is_last: bool) -> None:
+        position = 0
+        while position < len(data):
+            room = 0 if self._sender.is_full else self._sender.room(self.stream_id)
+            if room > 0:
+                end = position + min(room, MAX_DATA_BYTES)
+                self._sender.send_data(
+                    self.stream_id, data[position:end], is_last=is_last and end >= len(data)
+                )
+                position = end
+            else:
+                await self._wait()
+
+    def _finish(self) -> None:
+        self.is_ended = True
+        self.close(None)
+
+    async def _wait(self) -> None:
+        """Wait until there may be room, or the client left."""
+        self._writer = asyncio.get_running_loop().create_future()
+        self._sender.block(self)
+        try:
+            await self._writer
+        finally:
+            self._writer = None
+            self._sender.unblock(self)
+        if self.has_left:
+            raise ClientLeft
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

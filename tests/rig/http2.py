@@ -1,0 +1,303 @@
+"""An HTTP/2 connection of the gateway on a real socket, and a client that says and counts every frame."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceived, StreamEnded, StreamReset
+from hpack import Encoder
+from hyperframe.frame import HeadersFrame
+
+from addon.errors import from_refusal
+from addon.text.http_heads import Headers, Response
+from addon.wire.connection import ServeStream, WireSettings
+from addon.wire.http2 import Http2Connection
+from addon.wire.stream import ClientLeft
+from policies.refusal import Refusal
+from rig.bounds import BOUND_S
+
+REQUEST = (
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":authority", "gateway.test"),
+    (":path", "/v1/chat/completions"),
+)
+
+
+def refuse(refusal: Refusal) -> Response:
+    answer = from_refusal(refusal)
+    return Response(answer.status, Headers([("content-type", "application/json")]), answer.body())
+
+
+class SocketTransport(asyncio.Protocol):
+    """The bytes of one client on a plain socket. ``writes`` has the size of each write."""
+
+    def __init__(self, server: "Server") -> None:
+        self.server = server
+        self.writes: list[int] = []
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        transport.set_write_buffer_limits(high=65_536)  # type: ignore[attr-defined]
+        self.connection = Http2Connection(
+            self, self.server.serve_stream, self.server.settings, transport.get_extra_info("peername")[:2]
+        )
+        self.server.connections.append(self.connection)
+        self.server.transports.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.data_received(data)
+
+    def eof_received(self) -> bool:
+        self.connection.eof_received()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        self.connection.connection_lost()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    @property
+    def is_behind(self) -> bool:
+        return self.buffered_bytes > 0
+
+    @property
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        return not self._writable.is_set()
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(len(data))
+        self.transport.write(data)
+
+    async def drain(self) -> None:
+        await self._writable.wait()
+        if self.transport.is_closing():
+            raise ClientLeft
+
+    def pause_reading(self) -> None:
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self.transport.resume_reading()
+
+    def write_eof(self) -> None:
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+
+@dataclass
+class Server:
+    """A listening socket whose connections speak HTTP/2."""
+
+    serve_stream: ServeStream
+    settings: WireSettings
+    connections: list[Http2Connection] = field(default_factory=list)
+    transports: list[SocketTransport] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def connection(self) -> Http2Connection:
+        return self.connections[-1]
+
+
+@asynccontextmanager
+async def serving(serve_stream: ServeStream, ssl: Any = None, **bounds: float) -> AsyncIterator[Server]:
+    """Serve on a free port. ``bounds`` are those of ``WireSettings``."""
+    server = Server(serve_stream, WireSettings(refuse, **bounds))  # type: ignore[arg-type]
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: SocketTransport(server), "127.0.0.1", 0, ssl=ssl
+    )
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        for transport in server.transports:
+            transport.abort()
+        async with asyncio.timeout(BOUND_S):
+            for connection in server.connections:
+                await connection.tasks_ended()
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Answer:
+    """What came on one stream."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    frames: int = 0
+    has_ended: bool = False
+    reset: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.has_ended or self.reset is not None
+
+
+class Client:
+    """A client that keeps no rule unless a test wants it to. ``h2`` speaks for it; ``send`` sends any bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, acks: bool) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.acks = acks
+        config = H2Configuration(client_side=True, header_encoding="latin-1", validate_outbound_headers=False)
+        config.normalize_outbound_headers = False
+        self.h2 = H2Connection(config)
+        self.answers: dict[int, Answer] = {}
+        self.events: Counter[str] = Counter()
+        self.goaway: int | None = None
+        self.has_closed = False
+        self._next_id = 1
+
+    def begin(self, *extra: tuple[str, str], fields: Any = REQUEST, ends: bool = False) -> int:
+        """Begin a request and return the number of its stream. Nothing leaves yet."""
+        stream_id, self._next_id = self._next_id, self._next_id + 2
+        self.answers[stream_id] = Answer()
+        self.h2.send_headers(stream_id, [*fields, *extra], end_stream=ends)
+        return stream_id
+
+    def send(self, data: bytes = b"") -> None:
+        """Send what ``h2`` has for the server, then ``data``."""
+        if not self.writer.is_closing():
+            self.writer.write(self.h2.data_to_send() + data)
+
+    async def request(self, body: bytes = b"", *extra: tuple[str, str], fields: Any = REQUEST) -> Answer:
+        """Make a whole small request and return its whole answer."""
+        stream_id = self.begin(*extra, fields=fields, ends=not body)
+        if body:
+            self.h2.send_data(stream_id, body, end_stream=True)
+        self.send()
+        return await self.answer(stream_id)
+
+    async def answer(self, stream_id: int) -> Answer:
+        """Return the answer once it has ended or was reset."""
+        await self.until(lambda: self.answers[stream_id].is_over)
+        return self.answers[stream_id]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Take what comes until ``condition`` holds. Fails where the server closes before."""
+        while not condition():
+            assert await self.take(), f"closed, with GOAWAY {self.goaway}"
+
+    async def until_closed(self) -> None:
+        """Take what comes until the server closes."""
+        while await self.take():
+            pass
+
+    async def send_body(self, stream_id: int, body: bytes) -> None:
+        """Send a whole body, as the server's windows open."""
+        position = 0
+        while position < len(body):
+            room = min(self.h2.local_flow_control_window(stream_id), 16_384, len(body) - position)
+            if room:
+                self.h2.send_data(stream_id, body[position : position + room])
+                position += room
+                self.send()
+                await self.writer.drain()
+            else:
+                await self.until(lambda: self.h2.local_flow_control_window(stream_id) > 0)
+        self.h2.end_stream(stream_id)
+        self.send()
+
+    async def take(self) -> bool:
+        """Take one read. Return whether the connection is still open."""
+        async with asyncio.timeout(BOUND_S):
+            try:
+                data = await self.reader.read(65_536)
+            except ConnectionError:
+                data = b""
+        if not data:
+            self.has_closed = True
+            return False
+        for event in self.h2.receive_data(data):
+            self._note(event)
+        if self.goaway is None:
+            self.send()
+        return True
+
+    def _note(self, event: Event) -> None:
+        self.events[type(event).__name__] += 1
+        if isinstance(event, ConnectionTerminated):
+            self.goaway = int(event.error_code or 0)
+            return
+        answer = self.answers.get(getattr(event, "stream_id", None) or 0, Answer())
+        if isinstance(event, ResponseReceived):
+            found: dict[str, str] = {str(name): str(value) for name, value in event.headers}
+            answer.status, answer.headers = int(found[":status"]), found
+        elif isinstance(event, DataReceived):
+            answer.body += event.data
+            answer.frames += 1
+            if self.acks:
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        elif isinstance(event, StreamEnded):
+            answer.has_ended = True
+        elif isinstance(event, StreamReset):
+            answer.reset = int(event.error_code)
+
+
+@asynccontextmanager
+async def connected(
+    server: Server, settings: dict[Any, int] | None = None, *, acks: bool = True, ssl: Any = None
+) -> AsyncIterator[Client]:
+    """Connect to ``server`` and say the preface. ``acks``: what came is acknowledged, so that windows open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=ssl, limit=65_536)
+    client = Client(reader, writer, acks)
+    if settings:
+        client.h2.update_settings(settings)
+        client.h2.clear_outbound_data_buffer()
+        client.h2.local_settings.acknowledge()
+    client.h2.initiate_connection()
+    client.send()
+    try:
+        yield client
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def block(*fields: tuple[str | bytes, str | bytes], encoder: Encoder | None = None) -> bytes:
+    """Return an encoded header block."""
+    return (encoder or Encoder()).encode([*fields])
+
+
+def head_frame(stream_id: int, data: bytes, *flags: str) -> bytes:
+    """Return a HEADERS frame."""
+    return HeadersFrame(stream_id, data, flags=flags).serialize()
+
+
+def raw_frame(
+    kind: int, flags: int, stream_id: int, payload: bytes = b"", length: int | None = None
+) -> bytes:
+    """Return any frame."""
+    size = len(payload) if length is None else length
+    return size.to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
