@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from tabulate import tabulate
 
+from benchmarks.gateways import Setup, gateway
 from benchmarks.hostile_inputs import INPUTS, SLUGS, Input
-from benchmarks.processes import gateway
 from benchmarks.procfs import cpu_s, peak_mb, reset_peak, resident_mb
 from benchmarks.traffic import Target
 
@@ -122,7 +122,7 @@ def _call(target: Target, body: bytes) -> str:
 
 def run(folder: Path, only: str = "") -> None:
     """Measure every input on one gateway, and print the table."""
-    with CannedProvider().running() as provider, gateway(provider.port, folder, slugs=SLUGS) as target:
+    with CannedProvider().running() as provider, gateway(provider.port, folder, Setup(slugs=SLUGS)) as target:
         for dialect_warms_up in (INPUTS[0], INPUTS[0]):
             measure(target, provider, dialect_warms_up, 0)
         idle_mb = resident_mb(target.pid)

@@ -15,7 +15,8 @@ from tabulate import tabulate
 from addon.settings import load_conf
 from addon.store import Booking, HoldRequest, Store
 from addon.store.opening import open_store
-from benchmarks.processes import LoadGenerator, Sample, gateway, redis_server
+from benchmarks.gateways import Setup, gateway
+from benchmarks.processes import LoadGenerator, Sample, redis_server
 from benchmarks.traffic import Scenario, Target
 from policies.facts import Key, Prices, Workspace
 from policies.limits import limits_of
@@ -126,9 +127,7 @@ def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int) -> None:
                 gateway(
                     alone.port,
                     folder / f"{backend}-{workers}",
-                    workers=workers,
-                    redis_url=url,
-                    name=f"{backend}, {workers} worker{'s'[: workers > 1]}",
+                    Setup(f"{backend}, {workers} worker{'s'[: workers > 1]}", workers=workers, redis_url=url),
                 )
             )
             for backend, url in urls.items()

@@ -1,16 +1,21 @@
-"""The calls and the canned answers that all three targets are measured with. Pure."""
+"""The calls and the canned answers that all targets are measured with. Pure."""
 
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import cycle, islice
+from typing import Any, Final, Literal, get_args
 
-Kind = Literal["whole", "streamed"]
+Kind = Literal["whole", "streamed", "alone", "firehose", "slow"]
 
 SLUG = "bench-chat"
 UPSTREAM_MODEL_ID = "vendor/bench-chat-2026"
-STREAM_EVENTS = 20
-ASKS_STREAM = re.compile(rb'"stream"\s*:\s*true')
+EVENTS: Final[dict[Kind, int]] = {"streamed": 20, "alone": 200, "firehose": 20_000, "slow": 60}
+"""How many events a stream has, the last of them ``[DONE]``."""
+PAUSE_S: Final[dict[Kind, float]] = {"alone": 0.002, "slow": 2.0}
+"""How long the provider waits between two events; where nothing is said, it does not wait."""
+
+_KIND = re.compile(rb"\[bench ([a-z]+)\]")
 
 _WORDS = "The gateway forwards what the provider said and counts every token on the way. "
 _USAGE = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84}
@@ -18,35 +23,50 @@ _USAGE = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that answers chat-completion calls: its name in the table, its process, and where it listens."""
+    """Something that answers chat-completion calls: its name in the table, its process, and where it listens.
+
+    With ``tls`` its clients speak TLS to it. Nobody checks its certificate.
+    """
 
     name: str
     pid: int
     port: int
     key: str = "none"
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``calls`` calls of one kind over ``connections`` keep-alive connections, one in flight on each."""
+    """``calls`` calls of one kind over ``connections`` connections, one in flight on each.
+
+    Each connection serves many calls, or one if ``fresh``. With ``tls`` the clients speak TLS to the target.
+    """
 
     kind: Kind
     connections: int
     calls: int
+    fresh: bool = False
+    tls: bool = False
+
+    def __str__(self) -> str:
+        plural = "s"[: self.connections > 1]
+        return f"{self.kind}{', TLS' if self.tls else ''}, {self.connections} connection{plural}"
 
 
 def request_bytes(kind: Kind, key: str) -> bytes:
     """Return one whole HTTP/1.1 call, as small SDK calls are."""
-    body = {
+    body: dict[str, Any] = {
         "model": SLUG,
         "messages": [
-            {"role": "system", "content": "You are a helpful assistant."},
+            {"role": "system", "content": f"You are a helpful assistant. [bench {kind}]"},
             {"role": "user", "content": "Say in one sentence what a gateway does."},
         ],
         "temperature": 0.7,
         "max_tokens": 256,
-        "stream": kind == "streamed",
+        "stream": kind != "whole",
     }
+    if kind in EVENTS:
+        body["stream_options"] = {"include_usage": True}
     payload = json.dumps(body).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\n"
@@ -57,6 +77,15 @@ def request_bytes(kind: Kind, key: str) -> bytes:
         f"Content-Length: {len(payload)}\r\n\r\n"
     )
     return head.encode() + payload
+
+
+def kind_of(request: bytes) -> Kind:
+    """Return the kind that ``request`` asks for. Raises ``ValueError`` where it names none."""
+    found = _KIND.search(request)
+    for kind in get_args(Kind):
+        if found and kind.encode() == found[1]:
+            return kind  # type: ignore[no-any-return]
+    raise ValueError("a request of no known kind")
 
 
 def whole_answer() -> bytes:
@@ -72,10 +101,11 @@ def whole_answer() -> bytes:
     return head.encode() + payload
 
 
-def streamed_answer() -> list[bytes]:
+def streamed_answer(events: int) -> list[bytes]:
     """Return the pieces of a streamed answer, one event each, the first with the head, the last the body's end."""
+    words = islice(cycle((_WORDS * 2).split()), events - 4)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": word + " "} for word in (_WORDS * 2).split()[: STREAM_EVENTS - 4]]
+    deltas += [{"content": word + " "} for word in words]
     chunks = [
         _object("chat.completion.chunk", [{"index": 0, "delta": delta, "finish_reason": None}])
         for delta in deltas
@@ -90,9 +120,9 @@ def streamed_answer() -> list[bytes]:
 
 def is_complete(kind: Kind, body: bytes) -> bool:
     """Whether ``body``, without any transfer coding, is all that the upstream said."""
-    if kind == "streamed":
+    if kind in EVENTS:
         # A relay may cut the events elsewhere, but may lose none and must keep the end.
-        return body.count(b"data: ") == STREAM_EVENTS and body.endswith(b"data: [DONE]\n\n")
+        return body.count(b"data: ") == EVENTS[kind] and body.endswith(b"data: [DONE]\n\n")
     return body.endswith(b"}") and body.count(_WORDS.encode()) == 4 and b'"total_tokens"' in body
 
 

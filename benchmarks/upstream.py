@@ -1,18 +1,21 @@
 """A provider that costs next to nothing: canned answers over keep-alive HTTP/1.1, in a process of its own.
 
-``python -m benchmarks.upstream`` prints its port and serves until its standard input is closed.
+``python -m benchmarks.upstream [CERTIFICATE]`` prints its port and serves until its standard input is closed, over TLS
+where it is given a certificate.
 """
 
 import asyncio
 import re
+import ssl
 import sys
 from typing import override
 
-from benchmarks.traffic import ASKS_STREAM, streamed_answer, whole_answer
+from benchmarks.traffic import EVENTS, PAUSE_S, kind_of, streamed_answer, whole_answer
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _WHOLE = whole_answer()
-_STREAMED = streamed_answer()
+_STREAMED = {kind: streamed_answer(events) for kind, events in EVENTS.items()}
+_FIREHOSE = [b"".join(_STREAMED["firehose"])]
 
 
 class Provider(asyncio.Protocol):
@@ -34,12 +37,21 @@ class Provider(asyncio.Protocol):
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:
-        if not ASKS_STREAM.search(request):
+        kind = kind_of(request)
+        if kind == "whole":
             self._transport.write(_WHOLE)
-            return
-        # One write an event, because that is how a provider's events arrive.
-        for piece in _STREAMED:
-            self._transport.write(piece)
+        elif kind in PAUSE_S:
+            self._write_slowly(_STREAMED[kind], 0, PAUSE_S[kind])
+        else:
+            # One write an event, because that is how a provider's events arrive, or all that the socket takes.
+            for piece in _FIREHOSE if kind == "firehose" else _STREAMED[kind]:
+                self._transport.write(piece)
+
+    def _write_slowly(self, pieces: list[bytes], number: int, pause_s: float) -> None:
+        if number < len(pieces) and not self._transport.is_closing():
+            self._transport.write(pieces[number])
+            loop = asyncio.get_running_loop()
+            loop.call_later(pause_s, self._write_slowly, pieces, number + 1, pause_s)
 
 
 def _request_size(buffer: bytes) -> int | None:
@@ -51,14 +63,21 @@ def _request_size(buffer: bytes) -> int | None:
     return end + 4 + (int(length[1]) if length else 0)
 
 
-async def serve() -> None:
+async def serve(tls: ssl.SSLContext | None) -> None:
     """Serve on a free port until standard input ends, as it does with the process that started this one."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Provider, "127.0.0.1", 0, backlog=512)
+    server = await loop.create_server(Provider, "127.0.0.1", 0, backlog=4096, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
 
 
+def tls_of(certificate: str) -> ssl.SSLContext:
+    """Return what a server with ``certificate``, a PEM with its key, speaks TLS by."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    return context
+
+
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(tls_of(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -1,0 +1,130 @@
+"""This checkout beside another one of the project, in alternating rounds of one run."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tabulate import tabulate
+
+from benchmarks import cpu
+from benchmarks.certificate import write_certificate
+from benchmarks.comparison import (
+    SCENARIOS,
+    Results,
+    cpu_ms_per_call,
+    latency_ms,
+    measure,
+    print_table,
+    requests_per_s,
+)
+from benchmarks.gateways import Setup, gateway
+from benchmarks.processes import LoadGenerator, Sample, upstream
+from benchmarks.traffic import Scenario, Target
+
+OURS: Final = "tollgate"
+THEIRS: Final = "against"
+AIMS: Final = {"whole": 1.25, "streamed": 1.4}
+CONNECT: Final = Scenario("whole", connections=1, calls=200, fresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkouts:
+    """The setups to compare, ours first; the other one is None where there is nothing to compare with."""
+
+    theirs: Path | None
+
+    @property
+    def setups(self) -> list[Setup]:
+        """How each is started."""
+        theirs = [Setup(THEIRS, checkout=self.theirs)] if self.theirs else []
+        return [Setup(OURS), *theirs]
+
+    @contextmanager
+    def gateways(self, port: int, folder: Path, **changes: Path) -> Iterator[list[Target]]:
+        """Yield each gateway before the upstream on ``port``, its setup changed as told."""
+        with ExitStack() as stack:
+            yield [
+                stack.enter_context(gateway(port, folder / setup.name, replace(setup, **changes)))  # type: ignore[arg-type]
+                for setup in self.setups
+            ]
+
+    @contextmanager
+    def sampled(self, port: int, folder: Path) -> Iterator[list[cpu.Sampled]]:
+        """Yield each gateway with samples taken of where it is."""
+        with ExitStack() as stack:
+            running = []
+            for setup in self.setups:
+                samples = folder / f"{setup.name}.json"
+                target = stack.enter_context(
+                    gateway(port, folder / setup.name, replace(setup, samples=samples))
+                )
+                running.append(cpu.Sampled(target, samples))
+            yield running
+
+
+def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int, theirs: Path) -> None:
+    """Print the main scenarios for both, where a call's processor time goes in each, and the ratios."""
+    checkouts = Checkouts(theirs)
+    certificate = write_certificate(folder)
+    with (
+        checkouts.gateways(alone.port, folder / "plain") as plain,
+        checkouts.gateways(alone.port, folder / "tls", certificate=certificate) as tls,
+    ):
+        results = measure(load, SCENARIOS, lambda scenario: tls if scenario.tls else plain, rounds)
+    with checkouts.sampled(alone.port, folder / "sampled") as sampled:
+        costs = cpu.measure(load, sampled)
+    print_table(results)
+    cpu.print_costs(costs)
+    _print_ratios(results, costs)
+
+
+def _ratio(figure: Callable[[Sequence[Sample]], float], ours: list[Sample], theirs: list[Sample]) -> float:
+    """Return the median of the rounds' ratios: both of one round ran one after the other."""
+    return statistics.median(
+        figure([mine]) / figure([other]) for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _print_ratios(results: Results, costs: cpu.Costs) -> None:
+    rows = []
+    for scenario in SCENARIOS:
+        rounds = results[scenario, OURS], results[scenario, THEIRS]
+        if scenario.kind != "alone":
+            aim = f"≥ {AIMS[scenario.kind]}" if scenario.kind in AIMS else ""
+            rows.append((f"requests/s: {scenario}", f"{_ratio(requests_per_s, *rounds):.2f}", aim))
+        rows.append((f"CPU a call: {scenario}", f"{_ratio(cpu_ms_per_call, *rounds):.2f}", ""))
+    for scenario in cpu.SCENARIOS:
+        ratio = cpu.wire_ratio(costs, scenario, OURS, THEIRS)
+        aim = f"≤ {cpu.AIM_WIRE}" if scenario.kind == "whole" else ""
+        rows.append((f"CPU of the wire: {scenario}", f"{ratio:.2f}", aim))
+    print()
+    print(tabulate(rows, (f"{OURS} ÷ {THEIRS}", "measured", "aim"), disable_numparse=True))
+
+
+def run_connect(load: LoadGenerator, folder: Path, rounds: int, theirs: Path | None) -> None:
+    """Print how long a call takes whose client connects anew, before a provider that speaks TLS."""
+    authority = write_certificate(folder)
+    checkouts = Checkouts(theirs)
+    with (
+        upstream(authority) as alone,
+        checkouts.gateways(alone.port, folder, authority=authority) as gateways,
+    ):
+        results = measure(load, [CONNECT], lambda _: [*gateways, alone], rounds)
+    rows = [
+        (
+            name,
+            latency_ms(samples, 50),
+            latency_ms(samples, 99),
+            cpu_ms_per_call(samples),
+            sum(sample.answers.errors for sample in samples),
+        )
+        for (_, name), samples in results.items()
+    ]
+    print("a new client connection for each call, TLS to the provider\n")
+    print(tabulate(rows, ("target", "p50 ms", "p99 ms", "CPU ms/call", "errors"), floatfmt=".2f"))
+    if theirs:
+        ratio = _ratio(lambda one: latency_ms(one, 50), results[CONNECT, OURS], results[CONNECT, THEIRS])
+        print(f"\nmedian, {OURS} ÷ {THEIRS}: {ratio:.2f}")

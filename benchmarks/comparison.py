@@ -1,0 +1,159 @@
+"""The main run: interleaved rounds over all targets, medians in one table, then the comparison with the aims."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tabulate import tabulate
+
+from benchmarks.processes import LoadGenerator, Sample
+from benchmarks.traffic import EVENTS, Scenario, Target
+
+SCENARIOS = (
+    Scenario("whole", connections=1, calls=400),
+    Scenario("whole", connections=32, calls=1200),
+    Scenario("streamed", connections=1, calls=200),
+    Scenario("streamed", connections=32, calls=600),
+    Scenario("alone", connections=4, calls=12),
+    Scenario("alone", connections=4, calls=12, tls=True),
+    Scenario("firehose", connections=1, calls=2),
+)
+AIM_RATIO = 1.2
+AIM_ADDED_MS = 1.0
+AIM_ALONE = {False: 0.65, True: 0.85}
+"""What a chunk that arrives alone may cost beside stock mitmdump, by whether the client speaks TLS."""
+AIM_EVENTS_PER_S = 20_000
+
+Results = dict[tuple[Scenario, str], list[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What is measured, with plain clients and with TLS ones; what is None is left out.
+
+    Only ``streaming`` has a part where it matters when a chunk arrives.
+    """
+
+    gateway: Target | None
+    gateway_tls: Target | None
+    stock: Target
+    streaming: Target
+    alone: Target
+
+    def of(self, scenario: Scenario) -> list[Target]:
+        """Return the targets of one scenario, in the order of a round."""
+        if scenario.tls:
+            targets = [self.gateway_tls, replace(self.streaming, tls=True)]
+        elif scenario.kind == "whole":
+            targets = [self.gateway, self.stock, self.alone]
+        elif scenario.kind == "streamed":
+            targets = [self.gateway, self.stock, self.streaming, self.alone]
+        else:
+            targets = [self.gateway, self.streaming, self.alone]
+        return [target for target in targets if target]
+
+
+def measure(
+    load: LoadGenerator,
+    scenarios: Iterable[Scenario],
+    targets_of: Callable[[Scenario], list[Target]],
+    rounds: int,
+) -> Results:
+    """Run every scenario ``rounds`` times on each target in turn, so that a slow minute hits all alike."""
+    results: Results = {}
+    for scenario in scenarios:
+        for target in targets_of(scenario):
+            load.run(target, replace(scenario, calls=max(scenario.calls // 4, scenario.connections)))
+        for _ in range(rounds):
+            for target in targets_of(scenario):
+                results.setdefault((scenario, target.name), []).append(load.run(target, scenario))
+    return results
+
+
+def requests_per_s(samples: Sequence[Sample]) -> float:
+    """The median round's answers per second."""
+    return statistics.median(
+        len(sample.answers.latencies_ms) / sample.answers.elapsed_s for sample in samples
+    )
+
+
+def latency_ms(samples: Sequence[Sample], percent: int) -> float:
+    """The median over rounds of each round's percentile; NaN where a round has too few answers."""
+    return statistics.median(
+        statistics.quantiles(sample.answers.latencies_ms, n=100, method="inclusive")[percent - 1]
+        if len(sample.answers.latencies_ms) > 1
+        else float("nan")
+        for sample in samples
+    )
+
+
+def cpu_ms_per_call(samples: Sequence[Sample]) -> float:
+    """The processor time that the target took for one call, over all rounds: what a busy machine can't change."""
+    calls = sum(len(sample.answers.latencies_ms) for sample in samples)
+    return 1000 * sum(sample.cpu_s for sample in samples) / calls if calls else float("nan")
+
+
+def cpu_us_per_chunk(scenario: Scenario, samples: Sequence[Sample]) -> float:
+    """The processor time of one streamed call, over its chunks, in µs: its head and its end are spread over them."""
+    return 1000 * cpu_ms_per_call(samples) / EVENTS[scenario.kind]
+
+
+def print_table(results: Results) -> None:
+    """Print one row for each scenario and target."""
+    rows = [_row(scenario, name, samples) for (scenario, name), samples in results.items()]
+    headers = (
+        *("answer", "connections", "target", "requests/s", "events/s", "p50 ms", "p99 ms", "CPU ms/call"),
+        *("CPU µs/chunk", "errors"),
+    )
+    formats = ("", ".0f", "", ".0f", ".0f", ".2f", ".2f", ".2f", ".1f", ".0f")
+    print(tabulate(rows, headers, floatfmt=formats))
+
+
+def _row(scenario: Scenario, name: str, samples: Sequence[Sample]) -> tuple[str | float | None, ...]:
+    events = EVENTS.get(scenario.kind)
+    per_s = requests_per_s(samples)
+    return (
+        f"{scenario.kind}{', TLS' if scenario.tls else ''}",
+        scenario.connections,
+        name,
+        per_s,
+        events and per_s * events,
+        latency_ms(samples, 50),
+        latency_ms(samples, 99),
+        cpu_ms_per_call(samples),
+        cpu_us_per_chunk(scenario, samples) if events else None,
+        sum(sample.answers.errors for sample in samples),
+    )
+
+
+def print_comparison(results: Results, targets: Targets) -> None:
+    """Print what the gateway costs beside the others, and the aims."""
+    rows: list[tuple[str, str, str]] = []
+    for scenario in SCENARIOS:
+        ours, *others = targets.of(scenario)
+        by_name = {target.name: results[scenario, target.name] for target in (ours, *others)}
+        if scenario.kind in ("whole", "streamed"):
+            rows += _rates(scenario, ours.name, by_name)
+        elif scenario.kind == "alone":
+            chunk_us = {name: cpu_us_per_chunk(scenario, samples) for name, samples in by_name.items()}
+            ratio = chunk_us[ours.name] / chunk_us[targets.streaming.name]
+            aim = f"≤ {AIM_ALONE[scenario.tls]}"
+            rows.append((f"CPU a chunk ÷ {targets.streaming.name}: {scenario}", f"{ratio:.2f}", aim))
+        else:
+            per_s = requests_per_s(by_name[ours.name]) * EVENTS[scenario.kind]
+            rows.append((f"events/s: {scenario}", f"{per_s:.0f}", f"≥ {AIM_EVENTS_PER_S}"))
+    print()
+    print(tabulate(rows, ("tollgate", "measured", "aim"), disable_numparse=True))
+
+
+def _rates(scenario: Scenario, ours: str, by_name: dict[str, list[Sample]]) -> list[tuple[str, str, str]]:
+    """Return the rows of a scenario in which calls are counted. The last target is the upstream alone."""
+    *others, alone = [name for name in by_name if name != ours]
+    rows = []
+    for other in others:
+        ratio = requests_per_s(by_name[ours]) / requests_per_s(by_name[other])
+        rows.append((f"requests/s ÷ {other}: {scenario}", f"{ratio:.2f}", f"≥ {AIM_RATIO}"))
+    if scenario.connections == 1:
+        added_ms = latency_ms(by_name[ours], 50) - latency_ms(by_name[alone], 50)
+        rows.append((f"median added to a call: {scenario}", f"{added_ms:.2f} ms", f"≤ {AIM_ADDED_MS} ms"))
+    return rows

@@ -1,0 +1,101 @@
+"""Where a process spends its processor time: a module that is run with a sample of its stack taken at every tick.
+
+``python sampled.py FILE MODULE [ARGUMENT …]`` runs MODULE as ``python -m`` does. At every SIGUSR2 it writes the samples
+taken since the last one to FILE, as a JSON object of area to count, and begins again at zero. Imports nothing of
+the project, so that any checkout can be run with it.
+"""
+
+import json
+import os
+import runpy
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+TICK_S: Final = 0.001
+"""The kernel takes its own tick where that is longer."""
+AREAS: Final = {
+    "wire": (
+        *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
+        *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.connecting"),
+        *("addon.connections", "addon.request_stream", "addon.attempt_stream", "addon.clients"),
+        *("addon.telemetry.flows", "mitmproxy", "asyncio", "selectors", "socket", "ssl", "OpenSSL"),
+        *("h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
+    ),
+    "JSON": (
+        *("addon.json_object", "addon.json_scan", "addon.json_text", "addon.large_strings", "addon.splice"),
+        *("addon.text.json", "json", "pydantic", "pydantic_core"),
+    ),
+    "policies": ("policies",),
+    "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
+    "log": ("addon.log", "addon.metrics", "addon.telemetry", "logging", "prometheus_client"),
+}
+"""The areas of a call and the modules and packages in each; the rest of the project is its logic."""
+LOGIC: Final = "logic"
+OTHER: Final = "other"
+_INNER: Final = ("log", "store")
+"""Whoever makes JSON for these makes it on their behalf."""
+
+
+def area_of_module(name: str) -> str | None:
+    """Return the area that a module belongs to; None for the standard library's and others' helpers."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        for area, members in AREAS.items():
+            if prefix in members or (length == 3 and _is_variant(prefix, members)):
+                return area
+    return LOGIC if parts[0] == "addon" else None
+
+
+def _is_variant(prefix: str, members: tuple[str, ...]) -> bool:
+    """Whether a module of addon/text/ begins as a member does: ``addon.text.http1_body`` is of ``addon.text.http``."""
+    return any(member.count(".") == 2 and prefix.startswith(member) for member in members)
+
+
+def area_of(stack: Iterator[str]) -> str:
+    """Return the area of a sample, whose ``stack`` is the names of its modules from the innermost out."""
+    makes_json = False
+    for name in stack:
+        area = area_of_module(name)
+        if area == "JSON":
+            makes_json = True
+        elif area in _INNER or (area is not None and not makes_json):
+            return area
+        elif area is not None:
+            break
+    return "JSON" if makes_json else OTHER
+
+
+def _stack(frame: FrameType | None) -> Iterator[str]:
+    while frame is not None:
+        yield str(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+
+
+def _sample_into(file: Path) -> None:
+    counts: Counter[str] = Counter()
+
+    def take(_signum: int, frame: FrameType | None) -> None:
+        counts[area_of(_stack(frame))] += 1
+
+    def write(_signum: int, _frame: FrameType | None) -> None:
+        # Whoever waits for the file sees all of it or nothing.
+        whole = file.with_suffix(".new")
+        whole.write_text(json.dumps(counts))
+        os.replace(whole, file)
+        counts.clear()
+
+    signal.signal(signal.SIGUSR2, write)
+    signal.signal(signal.SIGPROF, take)
+    signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
+
+
+if __name__ == "__main__":
+    _sample_into(Path(sys.argv[1]))
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

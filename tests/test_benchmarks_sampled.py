@@ -1,0 +1,33 @@
+"""Which area of a call a sample of the benchmark counts for."""
+
+import pytest
+
+from benchmarks.sampled import area_of
+
+LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.serve", "click.core")
+
+
+@pytest.mark.parametrize(
+    ("stack", "area"),
+    [
+        (LOOP, "wire"),
+        (("addon.text.http1_body", "addon.wire.http1", *LOOP), "wire"),
+        (("addon.upstream.pool", "addon.calls.relay", *LOOP), "wire"),
+        (("mitmproxy.proxy.layer", "addon.hop_stream", *LOOP), "wire"),
+        (("re", "addon.hop_wire", *LOOP), "wire"),
+        (("addon.calls.admission", *LOOP), "logic"),
+        (("addon.hop_by_hop_of_another_name", *LOOP), "logic"),
+        (("contextlib", "addon.books", *LOOP), "logic"),
+        (("policies.spend", "addon.store.sqlite", *LOOP), "policies"),
+        (("json.encoder", "addon.chat", *LOOP), "JSON"),
+        (("pydantic.main", "addon.chat", *LOOP), "JSON"),
+        (("json.encoder", "json", "addon.log", "logging", "addon.books", *LOOP), "log"),
+        (("json.encoder", "addon.store.outbox", *LOOP), "store"),
+        (("sqlite3", "addon.store.sqlite", *LOOP), "store"),
+        (("heapq",), "other"),
+    ],
+)
+def test_the_innermost_module_with_an_area_decides_and_json_counts_for_whom_it_is_made(
+    stack: tuple[str, ...], area: str
+):
+    assert area_of(iter(stack)) == area
