@@ -20,8 +20,9 @@ from rig.http2 import (
 )
 
 from addon.text.http_heads import Headers, Response, ResponseHead
-from addon.wire.http2 import MAX_CALLS, MAX_STREAMS
+from addon.wire.http2 import MAX_CALLS
 from addon.wire.http2_frames import PREFACE
+from addon.wire.http2_library import MAX_STREAMS
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
@@ -298,6 +299,7 @@ MALFORMED = {
     "two lengths": (*REQUEST, ("content-length", "1"), ("content-length", "1")),
     "a length with zeros": (*REQUEST, ("content-length", "01")),
 }
+LARGE = (*REQUEST, *((f"x-{number}", "y" * 1_000) for number in range(64)))
 
 
 async def test_a_malformed_request_is_refused_and_the_connection_goes_on():
@@ -314,6 +316,8 @@ async def test_a_malformed_request_is_refused_and_the_connection_goes_on():
             )
             assert (name, answer.status) == (name, 400)
             assert b"bad_request" in answer.body
+        large = await client.request(fields=LARGE)
+        assert (large.status, b"request_header_fields_too_large" in large.body) == (431, True)
         assert not served
         connect = await client.request(fields=((":method", "CONNECT"), (":authority", "other.test:443")))
         assert connect.status == 200  # whose method the call sees, and refuses
@@ -412,7 +416,7 @@ async def test_a_client_that_does_not_read_stops_the_call_at_the_high_water_mark
         client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         stream_id = client.begin(ends=True)
         client.send()
-        await settled(lambda: bool(server.connections) and server.connection.is_full)
+        await settled(lambda: bool(server.connections) and server.connection._output.is_full)
         await asyncio.sleep(0.05)
         assert server.transports[0].buffered_bytes < 65_536 * 2 + 20_000
         assert sent < 20_000_000  # most of it in the buffers of the two sockets
@@ -425,18 +429,25 @@ async def test_a_client_that_does_not_read_stops_the_call_at_the_high_water_mark
 # Clients that leave, and ends.
 
 
-async def test_a_request_that_is_reset_in_the_same_read_is_never_a_call():
-    calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call_begins():
+    begun, passed = [], []
+
+    async def serve(stream: Stream) -> None:
+        begun.append(stream.has_left)
+        with stream.present():
+            passed.append(stream)
+        await echo(stream)
+
+    async with serving(serve) as server, connected(server) as client:
         for _ in range(10):
-            stream_id = client.begin(ends=True)
+            stream_id = client.begin()
+            client.h2.send_data(stream_id, b"x", end_stream=True)
             client.h2.reset_stream(stream_id)
         client.send()
-        last = client.begin(ends=True)
-        client.send()
-        calls.go_on.set()
-        await client.answer(last)
-        assert len(calls.streams) == 1
+        await client.request()
+        assert begun == [True] * 10 + [False]
+        assert len(passed) == 1
+        assert server.connection.streams == 0
 
 
 async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():

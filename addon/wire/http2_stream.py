@@ -1,62 +1,38 @@
 """``Http2Stream``: one request of an HTTP/2 connection and its answer."""
 
 import asyncio
-from typing import Final, Protocol
+from collections.abc import Callable
 
 from h2.errors import ErrorCodes
 
 from addon.text.http2_heads import body_length
 from addon.text.http_heads import Field, Headers, RequestHead, Response, ResponseHead
+from addon.wire.http2_output import MAX_DATA_BYTES, Http2Output
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
-MAX_DATA_BYTES: Final = 16_384
-"""Of one DATA frame that is sent: every client takes that much. Source: RFC 9113, 4.2."""
 _BODILESS_STATUSES = frozenset({204, 304})
 _FRAMING_FIELDS = frozenset({"date", "content-length"})
 
 
-class Http2Sender(Protocol):
-    """What a stream asks of its connection. Nothing of it waits, and all of it leaves in one write a loop turn."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether too much waits for the client to take it."""
-
-    @property
-    def transport_is_behind(self) -> bool:
-        """Whether any byte waits for the client to take it."""
-
-    def room(self, stream_id: int) -> int:
-        """Return how many bytes of DATA the client takes now; zero or less: none."""
-
-    def send_head(self, stream_id: int, status: int, fields: list[Field], *, is_last: bool) -> None:
-        """Send HEADERS."""
-
-    def send_data(self, stream_id: int, data: bytes, *, is_last: bool) -> None:
-        """Send one DATA frame of at most ``MAX_DATA_BYTES`` and ``room``. An empty last one needs no room."""
-
-    def taken(self, stream_id: int, size: int) -> None:
-        """Let the client send ``size`` more."""
-
-    def block(self, stream: "Http2Stream") -> None:
-        """Wake ``stream`` when there may be room."""
-
-    def unblock(self, stream: "Http2Stream") -> None:
-        """``stream`` waits no more."""
-
-    def release(self, stream: "Http2Stream", reset_code: int | None) -> None:
-        """``stream`` is over: reset it with ``reset_code``, or, for None, only where its request goes on."""
-
-
 class Http2Stream(Stream):
-    """One request and its answer. ``stream_id`` is its number on the connection."""
+    """One request and its answer. ``stream_id`` is its number on the connection; ``on_over`` takes it off that one,
+    with the code to reset it by, if any. Raises MalformedError where the length of the body is malformed.
+    """
 
-    def __init__(self, sender: Http2Sender, stream_id: int, head: RequestHead, peer: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        output: Http2Output,
+        stream_id: int,
+        head: RequestHead,
+        peer: tuple[str, int],
+        on_over: Callable[["Http2Stream", ErrorCodes | None], None],
+    ) -> None:
         super().__init__(head, peer)
         self.stream_id = stream_id
         self.request_has_ended = False
-        self._sender = sender
+        self._output = output
+        self._on_over = on_over
         self._length = body_length(head)
         self._received_bytes = 0
         self._pieces: list[bytes] = []
@@ -77,7 +53,7 @@ class Http2Stream(Stream):
         if self._length is not None and self._received_bytes > self._length:
             self._break_framing()
         if self._fault:
-            self._sender.taken(self.stream_id, window_bytes)
+            self._output.open_window(self.stream_id, window_bytes)
             return
         self._untaken_bytes += window_bytes
         if data:
@@ -106,7 +82,7 @@ class Http2Stream(Stream):
         """Give the window of what was not read back to the connection."""
         self._pieces.clear()
         if self._untaken_bytes:
-            self._sender.taken(self.stream_id, self._untaken_bytes)
+            self._output.open_window(self.stream_id, self._untaken_bytes)
             self._untaken_bytes = 0
 
     async def read(self) -> bytes:
@@ -123,7 +99,7 @@ class Http2Stream(Stream):
                 return b""
             if self._awaits_continue:
                 self._awaits_continue = False
-                self._sender.send_head(self.stream_id, 100, [], is_last=False)
+                self._output.send_head(self.stream_id, 100, [], is_last=False)
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
@@ -139,13 +115,13 @@ class Http2Stream(Stream):
     def respond_now(self, response: Response) -> None:
         """Send a whole small answer without waiting, or only its head and a reset where the client takes no more."""
         self._begin(response.status, [("content-length", str(len(response.body)))], response.headers.fields)
-        fits = len(response.body) <= min(self._sender.room(self.stream_id), MAX_DATA_BYTES)
+        fits = len(response.body) <= min(self._output.room(self.stream_id), MAX_DATA_BYTES)
         body = response.body if self._has_body else b""
         self._send_head(is_last=not body)
         if not body:
             self._finish()
         elif fits:
-            self._sender.send_data(self.stream_id, body, is_last=True)
+            self._output.send_data(self.stream_id, body, is_last=True)
             self._finish()
         else:
             self.abort()
@@ -168,7 +144,7 @@ class Http2Stream(Stream):
 
     @property
     def is_behind(self) -> bool:
-        return self._writer is not None or self._sender.transport_is_behind
+        return self._writer is not None or self._output.is_behind
 
     def leave(self) -> None:
         super().leave()
@@ -179,10 +155,10 @@ class Http2Stream(Stream):
         """There may be room now."""
         _wake(self._writer)
 
-    def close(self, reset_code: int | None) -> None:
-        """Take the stream off its connection, as ``Http2Sender.release`` says."""
+    def close(self, reset_code: ErrorCodes | None) -> None:
+        """Take the stream off its connection. Reset it with ``reset_code``; for None only where its request goes on."""
         self._drop_body()
-        self._sender.release(self, reset_code)
+        self._on_over(self, reset_code)
 
     def _begin(self, status: int, length: list[Field], fields: tuple[Field, ...]) -> None:
         bodiless = status in _BODILESS_STATUSES
@@ -194,20 +170,20 @@ class Http2Stream(Stream):
     def _send_head(self, *, is_last: bool) -> None:
         if self._held_head is not None:
             head, self._held_head = self._held_head, None
-            self._sender.send_head(self.stream_id, head.status, list(head.headers.fields), is_last=is_last)
+            self._output.send_head(self.stream_id, head.status, head.headers.fields, is_last=is_last)
 
     async def _write(self, data: bytes, *, is_last: bool) -> None:
         """Send ``data`` as the client takes it. Nothing is kept but by the caller, who waits."""
         if self.has_left:
             raise ClientLeft
-        while self._sender.is_full:
+        while self._output.is_full:
             await self._wait()
         if not self._has_body:
             data = b""
         if self._held_head is not None:
             self._send_head(is_last=is_last and not data)
         elif is_last and not data:
-            self._sender.send_data(self.stream_id, b"", is_last=True)
+            self._output.send_data(self.stream_id, b"", is_last=True)
         await self._write_data(data, is_last=is_last)
         if is_last:
             self._finish()
@@ -215,10 +191,10 @@ class Http2Stream(Stream):
     async def _write_data(self, data: bytes, *, is_last: bool) -> None:
         position = 0
         while position < len(data):
-            room = 0 if self._sender.is_full else self._sender.room(self.stream_id)
+            room = 0 if self._output.is_full else self._output.room(self.stream_id)
             if room > 0:
                 end = position + min(room, MAX_DATA_BYTES)
-                self._sender.send_data(
+                self._output.send_data(
                     self.stream_id, data[position:end], is_last=is_last and end >= len(data)
                 )
                 position = end
@@ -232,12 +208,12 @@ class Http2Stream(Stream):
     async def _wait(self) -> None:
         """Wait until there may be room, or the client left."""
         self._writer = asyncio.get_running_loop().create_future()
-        self._sender.block(self)
+        self._output.block(self.stream_id)
         try:
             await self._writer
         finally:
             self._writer = None
-            self._sender.unblock(self)
+            self._output.unblock(self.stream_id)
         if self.has_left:
             raise ClientLeft
 
