@@ -197,6 +197,16 @@ def test_framing_of_requests():
     assert read_request(upgrade)[1] == Framing(9)
 
 
+@pytest.mark.parametrize(
+    "raw", [b"", b"\r\n\r\n", request()[:-2], request()[:-1], request() + b"x", request() * 2]
+)
+def test_only_a_whole_head_is_parsed(raw: bytes):
+    with pytest.raises(HttpSyntaxError):
+        parse_request_head(raw)
+    with pytest.raises(HttpSyntaxError):
+        parse_response_head(raw.replace(b"POST /v1/x HTTP/1.1", b"HTTP/1.1 200 OK"))
+
+
 def test_an_http_1_0_request_needs_no_host():
     head, _ = read_request(request(first=b"GET / HTTP/1.0", host=b""))
     assert head.version == "1.0"

@@ -21,7 +21,7 @@ TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"  # noqa: S105  (a character of a token, R
 VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"
 """A character of a field's value: no control character but the tab."""
 
-HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5})?"
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]++|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5})?"
 """A host with an optional port (RFC 3986). No comma, because intermediaries join two fields by one."""
 
 _FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+([^\r]*+)(?=\r\n)")
