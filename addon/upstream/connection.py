@@ -48,6 +48,30 @@ class UpstreamConnection:
     ``on_returned(link, is_clean)`` is called then, once.
     """
 
+    __slots__ = (
+        *(
+            "is_reused",
+            "_link",
+            "_on_returned",
+            "_is_held",
+            "_is_sent",
+            "_waiter",
+            "_send_waiter",
+            "_failure",
+        ),
+        *(
+            "_method",
+            "_buffer",
+            "_searched",
+            "_interim_answers",
+            "_head",
+            "_body",
+            "_pieces",
+            "_unread_bytes",
+        ),
+        *("_has_bytes", "_is_done", "_can_be_kept"),
+    )
+
     def __init__(self, link: Link, on_returned: Callable[[Link, bool], None], *, is_reused: bool) -> None:
         self.is_reused = is_reused
         self._link = link
@@ -181,29 +205,37 @@ class UpstreamConnection:
     # The answer.
 
     def _read_head(self, data: bytes) -> None:
-        buffer = self._buffer
-        buffer += data
-        while (end := find_head_end(buffer, self._searched)) >= 0 and end <= MAX_HEAD_BYTES:
-            head = parse_response_head(bytes(buffer[:end]))
-            del buffer[:end]
-            self._searched = 0
+        if self._buffer:
+            self._buffer += data
+            # As long as there is no end, the buffer grows in place.
+            if find_head_end(self._buffer, self._searched) < 0:
+                self._keep_head(len(self._buffer))
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        while (end := find_head_end(data)) >= 0:
+            if end > MAX_HEAD_BYTES:
+                raise HttpSyntaxError("the head of the answer is too long")
+            head, data = parse_response_head(data[:end]), data[end:]
             if not 100 <= head.status < 200:
-                self._begin_body(head)
+                self._begin_body(head, data)
                 return
             self._interim_answers += 1
             if head.status == _SWITCHING_PROTOCOLS or self._interim_answers > MAX_INTERIM_ANSWERS:
                 raise HttpSyntaxError("too many interim answers, or a change of the protocol")
-        if len(buffer) > MAX_HEAD_BYTES:
-            raise HttpSyntaxError("the head of the answer is too long")
-        self._searched = max(0, len(buffer) - 3)
+        self._buffer += data
+        self._keep_head(len(data))
 
-    def _begin_body(self, head: ResponseHead) -> None:
+    def _keep_head(self, size: int) -> None:
+        if size > MAX_HEAD_BYTES:
+            raise HttpSyntaxError("the head of the answer is too long")
+        self._searched = max(0, size - 3)
+
+    def _begin_body(self, head: ResponseHead, rest: bytes) -> None:
         body = self._body = BodyReader(response_framing(head, self._method))
         self._head = head
         if not keeps_alive(head):
             self._can_be_kept = False
-        rest = bytes(self._buffer)
-        self._buffer.clear()
         self._read_body(body, rest)
 
     def _read_body(self, body: BodyReader, data: bytes) -> None:

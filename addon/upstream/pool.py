@@ -6,7 +6,7 @@ workspace and of the origin; beyond them it waits for its turn.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from addon.deadline import within
 from addon.upstream.connect import Connector
@@ -61,23 +61,31 @@ class PoolStats:
     reused: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """What a held connection counts for."""
-
-    origin: Origin
-    workspace: str
-    proxy: EgressProxy | None
-
-
 class _Lane:
     """The connections of one origin: ``idle`` ones, the last used at the end, and a gate for those that are held."""
 
-    __slots__ = ("gate", "idle")
+    __slots__ = ("gate", "idle", "origin")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, origin: Origin, limit: int) -> None:
+        self.origin = origin
         self.gate = Gate(limit)
         self.idle: list[Link] = []
+
+
+class _Place(NamedTuple):
+    """What a held connection takes: a place of its workspace and one of its origin."""
+
+    workspace: str
+    gate: Gate
+    lane: _Lane
+
+
+class _Hold(NamedTuple):
+    """A connection in a call's hands, and the setting it was made with."""
+
+    place: _Place
+    proxy: EgressProxy | None
+    connection: UpstreamConnection
 
 
 class Pool:
@@ -92,8 +100,8 @@ class Pool:
         self._lanes: dict[Origin, _Lane] = {}
         self._gates: dict[str, Gate] = {}
         self._open: set[Link] = set()
-        self._held: dict[Link, tuple[_Hold, UpstreamConnection]] = {}
-        self._idle: dict[Link, Origin] = {}
+        self._held: dict[Link, _Hold] = {}
+        self._idle: dict[Link, _Lane] = {}
         """The longest idle first."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._opened = 0
@@ -111,19 +119,17 @@ class Pool:
         """
         if self._is_closed:
             raise Unreachable(_CLOSED, lagged=True)
-        lane = self._try_enter(origin, workspace) or await self._enter(origin, workspace, timeout_s)
+        place = self._try_enter(origin, workspace) or await self._enter(origin, workspace, timeout_s)
+        proxy = self._proxy
         try:
-            hold = _Hold(origin, workspace, self._proxy)
-            idle = None if fresh else self._take_idle(lane)
-            link = idle or await self._connect(lane, hold, timeout_s)
+            idle = None if fresh else self._take_idle(place.lane)
+            link = idle or await self._connect(place.lane, proxy, timeout_s)
         except BaseException:
-            self._leave(origin, workspace)
+            self._leave(place)
             raise
         self._reused += idle is not None
-        self._held[link] = (
-            hold,
-            connection := UpstreamConnection(link, self._take_back, is_reused=idle is not None),
-        )
+        connection = UpstreamConnection(link, self._take_back, is_reused=idle is not None)
+        self._held[link] = _Hold(place, proxy, connection)
         return connection
 
     def stats(self) -> PoolStats:
@@ -140,8 +146,8 @@ class Pool:
         """Close every connection, those of calls too, and wait until their sockets are closed."""
         self._is_closed = True
         self._close_all_idle()
-        for _, connection in list(self._held.values()):
-            connection.close()
+        for hold in list(self._held.values()):
+            hold.connection.close()
         self._connector.close()
         while self._open:
             self._none_open.clear()
@@ -149,34 +155,38 @@ class Pool:
 
     # Places.
 
-    def _try_enter(self, origin: Origin, workspace: str) -> _Lane | None:
+    def _try_enter(self, origin: Origin, workspace: str) -> _Place | None:
         gate, lane = self._gate_of(workspace), self._lane_of(origin)
         if gate.try_enter():
             if lane.gate.try_enter():
-                return lane
+                return _Place(workspace, gate, lane)
             gate.leave()
         return None
 
-    async def _enter(self, origin: Origin, workspace: str, timeout_s: float) -> _Lane:
+    async def _enter(self, origin: Origin, workspace: str, timeout_s: float) -> _Place:
         try:
             async with within(timeout_s):
-                await self._gate_of(workspace).enter()
+                gate = self._gate_of(workspace)
+                await gate.enter()
                 try:
                     lane = self._lane_of(origin)
                     await lane.gate.enter()
                 except BaseException:
-                    self._gates[workspace].leave()
+                    gate.leave()
                     raise
-                return lane
+                return _Place(workspace, gate, lane)
         except TimeoutError:
             raise PoolFull from None
         finally:
-            self._forget_unused(origin, workspace)
+            self._forget_unused_gate(workspace)
+            self._forget_unused_lane(self._lane_of(origin))
 
-    def _leave(self, origin: Origin, workspace: str) -> None:
-        self._lanes[origin].gate.leave()
-        self._gates[workspace].leave()
-        self._forget_unused(origin, workspace)
+    def _leave(self, place: _Place) -> None:
+        place.lane.gate.leave()
+        place.gate.leave()
+        self._forget_unused_lane(place.lane)
+        if place.gate.is_unused:
+            self._forget_unused_gate(place.workspace)
 
     def _gate_of(self, workspace: str) -> Gate:
         gate = self._gates.get(workspace)
@@ -187,22 +197,24 @@ class Pool:
     def _lane_of(self, origin: Origin) -> _Lane:
         lane = self._lanes.get(origin)
         if lane is None:
-            lane = self._lanes[origin] = _Lane(self._limits.open_per_origin)
+            lane = self._lanes[origin] = _Lane(origin, self._limits.open_per_origin)
         return lane
 
-    def _forget_unused(self, origin: Origin, workspace: str = "") -> None:
-        lane, gate = self._lanes.get(origin), self._gates.get(workspace)
-        if lane is not None and lane.gate.is_unused and not lane.idle:
-            del self._lanes[origin]
+    def _forget_unused_gate(self, workspace: str) -> None:
+        gate = self._gates.get(workspace)
         if gate is not None and gate.is_unused:
             del self._gates[workspace]
 
+    def _forget_unused_lane(self, lane: _Lane) -> None:
+        if not lane.idle and lane.gate.is_unused:
+            self._lanes.pop(lane.origin, None)
+
     # Connections.
 
-    async def _connect(self, lane: _Lane, hold: _Hold, timeout_s: float) -> Link:
+    async def _connect(self, lane: _Lane, proxy: EgressProxy | None, timeout_s: float) -> Link:
         if lane.idle and lane.gate.inside + len(lane.idle) > self._limits.open_per_origin:
             self._close_idle(lane.idle[0])
-        link = await self._connector.connect(hold.origin, hold.proxy, timeout_s, self._make)
+        link = await self._connector.connect(lane.origin, proxy, timeout_s, self._make)
         if link.is_closed or self._is_closed:
             link.abort()
             raise Unreachable("the connection ended as soon as it was made", lagged=self._is_closed)
@@ -215,37 +227,36 @@ class Pool:
         return Link(self._forget)
 
     def _take_back(self, link: Link, is_clean: bool) -> None:
-        hold, _ = self._held.pop(link)
+        hold = self._held.pop(link)
         if is_clean:
-            self._keep(link, hold)
-        self._leave(hold.origin, hold.workspace)
+            self._keep(link, hold.place.lane, hold.proxy)
+        self._leave(hold.place)
 
-    def _keep(self, link: Link, hold: _Hold) -> None:
-        lane, now_s = self._lanes[hold.origin], asyncio.get_running_loop().time()
+    def _keep(self, link: Link, lane: _Lane, proxy: EgressProxy | None) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
         is_full = len(lane.idle) >= self._limits.idle_per_origin
-        if is_full or self._is_closed or hold.proxy != self._proxy or self._is_old(link, now_s):
+        is_old = now_s - link.opened_at_s >= self._limits.age_s
+        if is_full or is_old or self._is_closed or proxy != self._proxy:
             link.abort()
             return
         if len(self._idle) >= self._limits.idle:
             self._close_idle(next(iter(self._idle)))
         link.idle_since_s = now_s
         lane.idle.append(link)
-        self._idle[link] = hold.origin
+        self._idle[link] = lane
         if self._sweep_timer is None:
-            loop = asyncio.get_running_loop()
             self._sweep_timer = loop.call_at(now_s + self._limits.idle_s, self._sweep)
 
     def _take_idle(self, lane: _Lane) -> Link | None:
         while lane.idle:
             link = lane.idle.pop()
             del self._idle[link]
-            if not link.is_stale and not self._is_old(link, asyncio.get_running_loop().time()):
+            age_s = asyncio.get_running_loop().time() - link.opened_at_s
+            if age_s < self._limits.age_s and not link.is_stale:
                 return link
             link.abort()
         return None
-
-    def _is_old(self, link: Link, now_s: float) -> bool:
-        return now_s - link.opened_at_s >= self._limits.age_s
 
     def _sweep(self) -> None:
         """Close what has been idle for too long; look again when the next one will have been."""
@@ -267,9 +278,9 @@ class Pool:
         link.abort()
 
     def _remove_idle(self, link: Link) -> None:
-        origin = self._idle.pop(link)
-        self._lanes[origin].idle.remove(link)
-        self._forget_unused(origin)
+        lane = self._idle.pop(link)
+        lane.idle.remove(link)
+        self._forget_unused_lane(lane)
         if not self._idle and self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
