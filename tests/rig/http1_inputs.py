@@ -228,11 +228,13 @@ def _broken_answers(body: bytes) -> list[AnswerInput]:
         "no blank line behind the last chunk": head(ok, b"Transfer-Encoding: chunked")
         + chunk(body)
         + b"0\r\n",
-        "204 with a length": head(b"HTTP/1.1 204 No Content", length),
     }
     return [
         *(AnswerInput(name, raw, 502) for name, raw in broken.items()),
         *(AnswerInput(name, raw, 502, provider_closes=True) for name, raw in cut.items()),
+        # Whole, but without a body, so that no completion is in them.
+        AnswerInput("204 with a length", head(b"HTTP/1.1 204 No", length), 502, is_reusable=True),
+        AnswerInput("304 with a length", head(b"HTTP/1.1 304 No", length), 502, is_reusable=True),
     ]
 
 

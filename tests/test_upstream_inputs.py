@@ -1,0 +1,42 @@
+"""The table of a provider's answers, on real sockets: each is relayed or refused, and used up or kept, as it says."""
+
+import asyncio
+
+from rig.http1_inputs import AnswerInput, answer_inputs
+from rig.pooled import acquire, exchange, pool_of
+from rig.provider import Peer, Provider
+
+from addon.upstream.connection import UpstreamBroke
+from addon.upstream.pool import Pool
+
+
+async def outcome_of(given: AnswerInput, pool: Pool, provider: Provider) -> tuple[int, bool]:
+    """The status that a client deserves for what the pool makes of an answer, and whether its connection is kept."""
+    connection = await acquire(pool, provider.origin(), fresh=True)
+    try:
+        body = await exchange(connection)
+    except UpstreamBroke:
+        body = b""
+    connection.release()
+    is_kept = pool.stats().idle == 1
+    return (200 if body == b"{}" else 502), is_kept
+
+
+async def test_each_answer_is_relayed_or_refused_as_in_the_table():
+    answers = iter(inputs := answer_inputs(b"{}"))
+
+    async def answer(peer: Peer) -> None:
+        await peer.request()
+        given = next(answers)
+        await peer.say(given.raw)
+        if given.provider_closes:
+            peer.writer.close()
+
+    wrong = []
+    async with Provider(answer) as provider:
+        for given in inputs:
+            async with asyncio.timeout(120), pool_of() as pool:
+                outcome = await outcome_of(given, pool, provider)
+            if outcome != (given.status, given.is_reusable):
+                wrong.append((given.name, outcome))
+    assert not wrong
