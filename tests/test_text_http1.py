@@ -278,7 +278,7 @@ def test_blank_lines_before_a_request_can_be_skipped():
 def read_body(
     framing: Framing, pieces: list[bytes], *, closed: bool = False
 ) -> tuple[bytes, bool, bytes] | str:
-    """What a reader makes of ``pieces``: body, whether it ended, the rest; ``error`` where they are refused."""
+    """Return body, whether it ended, and the rest of what a reader makes of ``pieces``, or ``error``."""
     reader = BodyReader(framing)
     try:
         body = b"".join([reader.feed(piece) for piece in pieces])

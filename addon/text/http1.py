@@ -1,7 +1,7 @@
 """The syntax of HTTP/1.1 heads, of requests and of answers: strict parsing, the framing of bodies, encoding. Pure.
 
-A head is decoded once, and one compiled expression finds all of its fields. Whatever two readers could take in two
-ways is an error: bare LF, folded lines, a space before a colon, two lengths, a coding besides ``chunked``.
+A head is decoded once, and one compiled expression finds all of its fields. Anything that two readers could understand
+differently is an error: bare LF, folded lines, a space before a colon, two lengths, a coding other than ``chunked``.
 """
 
 import re
@@ -73,7 +73,7 @@ def find_head_end(buffer: bytes | bytearray, start: int = 0) -> int:
     """Return the index behind the CRLF CRLF that ends a head, or -1 where it has not come yet.
 
     The search begins at ``start``: where the head begins, or three bytes before what came since the last search.
-    Raises HttpSyntaxError where the head has not ended and holds a bare CR or LF, so that nobody waits for its end.
+    Raises HttpSyntaxError where the head has not ended and holds a bare CR or LF: there is no need to wait for its end.
     """
     found = buffer.find(b"\r\n\r\n", start)
     if found >= 0:
@@ -86,7 +86,8 @@ def find_head_end(buffer: bytes | bytearray, start: int = 0) -> int:
 def parse_request_head(raw: bytes) -> RequestHead:
     """Return the head of a request; ``raw`` reaches from its request line to the end of its blank line.
 
-    Of an absolute target the authority is split off; it must equal ``Host``. Any token is taken for a method.
+    The authority of an absolute target is split off, and must equal ``Host``. Any token is a method. Raises
+    HttpSyntaxError.
     """
     line, headers = _parse_lines(raw, _REQUEST_LINE)
     if line is None:
@@ -104,7 +105,10 @@ def parse_request_head(raw: bytes) -> RequestHead:
 
 
 def parse_response_head(raw: bytes) -> ResponseHead:
-    """Return the head of an answer; ``raw`` reaches from its status line to the end of its blank line."""
+    """Return the head of an answer; ``raw`` reaches from its status line to the end of its blank line.
+
+    Raises HttpSyntaxError, also for a status outside 100 to 599.
+    """
     line, headers = _parse_lines(raw, _STATUS_LINE)
     if line is None:
         raise HttpSyntaxError("the status line is malformed, or its version or status is unknown")
@@ -116,7 +120,7 @@ def _version(text: str) -> Version:
 
 
 def _parse_lines(raw: bytes, first_line: re.Pattern[str]) -> tuple[re.Match[str] | None, Headers]:
-    """Return what ``first_line`` matches of a whole head, if it does, and the fields behind that."""
+    """Return the match of ``first_line`` at the start of a whole head, or None, and the fields behind it."""
     text = raw.decode("latin-1")
     line = first_line.match(text)
     if line is None:
@@ -133,7 +137,7 @@ def _parse_lines(raw: bytes, first_line: re.Pattern[str]) -> tuple[re.Match[str]
 
 
 def _strip_values(text: str, found: list[Field]) -> list[Field]:
-    """Return fields without the blanks behind their values. A tab behind a coding is an error: some read on there."""
+    """Return fields without the blanks behind their values. A tab behind a coding is an error: readers differ on it."""
     if " \r\n" not in text and "\t\r\n" not in text:
         return found
     if any(value.endswith("\t") and name.lower() == "transfer-encoding" for name, value in found):
@@ -159,14 +163,14 @@ def _split_target(method: str, target: str) -> tuple[str, str]:
 
 
 def request_framing(head: RequestHead) -> Framing:
-    """Return where the body of a request ends. Raises HttpSyntaxError where its fields leave that open."""
+    """Return where the body of a request ends. Raises HttpSyntaxError where its fields are ambiguous or unknown."""
     return _framing_of(head) or _NO_BODY
 
 
 def response_framing(head: ResponseHead, request_method: str) -> Framing:
     """Return where the body of an answer to ``request_method`` ends.
 
-    Raises HttpSyntaxError where its fields leave that open, also where the answer can have no body.
+    Raises HttpSyntaxError where its fields are ambiguous or unknown, also where the answer can have no body.
     """
     framing = _framing_of(head)
     if request_method == "HEAD" or head.status in _BODILESS_STATUSES:
@@ -199,7 +203,7 @@ def _parse_length(text: str) -> int:
 def keeps_alive(head: RequestHead | ResponseHead) -> bool:
     """Return whether the connection may serve another request, by version and ``Connection``.
 
-    A body that ends where the peer closes has no next message either; that is the framing's to say.
+    It may not either after a body that ends where the peer closes; see the framing.
     """
     named = head.headers.get("connection")
     if named is None:
@@ -241,5 +245,5 @@ def _encode(line: str, fields: Iterable[Field]) -> bytes:
 
 
 def encode_chunk(piece: bytes) -> bytes:
-    """Return ``piece`` as one chunk; an empty piece is no chunk, since that would end the body."""
+    """Return ``piece`` as one chunk, and an empty piece as no bytes, because an empty chunk ends the body."""
     return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""

@@ -18,29 +18,29 @@ _LINE_BEGUN = re.compile(rf"{VALUE}*+\r?".encode("latin-1"))
 _TRAILER = re.compile(rf"{TOKEN}++:{VALUE}*+".encode("latin-1"))
 
 _WINDOW_BYTES = 1024
-"""As many bytes are tried as a run of small chunks at once."""
+"""How many bytes are tried at once as a run of small chunks."""
 
 
 def _read_small_chunks(data: bytes, at: int, pieces: list[bytes]) -> int:
-    """Read the small chunks without CRLF in their bytes that follow each other at ``at``, within one window.
+    """Read chunks from ``at`` on, within one window, as long as they are small and have no CRLF in their bytes.
 
-    Return the index behind them. Splits once, where a look at each chunk would cost five times as much.
+    Return the index behind them. One split costs a third of what a look at each chunk does.
     """
     parts = data[at : at + _WINDOW_BYTES].split(b"\r\n")
     del parts[-1]  # which has no end
     sizes, bodies = parts[::2], parts[1::2]
-    told, found = list(map(_SMALL_SIZES.get, sizes)), list(map(len, bodies))
-    count = len(found)
-    if told[:count] != found:
-        count = next(number for number, length in enumerate(found) if told[number] != length)
+    declared, lengths = list(map(_SMALL_SIZES.get, sizes)), list(map(len, bodies))
+    count = len(lengths)
+    if declared[:count] != lengths:
+        count = next(number for number, length in enumerate(lengths) if declared[number] != length)
     pieces += bodies[:count]
-    return at + sum(found[:count]) + sum(map(len, sizes[:count])) + 4 * count
+    return at + sum(lengths[:count]) + sum(map(len, sizes[:count])) + 4 * count
 
 
 class BodyReader:
-    """Takes the bytes behind a head, and gives those of the body.
+    """Separates the bytes of one body from its framing and from what follows it.
 
-    ``is_done`` once the message has ended; ``rest`` then holds the bytes behind its end. Between two calls at most
+    ``is_done`` becomes true where the message ends; ``rest`` then holds the bytes behind it. Between two calls at most
     one unfinished line is kept, within ``MAX_OVERHEAD_BYTES``.
     """
 
@@ -52,9 +52,9 @@ class BodyReader:
         self._is_broken = False
         self._in_trailers = False
         self._left = framing.length or 0
-        """Bytes to come: of the body, or of the chunk at hand with the CRLF behind it."""
+        """Bytes to come: of the body, or of the current chunk with the CRLF behind it."""
         self._line = bytearray()
-        """The begin of a line: of a chunk size, or of a trailer."""
+        """The beginning of a line that has not ended: of a chunk size, or of a trailer."""
         self._overhead_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
@@ -78,7 +78,7 @@ class BodyReader:
         return piece
 
     def end(self) -> None:
-        """The peer closed: the end of a body that lasts until then. Raises HttpSyntaxError where bytes are missing."""
+        """Take the close of the peer, which ends a body until then. Raises HttpSyntaxError where bytes are missing."""
         if not self.is_done and not self._until_close:
             raise HttpSyntaxError("the connection ended within a body")
         self.is_done = True
@@ -137,7 +137,7 @@ class BodyReader:
             pieces.append(data[start:stop])
 
     def _read_rest_of_chunk(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Read what ``data`` holds of the chunk at hand and of the CRLF behind it; return the index behind that."""
+        """Read the rest of the current chunk and its CRLF, as far as ``data`` goes; return the index behind that."""
         body_end = at + max(self._left - 2, 0)
         stop = min(at + self._left, len(data))
         if at < body_end:
@@ -169,7 +169,7 @@ class BodyReader:
             at = line_end + 2
 
     def _keep_line(self, more: bytes) -> None:
-        """Keep what came of a line whose end has not come; raise where no line can become of it."""
+        """Keep the beginning of a line; raise where it can't become a valid one."""
         if (more and self._line.endswith(b"\r")) or not _LINE_BEGUN.fullmatch(more):
             raise HttpSyntaxError(
                 "a line of the chunks' framing doesn't end in CRLF, or holds control characters"
@@ -177,7 +177,7 @@ class BodyReader:
         self._line += more
         if self._line and not self._in_trailers and not _SIZE_BEGUN.match(self._line, 0, 17):
             raise HttpSyntaxError("a chunk size is malformed")
-        # A size has at most 16 digits and a CR perhaps came: the rest of a longer line is over the limit already.
+        # 16 digits and a CR don't count. Anything else of the line will, once it ends.
         self._check_overhead(self._overhead_bytes + len(self._line) - 17)
 
     def _count_overhead(self, count: int) -> None:
