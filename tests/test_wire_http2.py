@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 from h2.settings import SettingCodes
+from hpack import Decoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rig.http2 import (
@@ -19,6 +20,7 @@ from rig.http2 import (
     serving,
 )
 
+from addon.text.http2_heads import encode_literals, encode_response_fields
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.wire.http2 import MAX_CALLS
 from addon.wire.http2_frames import PREFACE
@@ -80,7 +82,9 @@ async def test_a_request_is_read_and_answered():
         await echo(stream)
 
     async with serving(serve) as server, connected(server) as client:
-        answer = await client.request(b"hello", ("content-length", "5"), ("x-name", "caf\xe9"))
+        answer = await client.request(
+            b"hello", ("content-length", "5"), ("x-name", "caf\xe9"), ("x-line", "a\x85b \t\xa0c")
+        )
         assert (answer.status, answer.body) == (200, b"hello")
         assert answer.headers["content-length"] == "5"
         assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} .* GMT", answer.headers["date"])
@@ -94,6 +98,7 @@ async def test_a_request_is_read_and_answered():
         )
         assert head.headers.get("host") == "gateway.test"
         assert head.headers.get("x-name", "").encode("latin-1").decode() == "caf\xe9"
+        assert head.headers.get("x-line", "").encode("latin-1").decode() == "a\x85b \t\xa0c"
         assert stream.peer[0] == "127.0.0.1"
         assert stream.is_answered and stream.is_ended and not stream.has_left
 
@@ -294,6 +299,13 @@ MALFORMED = {
     "upgrade": (*REQUEST, ("upgrade", "h2c")),
     "te": (*REQUEST, ("te", "gzip")),
     "a line feed in a value": (*REQUEST, ("a", "b\nc")),
+    "a field in a value": (*REQUEST, ("a", "b\nc\0d")),
+    "a line in a value": (*REQUEST, ("a", "b\nc:d")),
+    "a colon in a name": (*REQUEST, ("a:b", "c")),
+    "a value in a name": (*REQUEST, ("a\0b", "c")),
+    "a field in a name": (*REQUEST, ("a\0b\nc", "d")),
+    "a blank behind a value": (*REQUEST, ("a", "b ")),
+    "a DEL in a value": (*REQUEST, ("a", "b\x7f")),
     "a NUL in a value": (*REQUEST, ("a", "b\0c")),
     "a blank before a value": (*REQUEST, ("a", " b")),
     "two lengths": (*REQUEST, ("content-length", "1"), ("content-length", "1")),
@@ -323,6 +335,25 @@ async def test_a_malformed_request_is_refused_and_the_connection_goes_on():
         assert connect.status == 200  # whose method the call sees, and refuses
         assert (served[0].head.method, served[0].head.target) == ("CONNECT", "other.test:443")
         assert (await client.request(b"fine", ("te", "trailers"), ("host", "GATEWAY.test"))).body == b"fine"
+
+
+@pytest.mark.parametrize(
+    "field", [("a", "b\nc"), ("a", "b\0c"), ("a:b", "c"), ("A", "b"), ("a", "b\nc\0d"), ("", "b")]
+)
+def test_no_answer_has_a_field_that_could_be_read_as_two(field: tuple[str, str]):
+    with pytest.raises(ValueError):
+        encode_response_fields(200, [field])
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=40_000)), max_size=5),
+    st.sampled_from(["200", "404"]),
+)
+def test_heads_are_encoded_as_every_decoder_reads_them(fields: list[tuple[bytes, bytes]], status: str):
+    sent = [(b":status", status.encode()), *fields]
+    assert [
+        tuple(one) for one in Decoder(max_header_list_size=2**20).decode(encode_literals(sent), raw=True)
+    ] == sent
 
 
 async def test_cookies_are_joined():

@@ -1,11 +1,14 @@
 """The h2 library as the gateway uses it: which of its checks are ours, and what of it is bounded."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder
 
+from addon.text.http2_heads import encode_literals
 from addon.wire.http2_frames import PREFACE
 
 MAX_STREAMS: Final = 100
@@ -16,6 +19,14 @@ MAX_LIST_BYTES: Final = 65_536
 """Of a decoded head, with 32 more for each field (RFC 9113, 6.5.2): 431 beyond. Four times that ends the connection."""
 MAX_TABLE_BYTES: Final = 4_096
 """Of the compression of our heads, however much the client offers."""
+
+
+class _LiteralEncoder(Encoder):
+    """Encodes heads without a table, but says so where the client changes the size of that."""
+
+    def encode(self, headers: Iterable[Any], huffman: bool = True) -> bytes:  # noqa: ARG002
+        sizes = super().encode(()) if self.header_table.resized else b""
+        return sizes + encode_literals(headers)
 
 
 class _H2(H2Connection):
@@ -35,6 +46,7 @@ def build_h2() -> H2Connection:
         normalize_outbound_headers=False,
     )
     h2 = _H2(config)
+    h2.encoder = _LiteralEncoder()
     h2.decoder.max_header_list_size = 4 * MAX_LIST_BYTES
     h2.initiate_connection()
     h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES - 65_535)
