@@ -29,6 +29,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
+from addon.upstream.numbers import PoolStats
 from policies.breaker import CircuitScope
 from policies.facts import Mode
 from policies.refusal import RefusalCode
@@ -123,6 +124,20 @@ class Metrics:
             ("provider", "count"),
             registry=self.registry,
         )
+        connections = Gauge(
+            "tollgate_upstream_connections",
+            "Connections to providers.",
+            ("state",),
+            multiprocess_mode="livesum",
+            registry=self.registry,
+        )
+        counter = partial(Counter, registry=self.registry)
+        self._opened = counter("tollgate_upstream_connections_opened", "Connections made to providers.")
+        self._reused = counter(
+            "tollgate_upstream_connections_reused", "Requests sent on a connection that had served others."
+        )
+        self._connections = {state: connections.labels(state) for state in ("open", "idle")}
+        self._pool_counted = (0, 0)
         self._disbelieved_by = _Children[Counter](disbelieved.labels)
         self._call_by = _Children[Histogram](call.labels)
         self._first_byte_by = _Children[Histogram](first_byte.labels)
@@ -235,6 +250,15 @@ class Metrics:
     def set_circuits_open(self, counts: Mapping[tuple[str, Mode, CircuitScope], int]) -> None:
         """Say how many circuits of each provider and mode are not closed, and for whom. What is not named is 0."""
         _set(self._circuits_by, counts)
+
+    def set_upstream_connections(self, stats: PoolStats) -> None:
+        """Say what the process's one pool of connections to providers counts."""
+        self._connections["open"].set(stats.open)
+        self._connections["idle"].set(stats.idle)
+        opened, reused = self._pool_counted
+        self._opened.inc(stats.opened - opened)
+        self._reused.inc(stats.reused - reused)
+        self._pool_counted = (stats.opened, stats.reused)
 
     def set_broken_files(self, files: Sequence[Path]) -> None:
         """Say which settings files do not load. What is not named any more is 0."""

@@ -18,6 +18,7 @@ from addon.settings_files import Listen, ProxyConf
 from addon.settings_io import SettingsError, validate
 from addon.settings_last_good import LastGood
 from addon.settings_sources import Sources
+from addon.upstream.proxy import EgressProxy
 from policies.facts import Family, Key, Model, Provider, Workspace
 from policies.review import Policy
 
@@ -30,7 +31,8 @@ _NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
 class Settings:
     """Everything that operators decide, at one moment. ``keys`` is indexed by the hex SHA-256 of the key.
 
-    ``policies`` are operators' own, in the order in which they are asked.
+    ``policies`` are operators' own, in the order in which they are asked. Connections to providers go through
+    ``egress_proxy``, where there is one.
     ``written`` is proxy.conf as it stands in the file; ``conf`` is what holds. They differ where the command
     line overrides the file, and where a change waits for a restart. ``problems`` are the files that do not load.
     """
@@ -44,6 +46,7 @@ class Settings:
     keys: Mapping[str, tuple[Workspace, Key]]
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
+    egress_proxy: EgressProxy | None
     fingerprint: str
     problems: tuple[Problem, ...] = ()
 
@@ -145,6 +148,7 @@ def _settings(built: Built) -> Settings:
         ),
         policies=base.policies,
         sandbox_enabled=base.sandbox_enabled,
+        egress_proxy=base.egress_proxy,
         fingerprint=built.digest.hex()[:16],
         problems=built.problems,
     )

@@ -15,7 +15,10 @@ from addon.policy_modules import load_policies
 from addon.settings_facts import Facts
 from addon.settings_files import ProxyConf
 from addon.settings_io import SettingsError, validate
+from addon.settings_secrets import Secrets
 from addon.settings_sources import Sources
+from addon.settings_types import SecretReference
+from addon.upstream.proxy import EgressProxy, parse_proxy
 from policies.facts import Family, Model, Provider
 from policies.review import Policy
 
@@ -34,6 +37,7 @@ class Base:
     models: Mapping[str, Model]
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
+    egress_proxy: EgressProxy | None
     digest: bytes
 
 
@@ -58,8 +62,22 @@ def load_base(
         models=MappingProxyType(facts.models),
         policies=policies,
         sandbox_enabled=facts.sandbox_enabled,
+        egress_proxy=_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),
         digest=sources.digest,
     )
+
+
+def _egress_proxy(setting: SecretReference | str, conf_file: Path, secrets: Secrets) -> EgressProxy | None:
+    """Return the proxy, which must be there where one is named: nothing goes past it."""
+    if not setting:
+        return None
+    try:
+        url = setting if isinstance(setting, str) else secrets.read(setting, conf_file.parent)
+        if not url:
+            raise ValueError("the environment variable that it names is not set")
+        return parse_proxy(url)
+    except ValueError as error:
+        raise SettingsError(conf_file, "upstream.proxy", str(error)) from None
 
 
 def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:

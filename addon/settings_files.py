@@ -23,6 +23,7 @@ from addon.settings_types import (
     Percent,
     PolicyName,
     Port,
+    ProxySetting,
     RedisUrl,
     Seconds,
     Secret,
@@ -86,6 +87,7 @@ class Upstream(Table):
     idle_timeout_s: Seconds = 60
     whole_timeout_s: Seconds = 570
     max_response_bytes: Count = 67_108_864
+    proxy: ProxySetting = ""
 
 
 class Billing(Table):

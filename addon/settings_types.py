@@ -21,6 +21,7 @@ from pydantic import (
 
 from addon.policy_modules import check_name
 from addon.sealed import check_token
+from addon.upstream.proxy import parse_proxy
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -84,6 +85,20 @@ def _parse_secret(text: str) -> SecretReference:
     if kind == "file" and name and "\0" not in name:
         return SecretReference("file", name)
     raise ValueError("must be env:NAME, file:PATH or sealed:TOKEN; a bare secret is not accepted")
+
+
+def _parse_proxy_setting(text: str) -> SecretReference | str:
+    """Return the URL of a proxy without credentials, where they are kept, or an empty text for none."""
+    if not text:
+        return text
+    if text.startswith("http:"):
+        if parse_proxy(text).authorization is not None:
+            raise ValueError("must not hold credentials; keep the whole URL as env:NAME or file:PATH")
+        return text
+    try:
+        return _parse_secret(text)
+    except ValueError:
+        raise ValueError("must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN") from None
 
 
 def _parse_hash(text: str) -> str:
@@ -192,6 +207,7 @@ type Price = Annotated[int, _from_text(parse_price_microusd_per_mtok, "0.15")]
 type Usd = Annotated[int, _from_text(parse_usd_nanousd, "250")]
 type Percent = Annotated[Decimal, _from_text(_parse_percent, "4")]
 type Secret = Annotated[SecretReference, _from_text(_parse_secret, "env:NAME")]
+type ProxySetting = Annotated[SecretReference | str, _from_text(_parse_proxy_setting, "http://HOST:PORT")]
 type KeyHash = Annotated[str, _from_text(_parse_hash, "sha256:…")]
 type BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
 type ChatPath = Annotated[str, AfterValidator(_check_chat_path)]

@@ -34,6 +34,7 @@ from addon.metrics import (
 )
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable
 from addon.store.sqlite import SqliteStore
+from addon.upstream.numbers import PoolStats
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.limits import Counter, Limit
 from policies.refusal import RefusalCode
@@ -321,6 +322,16 @@ async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_
     assert value(told, "tollgate_store_errors_total", operation="settle") == 0
     assert value(told, "tollgate_store_seconds_count", operation="take") == 1
     assert value(told, "tollgate_holds_in_flight") == 0
+
+
+def test_the_pool_of_connections_is_counted(metrics: Metrics):
+    for stats in (PoolStats(3, 1, 5, 7), PoolStats(2, 2, 6, 9)):
+        metrics.set_upstream_connections(stats)
+        told = read(metrics.render())
+        assert value(told, "tollgate_upstream_connections", state="open") == stats.open
+        assert value(told, "tollgate_upstream_connections", state="idle") == stats.idle
+        assert value(told, "tollgate_upstream_connections_opened_total") == stats.opened
+        assert value(told, "tollgate_upstream_connections_reused_total") == stats.reused
 
 
 # Workers.

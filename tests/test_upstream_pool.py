@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -630,3 +631,17 @@ async def test_an_answer_byte_by_byte() -> None:
         assert await exchange(connection) == b"ok"
         connection.release()
         assert pool.stats().idle == 1
+
+
+def test_operators_are_told_the_bounds() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Connections to providers\n")[2].partition("\n## ")[0]
+    limits = PoolLimits()
+    for told in (
+        f"{limits.idle_s:g} s",
+        f"{limits.age_s / 60:g} minutes",
+        f"{limits.idle_per_origin} wait idle",
+        f"{limits.open_per_origin:,} are open",
+        f"at most {limits.open_per_workspace}",
+    ):
+        assert told in " ".join(section.split())

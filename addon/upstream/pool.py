@@ -5,7 +5,6 @@ workspace and of the origin; beyond them it waits for its turn.
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from addon.deadline import within
@@ -13,6 +12,7 @@ from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.gates import Gate
 from addon.upstream.link import Link
+from addon.upstream.numbers import DEFAULT_LIMITS, PoolLimits, PoolStats
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.proxy import EgressProxy, parse_proxy
 
@@ -32,33 +32,6 @@ _CLOSED: Final = "the pool of connections is closed"
 
 class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreachable`` does)
     """All places of the origin or of the workspace were taken for as long as the call would wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLimits:
-    """Bounds of the pool.
-
-    ``idle_s`` is below the 60 s after which AWS's load balancers close an idle connection, and the 75 s of nginx
-    (``keepalive_timeout``), so that it is this side that closes. ``age_s`` lets a provider move its address: a
-    connection is not used again after that.
-    """
-
-    idle_per_origin: int = 64
-    idle: int = 1024
-    open_per_origin: int = 1024
-    open_per_workspace: int = 256
-    idle_s: float = 50.0
-    age_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStats:
-    """Connections ``open`` now, ``idle`` ones among them; how often one was ``opened`` and ``reused`` so far."""
-
-    open: int
-    idle: int
-    opened: int
-    reused: int
 
 
 class _Lane:
@@ -92,7 +65,7 @@ class Pool:
     """The connections of one process. All of its methods belong to one event loop."""
 
     def __init__(
-        self, connector: Connector, limits: PoolLimits = PoolLimits(), proxy: EgressProxy | None = None
+        self, connector: Connector, limits: PoolLimits = DEFAULT_LIMITS, proxy: EgressProxy | None = None
     ) -> None:
         self._connector = connector
         self._limits = limits

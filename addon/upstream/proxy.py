@@ -1,4 +1,4 @@
-"""The egress proxy: how its setting is read, and its CONNECT request."""
+"""The egress proxy: how its setting is read, and its CONNECT request. Pure."""
 
 import base64
 import re
