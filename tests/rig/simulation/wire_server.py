@@ -15,7 +15,7 @@ class WireServer:
     def __init__(self, world: World, serve_stream: ServeStream, settings: WireSettings) -> None:
         self._world, self.serve_stream, self.settings = world, serve_stream, settings
         self.buffer = memoryview(bytearray(READ_BYTES))
-        self.connections: dict[Http1Connection, None] = {}
+        self.connections: dict[Http1Connection, ClientSocket] = {}
         self.port = 0
 
     async def start(self) -> None:
@@ -24,10 +24,23 @@ class WireServer:
         self.port = self._server.port
 
     async def stop(self) -> None:
-        """As a drain: let the calls end, those too whose clients left, and then every connection."""
+        """Let the calls end, those too whose clients left, and then every connection."""
+        self.close_when_idle()
+        await self.wait_until_gone()
+
+    def close_when_idle(self) -> None:
+        """Take no more connections, and let each end once its call is answered."""
         self._server.close()
         for connection in list(self.connections):
             connection.close_when_idle()
+
+    def cut_off(self) -> None:
+        """Abort every connection."""
+        for socket in list(self.connections.values()):
+            socket.abort()
+
+    async def wait_until_gone(self) -> None:
+        """Wait until every connection is closed and its calls have ended."""
         for connection in list(self.connections):
             await connection.tasks_ended()
         await self._server.wait_closed()
@@ -44,7 +57,7 @@ class _Accepting(asyncio.Protocol):
         socket = ClientSocket(transport, self, self._server.buffer, settings.write_timeout_s)
         peer = transport.get_extra_info("peername")
         self._connection = Http1Connection(socket, self._server.serve_stream, settings, peer)
-        self._server.connections[self._connection] = None
+        self._server.connections[self._connection] = socket
         socket.take_over()
 
     def data_received(self, data: bytes) -> None:
