@@ -75,9 +75,12 @@ class Clients:
         if not self.open:
             self._all_gone.set()
 
-    def layer(self, context: Context) -> GatewayLayer:
+    def layer(self, context: Context, kind: type[GatewayLayer] = GatewayLayer) -> GatewayLayer:
         """Return the innermost layer of one client connection."""
-        return GatewayLayer(context, lambda client: self.open.get(client.id))
+        return kind(context, self._find)
+
+    def _find(self, client: Client) -> ClientConnection | None:
+        return self.open.get(client.id)
 
     def close_when_idle(self) -> None:
         """Let every connection close once its calls are answered; those without a call close at once."""

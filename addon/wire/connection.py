@@ -4,10 +4,11 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from addon.clock import SYSTEM_CLOCK, Clock
+from addon.log_limits import LogLimit
 from addon.text.http_heads import Response
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
@@ -36,6 +37,8 @@ class WireSettings:
     """How long a client may take nothing of what waits for it."""
     max_unread_bytes: int = 65_536
     """What may wait to be read, by a call or as the next requests, before the socket is not read on."""
+    refusals: LogLimit = field(default_factory=lambda: LogLimit(log))
+    """Writes a line for what was refused."""
     clock: Clock = SYSTEM_CLOCK
     """For the field ``Date``."""
 

@@ -4,7 +4,6 @@ What is received goes to the state the connection is in: ``_read_head``, ``_read
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from addon.deadline import MovableDeadline
@@ -23,8 +22,6 @@ from addon.wire.connection import ClientTransport, Connection, ServeStream, Wire
 from addon.wire.http1_stream import Http1Stream
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
-
-log = logging.getLogger("tollgate.wire")
 
 MAX_BLANK_BYTES = 16_384
 """Empty lines before a request line are skipped (RFC 9112, 2.2), up to here."""
@@ -99,9 +96,9 @@ class Http1Connection(Connection):
             head = parse_request_head(raw)
             framing = request_framing(head)
         except TooLargeError:
-            self._refuse(Refusal("request_too_large", "The request body is too large."))
+            self.refuse(Refusal("request_too_large", "The request body is too large."))
         except HttpSyntaxError:
-            self._refuse(Refusal("bad_request", "The request is not well-formed HTTP/1.1."))
+            self.refuse(Refusal("bad_request", "The request is not well-formed HTTP/1.1."))
         else:
             self._serve_request(head, framing)
 
@@ -115,7 +112,7 @@ class Http1Connection(Connection):
         end = find_head_end(buffer, max(self._searched - 3, 0)) if buffer else -1
         if (len(buffer) if end < 0 else end) > MAX_HEAD_BYTES or self._blank_bytes > MAX_BLANK_BYTES:
             told = f"The request head exceeds {MAX_HEAD_BYTES} bytes."
-            self._refuse(Refusal("request_header_fields_too_large", told))
+            self.refuse(Refusal("request_header_fields_too_large", told))
             return None
         if end < 0:
             self._searched = len(buffer)
@@ -252,12 +249,12 @@ class Http1Connection(Connection):
         self._deadline.set(self.settings.discard_timeout_s)
         self.transport.resume_reading()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """Answer what never becomes a call, and close."""
         stream = self._new_stream(NO_HEAD, Framing(0))
         stream.closes = True
         stream.respond_now(self.settings.refuse(refusal))
-        log.info("a request was refused", extra={"event": "request refused", "error_code": refusal.code})
+        self.settings.refusals.info("a request was refused", event="request refused", error_code=refusal.code)
         self._close_gently()
 
     def _close_gently(self) -> None:
@@ -276,7 +273,7 @@ class Http1Connection(Connection):
     def _expire_head(self) -> None:
         """No head came in time, or no request."""
         if self._head_begun:
-            self._refuse(Refusal("request_timeout", "The request head did not arrive in time."))
+            self.refuse(Refusal("request_timeout", "The request head did not arrive in time."))
         else:
             self.transport.close()
 

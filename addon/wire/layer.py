@@ -23,6 +23,7 @@ from addon.deadline import MovableDeadline
 from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.transport import ClientSocket
+from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.wire")
 
@@ -43,7 +44,7 @@ class Serving:
 
 
 class ClientConnection:
-    """One client connection of a mitmproxy handler, from its first byte to the end of its last call."""
+    """One client connection of a mitmproxy handler, from its first byte until its socket is closed."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class ClientConnection:
         self.client: Client = handler.client
         self.connection: Connection | None = None
         self._handler = handler
+        self._peer: tuple[str, int] = (handler.client.peername[0], handler.client.peername[1])
         self._transport = transport
         self._reader = reader
         self._serving = serving
@@ -71,7 +73,7 @@ class ClientConnection:
         self.socket.take_over()
 
     async def run(self) -> None:
-        """Serve the client until its socket is closed and its calls have ended."""
+        """Serve the client until its socket is closed. Calls of a client that left may go on."""
         try:
             self._reader.feed_eof()
             if early := await self._reader.read(-1):
@@ -90,10 +92,11 @@ class ClientConnection:
         """Take bytes of the client: of HTTP, or of TLS."""
         if self._uses_layers or self._passing:
             if self.connection is None:
-                self._undecided_bytes += len(data)
+                # The read that ends a handshake may hold a whole request behind it.
                 if self._undecided_bytes > MAX_UNDECIDED_BYTES:
                     self.socket.abort()
                     return
+                self._undecided_bytes += len(data)
             self._pass(events.DataReceived(self.client, data))
         elif self.connection is not None:
             self.connection.data_received(data)
@@ -151,6 +154,13 @@ class ClientConnection:
         else:
             self._open(Http1Connection, first)
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer in plain HTTP whatever the client sent, and close."""
+        if self.connection is None:
+            one = Http1Connection(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
+            self._use(one)
+            one.refuse(refusal)
+
     def end(self) -> None:
         """Take that no more HTTP comes."""
         if self.connection is not None:
@@ -159,15 +169,17 @@ class ClientConnection:
             self.socket.close()
 
     def _open(self, factory: ConnectionFactory, first: bytes) -> None:
+        connection = factory(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
+        self._use(connection)
+        if first:
+            connection.data_received(first)
+
+    def _use(self, connection: Connection) -> None:
+        self.connection = connection
+        self._first_bytes = b""
         if self._deadline:
             self._deadline.close()
             self._deadline = None
-        self._first_bytes = b""
-        serving = self._serving
-        peer = self.client.peername[:2]
-        self.connection = factory(self.socket, serving.serve_stream, serving.settings, (peer[0], peer[1]))
-        if first:
-            self.connection.data_received(first)
 
 
 class Encryption:
@@ -217,3 +229,14 @@ class GatewayLayer(Layer):
             self._client.receive(event.data)
         elif isinstance(event, events.ConnectionClosed):
             self._client.end()
+
+
+class PlainHttpLayer(GatewayLayer):
+    """Tells a client that speaks plain HTTP to a port of TLS, in plain HTTP, what is wrong."""
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if self._client and isinstance(event, events.DataReceived):
+            told = "This port speaks HTTPS: begin the base URL with https://."
+            self._client.refuse(Refusal("bad_request", told))
+        else:
+            yield from super()._handle_event(event)

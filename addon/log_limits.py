@@ -1,0 +1,44 @@
+"""``LogLimit``: log lines that anybody can cause, at most some a second, with a count of those left out."""
+
+import asyncio
+import logging
+
+MAX_LINES = 10
+WINDOW_S = 1.0
+
+
+class LogLimit:
+    """At most ``max_lines`` lines in ``WINDOW_S``; where there are more, one line then says how many were left out."""
+
+    def __init__(self, log: logging.Logger, max_lines: int = MAX_LINES) -> None:
+        self._log = log
+        self._max_lines = max_lines
+        self._lines = 0
+        self._left_out = 0
+        self._window: asyncio.TimerHandle | None = None
+
+    def info(self, message: str, **fields: object) -> None:
+        """Log ``message`` with ``fields``, or count it."""
+        self._write(logging.INFO, message, fields)
+
+    def warning(self, message: str, **fields: object) -> None:
+        """As ``info``."""
+        self._write(logging.WARNING, message, fields)
+
+    def _write(self, level: int, message: str, fields: dict[str, object]) -> None:
+        if self._window is None:
+            self._window = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
+        if self._lines < self._max_lines:
+            self._lines += 1
+            self._log.log(level, "%s", message, extra=fields)
+        else:
+            self._left_out += 1
+
+    def _end_window(self) -> None:
+        self._window = None
+        self._lines = 0
+        left_out, self._left_out = self._left_out, 0
+        if left_out:
+            self._log.warning(
+                "%d log lines like these were left out", left_out, extra={"event": "log limited"}
+            )
