@@ -29,7 +29,7 @@ log = logging.getLogger("tollgate.wire")
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_UNDECIDED_BYTES = 65_536
-"""What a client may send before it is clear what it speaks: TLS handshakes, mostly."""
+"""What a client may send before it is clear what it speaks, and a read more: TLS handshakes, mostly."""
 
 ConnectionFactory = Callable[[ClientTransport, ServeStream, WireSettings, tuple[str, int]], Connection]
 
@@ -92,11 +92,10 @@ class ClientConnection:
         """Take bytes of the client: of HTTP, or of TLS."""
         if self._uses_layers or self._passing:
             if self.connection is None:
-                # The read that ends a handshake may hold a whole request behind it.
-                if self._undecided_bytes > MAX_UNDECIDED_BYTES:
-                    self.socket.abort()
-                    return
                 self._undecided_bytes += len(data)
+                if self._undecided_bytes > MAX_UNDECIDED_BYTES:
+                    # Read on once the layers have let a connection come about, within the time for that.
+                    self.socket.pause_reading()
             self._pass(events.DataReceived(self.client, data))
         elif self.connection is not None:
             self.connection.data_received(data)
@@ -176,6 +175,7 @@ class ClientConnection:
 
     def _use(self, connection: Connection) -> None:
         self.connection = connection
+        self.socket.resume_reading()
         self._first_bytes = b""
         if self._deadline:
             self._deadline.close()

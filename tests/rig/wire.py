@@ -171,7 +171,8 @@ async def wire(
         for handler in logging.getLogger().handlers[:]:
             if isinstance(handler, LegacyLogEvents):
                 handler.uninstall()
-        host = WireHost(Serving(serve_stream, WireSettings(refuse, **{"linger_s": 0.2} | settings)), lambda: certificate)
+        bounds = WireSettings(refuse, **{"linger_s": 0.2} | settings)
+        host = WireHost(Serving(serve_stream, bounds), lambda: certificate)
         listener = Listener(host, MODE)
         master.addons.add(listener, host)
         master.options.update(connection_strategy="lazy", tcp_timeout=tcp_timeout)
