@@ -16,6 +16,7 @@ from rig.wire import Peer, echo, wire
 
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.wire.http1_stream import Http1Stream
+from addon.wire.http2_frames import PREFACE
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
@@ -576,6 +577,28 @@ async def test_refusals_write_a_bounded_number_of_log_lines(caplog: pytest.LogCa
     assert 10 <= len(lines) <= 30
     told = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "log limited"]
     assert sum(int(line.split()[0]) for line in told) + len(lines) == 40
+
+
+# What a client speaks.
+
+
+async def test_http_2_is_spoken_by_prior_knowledge(kind: dict[str, Any]):
+    # The answer is the frame SETTINGS, of type 4.
+    async with wire(**kind) as served, await served.connect() as peer:
+        for byte in PREFACE:
+            peer.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert (await peer.exactly(9))[3] == 4
+
+
+async def test_tls_says_which_version_is_spoken(certificate: Path, trusting: ssl.SSLContext):
+    async with wire(certificate=certificate, tls=trusting) as served:
+        trusting.set_alpn_protocols(["h2", "http/1.1"])
+        async with await served.connect() as peer:
+            peer.send(GET)
+            assert b"HTTP/1.1" not in await peer.rest()
+        trusting.set_alpn_protocols(["http/1.1"])
+        assert (await served.ask(GET)).status == 200
 
 
 # Deadlines.

@@ -20,8 +20,9 @@ from mitmproxy.proxy.server import ConnectionHandler
 from OpenSSL import SSL
 
 from addon.deadline import MovableDeadline
-from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
+from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
+from addon.wire.http2 import Http2Connection
 from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 
@@ -31,8 +32,6 @@ HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_UNDECIDED_BYTES = 65_536
 """What a client may send before it is clear what it speaks, and a read more: TLS handshakes, mostly."""
 
-ConnectionFactory = Callable[[ClientTransport, ServeStream, WireSettings, tuple[str, int]], Connection]
-
 
 @dataclass(frozen=True, slots=True)
 class Serving:
@@ -40,7 +39,6 @@ class Serving:
 
     serve_stream: ServeStream
     settings: WireSettings
-    http2: ConnectionFactory | None = None
 
 
 class ClientConnection:
@@ -66,7 +64,7 @@ class ClientConnection:
         self._first_bytes = b""
         self._undecided_bytes = 0
         self.socket = ClientSocket(transport, self, buffer, serving.settings.write_timeout_s)
-        self._deadline: MovableDeadline | None = MovableDeadline(self.socket.close)
+        self._deadline: MovableDeadline | None = MovableDeadline(self._expire)
         self._deadline.set(serving.settings.head_timeout_s)
         # What its own reader has is passed on when the handler runs this connection.
         transport.pause_reading()
@@ -132,8 +130,8 @@ class ClientConnection:
         if tls is not None:
             encryption = Encryption(tls)
             self.socket.use_tls(encryption.encrypt, encryption.say_goodbye)
-            if self.client.alpn == b"h2" and self._serving.http2:
-                self._open(self._serving.http2, b"")
+            if self.client.alpn == b"h2":
+                self._open(Http2Connection, b"")
 
     def receive(self, data: bytes) -> None:
         """Take bytes of HTTP that passed the layers."""
@@ -145,11 +143,11 @@ class ClientConnection:
     def decide(self, data: bytes) -> None:
         """Find out by the first bytes what the client speaks."""
         first = self._first_bytes + data
-        if self._serving.http2 and first[: len(HTTP2_PREFACE)] == HTTP2_PREFACE[: len(first)]:
+        if first[: len(HTTP2_PREFACE)] == HTTP2_PREFACE[: len(first)]:
             if len(first) < len(HTTP2_PREFACE):
                 self._first_bytes = first
             else:
-                self._open(self._serving.http2, first)
+                self._open(Http2Connection, first)
         else:
             self._open(Http1Connection, first)
 
@@ -160,6 +158,12 @@ class ClientConnection:
             self._use(one)
             one.refuse(refusal)
 
+    def _expire(self) -> None:
+        if self._first_bytes:
+            self.refuse(Refusal("request_timeout", "The request head did not arrive in time."))
+        else:
+            self.socket.close()
+
     def end(self) -> None:
         """Take that no more HTTP comes."""
         if self.connection is not None:
@@ -167,8 +171,8 @@ class ClientConnection:
         else:
             self.socket.close()
 
-    def _open(self, factory: ConnectionFactory, first: bytes) -> None:
-        connection = factory(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
+    def _open(self, kind: type[Http1Connection] | type[Http2Connection], first: bytes) -> None:
+        connection = kind(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
         self._use(connection)
         if first:
             connection.data_received(first)
