@@ -22,7 +22,7 @@ def _parser() -> argparse.ArgumentParser:
         "--against", type=_checkout, metavar="FOLDER", help="another checkout, in alternating rounds"
     )
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="with --hostile: inputs with TEXT in their name"
+        "--only", default="", metavar="TEXT", help="scenarios, or hostile inputs, with TEXT in their name"
     )
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--cpu", action="store_true", help="only where a call's processor time goes")
@@ -87,27 +87,30 @@ def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, 
     elif options.stores:
         stores.run(load, alone, folder, options.rounds)
     elif options.against:
-        against.run(load, alone, folder, options.rounds, options.against)
+        chosen = comparison.scenarios(options.only)
+        against.run(load, alone, folder, against.Checkouts(options.against), chosen, options.rounds)
     else:
-        _compare(load, alone, folder, options.rounds, without_gateway=options.without_gateway)
+        _compare(load, alone, folder, options)
 
 
-def _compare(load: LoadGenerator, alone: Target, folder: Path, rounds: int, *, without_gateway: bool) -> None:
+def _compare(load: LoadGenerator, alone: Target, folder: Path, options: argparse.Namespace) -> None:
+    chosen = comparison.scenarios(options.only)
     with ExitStack() as stack:
         plain = tls = None
-        if not without_gateway:
+        if not options.without_gateway:
             plain = stack.enter_context(gateway(alone.port, folder / "plain"))
             setup = Setup(certificate=write_certificate(folder))
             tls = stack.enter_context(gateway(alone.port, folder / "tls", setup))
         stock = stack.enter_context(stock_mitmdump(alone.port, folder))
         streaming = stack.enter_context(stock_mitmdump(alone.port, folder, streaming=True))
         targets = comparison.Targets(plain, tls, stock, streaming, alone)
-        results = comparison.measure(load, comparison.SCENARIOS, targets.of, rounds)
+        results = comparison.measure(load, chosen, targets.of, options.rounds)
     comparison.print_table(results)
     if plain:
-        with against.Checkouts(None).sampled(alone.port, folder / "sampled") as sampled:
-            costs = cpu.measure(load, sampled)
         comparison.print_comparison(results, targets)
+    if plain:
+        with against.Checkouts(None).sampled(alone.port, folder / "sampled") as sampled:
+            costs = cpu.measure(load, sampled, {scenario.kind for scenario in chosen})
         cpu.print_costs(costs)
 
 

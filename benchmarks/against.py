@@ -12,11 +12,11 @@ from tabulate import tabulate
 from benchmarks import cpu
 from benchmarks.certificate import write_certificate
 from benchmarks.comparison import (
-    SCENARIOS,
     Results,
     cpu_ms_per_call,
     latency_ms,
     measure,
+    measured,
     print_table,
     requests_per_s,
 )
@@ -65,17 +65,23 @@ class Checkouts:
             yield running
 
 
-def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int, theirs: Path) -> None:
-    """Print the main scenarios for both, where a call's processor time goes in each, and the ratios."""
-    checkouts = Checkouts(theirs)
+def run(
+    load: LoadGenerator,
+    alone: Target,
+    folder: Path,
+    checkouts: Checkouts,
+    chosen: list[Scenario],
+    rounds: int,
+) -> None:
+    """Print the ``chosen`` scenarios for both, where a call's processor time goes in each, and the ratios."""
     certificate = write_certificate(folder)
     with (
         checkouts.gateways(alone.port, folder / "plain") as plain,
         checkouts.gateways(alone.port, folder / "tls", certificate=certificate) as tls,
     ):
-        results = measure(load, SCENARIOS, lambda scenario: tls if scenario.tls else plain, rounds)
+        results = measure(load, chosen, lambda scenario: tls if scenario.tls else plain, rounds)
     with checkouts.sampled(alone.port, folder / "sampled") as sampled:
-        costs = cpu.measure(load, sampled)
+        costs = cpu.measure(load, sampled, {scenario.kind for scenario in chosen})
     print_table(results)
     cpu.print_costs(costs)
     _print_ratios(results, costs)
@@ -90,13 +96,13 @@ def _ratio(figure: Callable[[Sequence[Sample]], float], ours: list[Sample], thei
 
 def _print_ratios(results: Results, costs: cpu.Costs) -> None:
     rows = []
-    for scenario in SCENARIOS:
+    for scenario in measured(results):
         rounds = results[scenario, OURS], results[scenario, THEIRS]
         if scenario.kind != "alone":
             aim = f"≥ {AIMS[scenario.kind]}" if scenario.kind in AIMS else ""
             rows.append((f"requests/s: {scenario}", f"{_ratio(requests_per_s, *rounds):.2f}", aim))
         rows.append((f"CPU a call: {scenario}", f"{_ratio(cpu_ms_per_call, *rounds):.2f}", ""))
-    for scenario in cpu.SCENARIOS:
+    for scenario in dict.fromkeys(scenario for scenario, _ in costs):
         ratio = cpu.wire_ratio(costs, scenario, OURS, THEIRS)
         aim = f"≤ {cpu.AIM_WIRE}" if scenario.kind == "whole" else ""
         rows.append((f"CPU of the wire: {scenario}", f"{ratio:.2f}", aim))

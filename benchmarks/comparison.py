@@ -27,6 +27,19 @@ AIM_EVENTS_PER_S = 20_000
 Results = dict[tuple[Scenario, str], list[Sample]]
 
 
+def scenarios(only: str) -> list[Scenario]:
+    """Return the scenarios with ``only`` in their name. Raises ``SystemExit`` where there is none."""
+    found = [scenario for scenario in SCENARIOS if only in str(scenario)]
+    if not found:
+        raise SystemExit(f"no scenario has {only!r} in its name: {'; '.join(map(str, SCENARIOS))}")
+    return found
+
+
+def measured(results: Results) -> list[Scenario]:
+    """Return the scenarios of ``results``, in order."""
+    return list(dict.fromkeys(scenario for scenario, _ in results))
+
+
 @dataclass(frozen=True, slots=True)
 class Targets:
     """What is measured, with plain clients and with TLS ones; what is None is left out.
@@ -129,7 +142,7 @@ def _row(scenario: Scenario, name: str, samples: Sequence[Sample]) -> tuple[str 
 def print_comparison(results: Results, targets: Targets) -> None:
     """Print what the gateway costs beside the others, and the aims."""
     rows: list[tuple[str, str, str]] = []
-    for scenario in SCENARIOS:
+    for scenario in measured(results):
         ours, *others = targets.of(scenario)
         by_name = {target.name: results[scenario, target.name] for target in (ours, *others)}
         if scenario.kind in ("whole", "streamed"):

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ SCENARIOS: Final = (
     Scenario("streamed", connections=32, calls=400),
     Scenario("alone", connections=4, calls=24),
 )
+KINDS: Final = frozenset(scenario.kind for scenario in SCENARIOS)
 ROUNDS: Final = 2
 ROWS: Final = (*AREAS, LOGIC, OTHER)
 AIM_WIRE: Final = 0.25
@@ -62,10 +63,12 @@ class Cost:
 Costs = Mapping[tuple[Scenario, str], Cost]
 
 
-def measure(load: LoadGenerator, gateways: Sequence[Sampled]) -> Costs:
-    """Run each scenario on each gateway in turn."""
+def measure(load: LoadGenerator, gateways: Sequence[Sampled], kinds: Container[str] = KINDS) -> Costs:
+    """Run each scenario of the ``kinds`` on each gateway in turn."""
     costs: dict[tuple[Scenario, str], Cost] = {}
     for scenario in SCENARIOS:
+        if scenario.kind not in kinds:
+            continue
         for number in range(ROUNDS + 1):
             for one in gateways:
                 one.take()
@@ -81,7 +84,9 @@ def measure(load: LoadGenerator, gateways: Sequence[Sampled]) -> Costs:
 
 
 def print_costs(costs: Costs) -> None:
-    """Print µs a call by area, a column for each scenario and gateway."""
+    """Print µs a call by area, a column for each scenario and gateway; nothing where none was measured."""
+    if not costs:
+        return
     headers = [f"{name}: {scenario.kind}" for scenario, name in costs]
     columns = [[cost.us_per_call(area) for area in ROWS] for cost in costs.values()]
     rows: list[tuple[str | float | None, ...]] = [

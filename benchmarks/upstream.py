@@ -15,7 +15,6 @@ from benchmarks.traffic import EVENTS, PAUSE_S, kind_of, streamed_answer, whole_
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _WHOLE = whole_answer()
 _STREAMED = {kind: streamed_answer(events) for kind, events in EVENTS.items()}
-_FIREHOSE = [b"".join(_STREAMED["firehose"])]
 
 
 class Provider(asyncio.Protocol):
@@ -43,8 +42,8 @@ class Provider(asyncio.Protocol):
         elif kind in PAUSE_S:
             self._write_slowly(_STREAMED[kind], 0, PAUSE_S[kind])
         else:
-            # One write an event, because that is how a provider's events arrive, or all that the socket takes.
-            for piece in _FIREHOSE if kind == "firehose" else _STREAMED[kind]:
+            # One write an event, because that is how a provider's events arrive.
+            for piece in _STREAMED[kind]:
                 self._transport.write(piece)
 
     def _write_slowly(self, pieces: list[bytes], number: int, pause_s: float) -> None:
