@@ -18,7 +18,7 @@ from rig.upstream import DeafPort
 
 from addon.upstream import connect
 from addon.upstream.connection import UpstreamBroke
-from addon.upstream.pool import EgressProxy, Origin, Pool, Unreachable, parse_proxy
+from addon.upstream.pool import EgressProxy, Origin, Pool, PoolLimits, Unreachable, parse_proxy
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +234,23 @@ async def test_a_handshake_that_is_cancelled_leaks_no_socket() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        await provider.all_closed()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_closing_the_pool_ends_what_is_being_connected_and_what_waits_for_a_place() -> None:
+    arrived = asyncio.Event()
+
+    async def answer(peer: Peer) -> None:
+        arrived.set()
+        await peer.until_closed()
+
+    async with Provider(answer) as provider, pool_of(PoolLimits(open_per_origin=1)) as pool:
+        origin = Origin("https", "127.0.0.1", provider.port)
+        calls = [asyncio.ensure_future(unreachable(pool, origin)) for _ in range(3)]
+        await arrived.wait()
+        await pool.close()
+        assert all(error.lagged for error in await asyncio.gather(*calls))
         await provider.all_closed()
 
 

@@ -410,7 +410,7 @@ async def test_a_wait_that_was_cancelled_can_be_taken_up_again() -> None:
 async def test_a_cancelled_acquire_leaks_no_socket_and_no_place() -> None:
     limits = PoolLimits(open_per_origin=1)
     async with Provider() as provider, pool_of(limits) as pool:
-        for turns in range(6):
+        for turns in range(12):
             task = asyncio.ensure_future(acquire(pool, provider.origin()))
             for _ in range(turns):
                 await asyncio.sleep(0)

@@ -71,7 +71,7 @@ class Resolver:
     def close(self) -> None:
         """Look up no more."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False)
 
 
 def interleave(found: Sequence[tuple[int, str]]) -> list[str]:

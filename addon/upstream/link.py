@@ -7,7 +7,7 @@ import asyncio
 import os
 import select
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 READ_BYTES: Final = 64 * 1024
 
@@ -83,9 +83,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the open ``transport``."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a connection needs a transport that reads and writes")
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)
         # So that "resume" means that all is with the kernel.
         transport.set_write_buffer_limits(0)
         if hasattr(transport, "max_size"):

@@ -72,6 +72,7 @@ class Pool:
         self._proxy = proxy
         self._lanes: dict[Origin, _Lane] = {}
         self._gates: dict[str, Gate] = {}
+        self._connecting: set[asyncio.Future[Link]] = set()
         self._open: set[Link] = set()
         self._held: dict[Link, _Hold] = {}
         self._idle: dict[Link, _Lane] = {}
@@ -95,6 +96,8 @@ class Pool:
         place = self._try_enter(origin, workspace) or await self._enter(origin, workspace, timeout_s)
         proxy = self._proxy
         try:
+            if self._is_closed:  # While this call waited for its place.
+                raise Unreachable(_CLOSED, lagged=True)
             idle = None if fresh else self._take_idle(place.lane)
             link = idle or await self._connect(place.lane, proxy, timeout_s)
         except BaseException:
@@ -121,6 +124,9 @@ class Pool:
         self._close_all_idle()
         for hold in list(self._held.values()):
             hold.connection.close()
+        for connecting in self._connecting:
+            connecting.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
         self._connector.close()
         while self._open:
             self._none_open.clear()
@@ -187,7 +193,18 @@ class Pool:
     async def _connect(self, lane: _Lane, proxy: EgressProxy | None, timeout_s: float) -> Link:
         if lane.idle and lane.gate.inside + len(lane.idle) > self._limits.open_per_origin:
             self._close_idle(lane.idle[0])
-        link = await self._connector.connect(lane.origin, proxy, timeout_s, self._make)
+        connecting = asyncio.ensure_future(self._connector.connect(lane.origin, proxy, timeout_s, self._make))
+        self._connecting.add(connecting)
+        try:
+            link = await connecting
+        except asyncio.CancelledError:
+            _abort_made(connecting)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Unreachable(_CLOSED, lagged=True) from None  # It was ``close`` that cancelled.
+        finally:
+            self._connecting.discard(connecting)
         if link.is_closed or self._is_closed:
             link.abort()
             raise Unreachable("the connection ended as soon as it was made", lagged=self._is_closed)
@@ -265,3 +282,9 @@ class Pool:
         self._open.discard(link)
         if not self._open:
             self._none_open.set()
+
+
+def _abort_made(connecting: asyncio.Future[Link]) -> None:
+    """Close what was connected in the very moment of giving up."""
+    if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().abort()

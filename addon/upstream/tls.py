@@ -8,7 +8,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import certifi
 
@@ -54,9 +54,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("TLS needs a transport that reads and writes")
-        self._lower = transport
+        self._lower = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(0)
         if hasattr(transport, "max_size"):
             transport.max_size = READ_BYTES  # asyncio's own reads 256 KiB at once.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from addon.text.http1 import MAX_HEAD_BYTES, HttpSyntaxError, find_head_end, parse_response_head
 from addon.upstream.origin import Unreachable
@@ -19,9 +20,7 @@ class Tunnel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a tunnel needs a transport that reads and writes")
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
