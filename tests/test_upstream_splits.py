@@ -1,0 +1,73 @@
+"""However an answer is cut into pieces by the network, a connection makes the same of it."""
+
+import asyncio
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.link import Link
+
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+COUNTED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nA: b\r\n\r\n"
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    marks = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[a:b] for a, b in pairwise(marks)]
+
+
+async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
+    """Return status, body, what went wrong, and whether the connection is kept."""
+    kept: list[bool] = []
+    link = Link(lambda _: None)
+    connection = UpstreamConnection(link, lambda _, is_clean: kept.append(is_clean), is_reused=False)
+    connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+    for piece in pieces:
+        link.data_received(piece)
+    status, body, broke = None, b"", ""
+    try:
+        async with asyncio.timeout(0):  # Whatever it waits for does not come any more.
+            status = (await connection.head()).status
+            while piece := await connection.read():
+                body += piece
+    except TimeoutError:
+        broke = "unfinished"
+    except UpstreamBroke as error:
+        broke = "garbage" if error.is_garbage else "broke"
+    connection.release()
+    return status, body, broke, kept[0]
+
+
+@given(
+    st.integers(0, 16),
+    st.sampled_from([COUNTED, CHUNKED]),
+    st.binary(max_size=40),
+    st.lists(st.integers(0, 999)),
+)
+def test_cuts_make_no_difference(interim: int, answer: bytes, junk: bytes, places: list[int]) -> None:
+    pieces = cut(INTERIM * interim + answer + junk, places)
+    assert asyncio.run(take(pieces)) == (200, b"hello", "", not junk)
+
+
+@given(st.sampled_from([COUNTED, CHUNKED]), st.integers(0, 999), st.lists(st.integers(0, 999)))
+def test_an_answer_that_is_cut_short_is_never_whole(answer: bytes, end: int, places: list[int]) -> None:
+    _, body, broke, is_kept = asyncio.run(take(cut(answer[: end % len(answer)], places)))
+    assert b"hello".startswith(body)
+    assert (broke, is_kept) == ("unfinished", False)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"HTTP/1.1 200 OK\r\n", b"Content-Length: 5\r\n", b"\r\n", b"hello", b"0\r\n", b"\0"]
+        )
+    )
+    | st.lists(st.binary(max_size=30))
+)
+def test_any_bytes_are_an_answer_or_garbage_or_not_enough(pieces: list[bytes]) -> None:
+    status, _, broke, is_kept = asyncio.run(take([piece for piece in pieces if piece]))
+    assert status is not None or broke
+    assert not (is_kept and broke)
