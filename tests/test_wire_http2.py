@@ -5,11 +5,13 @@ import logging
 import re
 from contextlib import suppress
 
+import httpx
 import pytest
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 from hpack import Decoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rig.bounds import BOUND_S
 from rig.http2 import (
     REQUEST,
     Client,
@@ -103,8 +105,9 @@ async def test_a_request_is_read_and_answered():
         assert stream.is_answered and stream.is_ended and not stream.has_left
 
 
-async def test_many_requests_share_a_connection():
-    async with serving(echo) as server, connected(server) as client:
+@pytest.mark.parametrize("eager", [True, False])
+async def test_many_requests_share_a_connection(eager: bool):
+    async with serving(echo, eager=eager) as server, connected(server) as client:
         numbers = [client.begin() for _ in range(50)]
         for number in numbers:
             client.h2.send_data(number, b"%d" % number, end_stream=True)
@@ -207,7 +210,7 @@ async def test_unread_bodies_are_bounded_for_a_stream_and_for_a_connection():
         # Each was answered early: its body is dropped, and the connection's window is open for the next.
         for stream_id in list(client.answers):
             assert (await client.answer(stream_id)).body == b"done"
-        assert client.h2.outbound_flow_control_window > 500_000
+        await client.until(lambda: client.h2.outbound_flow_control_window > 500_000)
 
 
 async def test_an_early_answer_resets_the_rest_without_an_error_and_its_window_comes_back():
@@ -665,6 +668,7 @@ FLOODS = {
     "empty data": (raw_frame(0, 0, 1), OPEN, 1_002),
     "padded empty data": (raw_frame(0, 8, 1, b"\x03\0\0\0"), OPEN, 1_002),
     "small data": (raw_frame(0, 0, 1, b"x"), OPEN, 6_000),
+    "heads of a closed stream": (OPEN, OPEN + raw_frame(3, 0, 1, bytes(4)), 1_002),
     "window updates": (raw_frame(8, 0, 0, (1).to_bytes(4)), b"", 2_100),
     "empty continuation": (raw_frame(9, 0, 1), head_frame(1, b""), 65),
     "large continuation": (raw_frame(9, 0, 1, b"\0" * 16_384), head_frame(1, b""), 5),
@@ -744,11 +748,87 @@ async def test_rapid_resets_end_the_connection_and_few_calls_run():
         calls.finish.set()
 
 
+async def test_streams_that_we_are_made_to_reset_count_as_reset():
+    calls = Calls()
+    async with serving(calls.serve) as server, connected(server) as client:
+        await client.until(lambda: client.events["SettingsAcknowledged"] > 0)
+        client.h2.remote_settings = Settings(client=False)
+        taken = counted(server)
+        for _ in range(1_100):
+            stream_id = client.begin(ends=True)
+            client.send(raw_frame(8, 0, stream_id, b"\x7f\xff\xff\xff"))
+            await asyncio.sleep(0)
+        await client.until_closed()
+        assert client.goaway == ENHANCE_YOUR_CALM
+        assert taken() < 4_500
+        assert len(calls.streams) <= MAX_CALLS
+        calls.finish.set()
+
+
+async def test_a_window_that_opens_byte_by_byte_ends_the_connection():
+    async def serve(stream: Stream) -> None:
+        await stream.respond(Response(200, OK, b"x" * 1_000_000))
+
+    window = {SettingCodes.INITIAL_WINDOW_SIZE: 0}
+    async with serving(serve) as server, connected(server, window, acks=False) as client:
+        client.begin(ends=True)
+        client.send()
+        taken = counted(server)
+        sending = asyncio.create_task(flood(client, raw_frame(8, 0, 1, (1).to_bytes(4))))
+        found = await goaway_seen(client, b"")
+        client.has_closed = True
+        await sending
+        assert found["goaway"] == ENHANCE_YOUR_CALM
+        assert taken() <= 5_000
+
+
+async def test_a_client_that_takes_nothing_is_cut_off():
+    calls = Calls()
+    calls.go_on.set()
+    calls.finish.set()
+    window = {SettingCodes.INITIAL_WINDOW_SIZE: 1}
+    async with (
+        serving(calls.serve, write_timeout_s=0.1) as server,
+        connected(server, window, acks=False) as client,
+    ):
+        stream_id = client.begin(ends=True)
+        client.send()
+        await client.until_closed()
+        assert client.answers[stream_id].body == b"d"
+        assert len(calls.left) == 1
+
+
+async def test_a_connection_that_serves_long_keeps_little():
+    async with serving(echo) as server, connected(server) as client:
+        for _ in range(1_500):
+            await client.request(b"x")
+        h2 = server.connection._h2
+        assert len(h2.streams) <= 2
+        assert len(h2._closed_streams) <= 1_000
+        assert not h2.encoder.header_table.dynamic_entries
+        assert not server.connection._open and not server.connection._streams
+
+
+async def test_a_client_of_another_make_is_served():
+    async with (
+        serving(echo) as server,
+        httpx.AsyncClient(http1=False, http2=True, trust_env=False, timeout=BOUND_S) as client,
+    ):
+        body = bytes(range(256)) * 4_000
+        answers = await asyncio.gather(
+            *(client.post(f"http://127.0.0.1:{server.port}/v1/x", content=body) for _ in range(20))
+        )
+        assert [(one.http_version, one.status_code, one.content) for one in answers] == [
+            ("HTTP/2", 200, body)
+        ] * 20
+        assert len(server.connections) == 1
+
+
 async def test_streams_beyond_what_is_advertised_are_refused():
     calls = Calls()
     async with serving(calls.serve) as server, connected(server) as client:
         await client.until(lambda: client.h2.remote_settings.max_concurrent_streams == MAX_STREAMS)
-        client.h2.remote_settings = type(client.h2.remote_settings)(client=False)
+        client.h2.remote_settings = Settings(client=False)
         numbers = [client.begin(ends=True) for _ in range(MAX_STREAMS + 5)]
         client.send()
         for stream_id in numbers[MAX_STREAMS:]:

@@ -114,7 +114,9 @@ class Http2Connection(Connection):
 
     def _take_frame(self, frame: Frame) -> None:
         is_in_block = self._budgets.is_in_block
-        self._budgets.admit(frame, self._loop.time(), is_open=frame.stream_id in self._open)
+        is_open = frame.stream_id in self._open
+        is_late = not is_open and frame.stream_id <= self._h2.highest_inbound_stream_id
+        self._budgets.admit(frame, self._loop.time(), is_open=is_open, is_late=is_late)
         if frame.type == GOAWAY and not is_in_block:
             # The client opens no more streams; those that are open go on.
             self._drain()

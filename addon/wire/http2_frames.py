@@ -145,12 +145,14 @@ class FrameBudgets:
         """Whether a header block has begun and not ended."""
         return self._block_bytes is not None
 
-    def admit(self, frame: Frame, now_s: float, *, is_open: bool) -> None:
-        """Count ``frame``; ``is_open``: its stream takes data. Raises BudgetError."""
+    def admit(self, frame: Frame, now_s: float, *, is_open: bool, is_late: bool) -> None:
+        """Count ``frame``; ``is_open``: its stream is; ``is_late``: its stream was. Raises BudgetError."""
         kind = frame.type
         if kind == DATA:
             self._admit_data(frame, now_s, is_open=is_open)
         elif kind in _BLOCK_TYPES:
+            if kind == HEADERS and is_late:
+                self.resets.take(1, now_s)
             self._admit_block(frame, now_s)
         elif kind == RST_STREAM:
             self.resets.take(1, now_s)

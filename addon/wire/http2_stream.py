@@ -139,7 +139,7 @@ class Http2Stream(Stream):
 
     def abort(self) -> None:
         if not self.is_ended:
-            self.is_ended = True
+            self.is_answered = self.is_ended = True
             self.close(ErrorCodes.INTERNAL_ERROR)
 
     @property

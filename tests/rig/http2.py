@@ -17,7 +17,7 @@ from addon.errors import from_refusal
 from addon.text.http_heads import Headers, Response
 from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.http2 import Http2Connection
-from addon.wire.stream import ClientLeft
+from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 from rig.bounds import BOUND_S
 
@@ -34,81 +34,47 @@ def refuse(refusal: Refusal) -> Response:
     return Response(answer.status, Headers([("content-type", "application/json")]), answer.body())
 
 
-class SocketTransport(asyncio.Protocol):
-    """The bytes of one client on a plain socket. ``writes`` has the size of each write."""
+class CountingSocket(ClientSocket):
+    """The gateway's own transport, of which each write is kept."""
 
-    def __init__(self, server: "Server") -> None:
-        self.server = server
-        self.writes: list[int] = []
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: Any = transport
-        transport.set_write_buffer_limits(high=65_536)  # type: ignore[attr-defined]
-        self.connection = Http2Connection(
-            self, self.server.serve_stream, self.server.settings, transport.get_extra_info("peername")[:2]
-        )
-        self.server.connections.append(self.connection)
-        self.server.transports.append(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.connection.data_received(data)
-
-    def eof_received(self) -> bool:
-        self.connection.eof_received()
-        return True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._writable.set()
-        self.connection.connection_lost()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self.transport.get_write_buffer_size()
-
-    @property
-    def is_behind(self) -> bool:
-        return self.buffered_bytes > 0
-
-    @property
-    def is_closing(self) -> bool:
-        return self.transport.is_closing()
-
-    @property
-    def is_full(self) -> bool:
-        return not self._writable.is_set()
+    def write_raw(self, data: bytes) -> None:
+        raise AssertionError("nothing is encrypted here")
 
     def write(self, data: bytes) -> None:
-        self.writes.append(len(data))
-        self.transport.write(data)
+        self.__dict__.setdefault("writes", []).append(len(data))
+        super().write(data)
 
-    async def drain(self) -> None:
-        await self._writable.wait()
-        if self.transport.is_closing():
-            raise ClientLeft
+    @property
+    def writes(self) -> list[int]:
+        """The size of each write."""
+        return self.__dict__["writes"]
 
-    def pause_reading(self) -> None:
-        self.transport.pause_reading()
 
-    def resume_reading(self) -> None:
-        self.transport.resume_reading()
+class Accepted(asyncio.Protocol):
+    """One accepted client: hands its socket over to the gateway's own transport at once."""
 
-    def write_eof(self) -> None:
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+    def __init__(self, server: "Server") -> None:
+        self._server = server
 
-    def close(self) -> None:
-        self.transport.close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        server, buffer = self._server, memoryview(bytearray(65_536))
+        socket = CountingSocket(transport, self, buffer, server.settings.write_timeout_s)
+        peer = transport.get_extra_info("peername")[:2]
+        self._connection = Http2Connection(socket, server.serve_stream, server.settings, peer)
+        server.connections.append(self._connection)
+        server.transports.append(socket)
+        socket.take_over()
 
-    def abort(self) -> None:
-        self.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        self._connection.data_received(data)
+
+    def eof_received(self) -> bool:
+        self._connection.eof_received()
+        return True
+
+    def connection_lost(self, exc: Exception | None = None) -> None:
+        self._connection.connection_lost()
 
 
 @dataclass
@@ -118,7 +84,7 @@ class Server:
     serve_stream: ServeStream
     settings: WireSettings
     connections: list[Http2Connection] = field(default_factory=list)
-    transports: list[SocketTransport] = field(default_factory=list)
+    transports: list[CountingSocket] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -127,12 +93,12 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(serve_stream: ServeStream, ssl: Any = None, **bounds: float) -> AsyncIterator[Server]:
-    """Serve on a free port. ``bounds`` are those of ``WireSettings``."""
+async def serving(serve_stream: ServeStream, *, eager: bool = True, **bounds: float) -> AsyncIterator[Server]:
+    """Serve on a free port. ``bounds`` are those of ``WireSettings``; ``eager``: tasks begin at once."""
+    if eager:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
     server = Server(serve_stream, WireSettings(refuse, **bounds))  # type: ignore[arg-type]
-    listener = await asyncio.get_running_loop().create_server(
-        lambda: SocketTransport(server), "127.0.0.1", 0, ssl=ssl
-    )
+    listener = await asyncio.get_running_loop().create_server(lambda: Accepted(server), "127.0.0.1", 0)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
@@ -266,10 +232,10 @@ class Client:
 
 @asynccontextmanager
 async def connected(
-    server: Server, settings: dict[Any, int] | None = None, *, acks: bool = True, ssl: Any = None
+    server: Server, settings: dict[Any, int] | None = None, *, acks: bool = True
 ) -> AsyncIterator[Client]:
     """Connect to ``server`` and say the preface. ``acks``: what came is acknowledged, so that windows open."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=ssl, limit=65_536)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=65_536)
     client = Client(reader, writer, acks)
     if settings:
         client.h2.update_settings(settings)
