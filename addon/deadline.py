@@ -80,11 +80,18 @@ class MovableDeadline:
         self._timer: asyncio.TimerHandle | None = None
         self._due_s: float | None = None
         self._was_put_off = False
+        self.lagged = False
+        """Whether it was noticed late, also at the second look."""
 
     def set(self, bound_s: float) -> None:
         """Expire in ``bound_s`` seconds, and not when it was said before."""
         self._was_put_off = False
         self._aim(self._loop.time() + bound_s)
+
+    def extend(self, more_s: float) -> None:
+        """Expire ``more_s`` seconds later than it was said before."""
+        if self._due_s is not None:
+            self._due_s += more_s
 
     def clear(self) -> None:
         """Expire no more, until ``set`` is called."""
@@ -112,9 +119,63 @@ class MovableDeadline:
         now_s = self._loop.time()
         if now_s < self._due_s:
             self._aim(self._due_s)
-        elif is_late(self._due_s, now_s) and not self._was_put_off:
+            return
+        self.lagged = is_late(self._due_s, now_s)
+        if self.lagged and not self._was_put_off:
             self._was_put_off = True
             self._aim(now_s + self.GRACE_S)
         else:
             self._due_s = None
             self._expire()
+
+
+class Patience:
+    """How long the current task waits: a block ``with patience:`` raises TimeoutError once its time is over.
+
+    One serves many waits, one after another. ``lagged`` says that this process was late for the last one, so that its
+    peer may have been in time. ``close`` it in the end.
+    """
+
+    def __init__(self, bound_s: float) -> None:
+        self._deadline = MovableDeadline(self._expire)
+        self._task: asyncio.Task[object] | None = None
+        self._is_over = self._is_cancelling = False
+        self.give(bound_s)
+
+    @property
+    def lagged(self) -> bool:
+        """Whether the process was late even when it looked again."""
+        return self._deadline.lagged
+
+    def give(self, bound_s: float) -> None:
+        """Let the time be over ``bound_s`` seconds from now."""
+        self._is_over = False
+        self._deadline.set(bound_s)
+
+    def extend(self, more_s: float) -> None:
+        """Give ``more_s`` seconds more than there were."""
+        self._deadline.extend(more_s)
+
+    def close(self) -> None:
+        """Let go of the timer."""
+        self._deadline.close()
+
+    def __enter__(self) -> None:
+        self._task = asyncio.current_task()
+        if self._is_over:  # While nothing was awaited; what is awaited now may be there already.
+            self.give(MovableDeadline.GRACE_S)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        if not self._is_cancelling:
+            return
+        self._is_cancelling = False
+        if task and task.uncancel() <= 0 and kind is asyncio.CancelledError:
+            raise TimeoutError
+
+    def _expire(self) -> None:
+        if self._task is None:
+            self._is_over = True
+        else:
+            self._is_cancelling = True
+            self._task.cancel()

@@ -12,33 +12,33 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
 
-from mitmproxy.http import Request
 from pydantic import SecretStr
 
 from addon.auth import not_a_key
-from addon.call import Call
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.endpoints import Endpoint, check_size
+from addon.calls.state import Call
+from addon.calls.upstream_request import (
+    accept_request,
+    accept_route,
+    find_route,
+    hold_request,
+    make_attempt,
+    reviewed_cap,
+)
 from addon.chat import parse_chat_request
-from addon.endpoints import Endpoint, check_size
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.explained_fields import explained_fields
 from addon.json_object import decode_object
-from addon.prepare import (
-    accept_request,
-    accept_route,
-    approve_attempt,
-    find_route,
-    hold_request,
-    review_attempt,
-    upstream_request,
-)
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.report import ReadUsed, find_limits
+from addon.text.http_heads import Headers, RequestHead
 from policies.change import Change
 from policies.facts import Attempt
 from policies.fallback import refusal_after_failure
 from policies.limits import rpm_of
 from policies.refusal import Refusal
-from policies.spend import Denial, place_hold, refusal_of
+from policies.spend import Denial, Hold, place_hold, refusal_of
 
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
 
@@ -175,20 +175,19 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
     told = ExplainedAttempt(attempt, Caps(catalog=attempt.model.max_completion_tokens))
     try:
         with _step("policies"):
-            review_attempt(call)
+            told.caps.policies, cap_tokens = reviewed_cap(call)
         told.caps.client = call.chat.requested_cap
-        told.caps.policies = call.narrowed_tokens
         with _step("limits"):
-            _hold(call, told, counted)
+            hold = _hold(call, told, cap_tokens, counted)
         with _step("request"):
-            _send(call, told, given)
+            _send(call, told, make_attempt(call, attempt, cap_tokens, hold), given)
     except _Stopped as stopped:
         told.refused = stopped.refused
     return told
 
 
-def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
-    request = hold_request(call)
+def _hold(call: Call, told: ExplainedAttempt, cap_tokens: int | None, counted: Counted) -> Hold:
+    request = hold_request(call, cap_tokens)
     if isinstance(counted, StoreUnavailable):
         raise counted
     told.prompt_nanousd = request.want.prompt_nanousd
@@ -203,6 +202,7 @@ def _hold(call: Call, told: ExplainedAttempt, counted: Counted) -> None:
         raise refusal_of(decided, request.created_at)
     told.hold_nanousd = decided.amount_nanousd
     call.exchange = call.exchange.held(decided)
+    return decided
 
 
 def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
@@ -213,14 +213,13 @@ def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[di
     return [rows[limit.kind] for limit in request.limits]
 
 
-def _send(call: Call, told: ExplainedAttempt, given: Mapping[str, Any]) -> None:
-    sent = approve_attempt(call, upstream_request(call))
-    assert call.sanitized is not None  # noqa: S101  (an attempt that was prepared has it)
+def _send(call: Call, told: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:
+    call.exchange = call.exchange.dispatch()
     model = told.attempt.model
-    told.body = json.loads(sent.content or b"")
-    told.url = None if model.provider.builtin else sent.url
-    told.caps.sent = call.sanitized.body.get(model.family.cap_field)
-    told.fields = explained_fields(given, call.sanitized, told.attempt)
+    told.body = json.loads(sent.request.content)
+    told.url = None if model.provider.builtin else sent.request.url
+    told.caps.sent = sent.sanitized.body.get(model.family.cap_field)
+    told.fields = explained_fields(given, sent.sanitized, told.attempt)
 
 
 def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:
@@ -234,7 +233,7 @@ def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: dateti
 
 @contextmanager
 def _step(step: Step) -> Iterator[None]:
-    """Turn whatever goes wrong in a step into what ``Gateway._guard`` would answer."""
+    """Turn whatever goes wrong in a step into what ``calls.call.serve`` would answer."""
     try:
         yield
     except Refusal as refusal:
@@ -245,8 +244,9 @@ def _step(step: Step) -> Iterator[None]:
         raise _Stopped(Refused(step, INTERNAL, f"{type(error).__name__}: {error}")) from error
 
 
-def _head(content: bytes) -> Request:
-    return Request.make("POST", f"http://tollgate{Endpoint.CHAT.value}", content)
+def _head(content: bytes) -> RequestHead:
+    length = ("content-length", str(len(content)))
+    return RequestHead("POST", Endpoint.CHAT.value, "1.1", Headers([length]))
 
 
 def _begun(call: Call) -> Explanation:

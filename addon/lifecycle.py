@@ -6,20 +6,29 @@ supervisor.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from addon import VERSION
 from addon.access_tokens import AccessTokens
 from addon.admin import Admin, Readiness
+from addon.calls.in_flight import InFlight
+from addon.calls.parts import Parts
+from addon.calls.public_catalog import PublicCatalog
+from addon.calls.request_body import BodyBudget
+from addon.calls.unrelayed import UnrelayedAnswers
+from addon.clock import SYSTEM_CLOCK
 from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
+from addon.request_id import new_request_id
 from addon.sandbox import Sandbox
 from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
+from addon.upstream.connect import SocketConnector
+from addon.upstream.pool import Pool
 from policies.breaker import CircuitScope, count_circuits
 from policies.facts import Mode
 from policies.fallback import idle_fallback
@@ -33,19 +42,16 @@ _MOST_LISTED = 20
 
 
 class Lifecycle:
-    """The services of one gateway process. ``adopt`` is called with every good ``Settings``, the first included.
+    """The services of one gateway process. ``parts`` are what its calls work with, always the latest good ones.
 
     ``files`` is None in a worker: its supervisor watches the files and has the admin port.
     """
 
-    def __init__(
-        self, files: SettingsFiles | None, settings: Settings, adopt: Callable[[Settings], None]
-    ) -> None:
-        self.adopt = adopt
+    def __init__(self, files: SettingsFiles | None, settings: Settings) -> None:
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
-        self.access_tokens = AccessTokens()
         self.platform_keys = PlatformKeys(self.metrics)
+        self.parts = self._make_parts(settings)
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
@@ -58,10 +64,27 @@ class Lifecycle:
         self.draining = False
         self.fault: BaseException | None = None
 
-    async def start(self, settings: Settings) -> None:
+    def _make_parts(self, settings: Settings) -> Parts:
+        bodies, clock = BodyBudget(), SYSTEM_CLOCK
+        return Parts(
+            settings=settings,
+            catalog=PublicCatalog(settings.models),
+            store=self.store,
+            pool=Pool(SocketConnector()),
+            platform_keys=self.platform_keys,
+            access_tokens=AccessTokens(),
+            in_flight=InFlight(self.store, self.platform_keys, self.metrics, bodies, clock),
+            unrelayed=UnrelayedAnswers(),
+            bodies=bodies,
+            clock=clock,
+            new_id=new_request_id,
+        )
+
+    async def start(self) -> None:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
         await self.store.check()
         await self.store.upkeep()  # A first call knows the circuits that others opened.
+        settings = self.parts.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._keep_up())
         if self.admin:
@@ -70,7 +93,8 @@ class Lifecycle:
             self.watcher.start()
 
     async def stop(self) -> None:
-        """Stop everything, the store last."""
+        """Wait for what the last calls leave to be done, then stop everything, the store last."""
+        await self.parts.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
         if self.watcher:
@@ -79,7 +103,8 @@ class Lifecycle:
             await self.admin.stop()
         if self.sandbox:
             await self.sandbox.stop()
-        await self.access_tokens.close()
+        await self.parts.access_tokens.close()
+        await self.parts.pool.close()
         await self.store.close()
 
     async def _keep_up(self) -> None:
@@ -129,7 +154,7 @@ class Lifecycle:
         self.platform_keys.adopt(settings)
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
-        self.adopt(settings)
+        self.parts.settings, self.parts.catalog = settings, PublicCatalog(settings.models)
 
     def _tell_of_workspaces(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()

@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from addon.errors import ErrorAnswer
 from addon.exception_text import format_exception
-from addon.exchange import Exchange
 from addon.mask import mask_credentials
+from policies.exchange import Exchange
 
 OURS = "tollgate"
 FLUSH_S = 0.05

@@ -28,9 +28,9 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
-from addon.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from addon.upstream.numbers import PoolStats
 from policies.breaker import CircuitScope
+from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.facts import Mode
 from policies.refusal import RefusalCode
 

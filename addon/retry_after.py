@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from addon.errors import INTERNAL, ErrorAnswer
+from addon.text.http_heads import Headers
 
 MAX_CHARS: Final = 100
 LONGEST_OBEYED_S: Final = 60
@@ -54,7 +55,7 @@ def parse_retry_after(text: str | None, now: datetime) -> float | None:
         return None
 
 
-def parse_retry_advice(headers: Mapping[str, str], now: datetime) -> RetryAdvice:
+def parse_retry_advice(headers: Headers | Mapping[str, str], now: datetime) -> RetryAdvice:
     """Return what the headers of a provider's answer say, in whole seconds from 1 on. ``retry-after-ms`` goes first."""
     milliseconds = headers.get("retry-after-ms", "").strip()
     if len(milliseconds) <= MAX_CHARS and _NUMBER.fullmatch(milliseconds):

@@ -26,6 +26,7 @@ from addon.settings_types import (
     ProxySetting,
     RedisUrl,
     Seconds,
+    SecondsOrNone,
     Secret,
     Text,
     Usd,
@@ -77,6 +78,7 @@ class Limits(Table):
     standard_rpm: Count = 60
     pro_rpm: Count = 120
     max_request_bytes: Count = 33_554_432
+    max_in_flight: Count = 1000
 
 
 class Upstream(Table):
@@ -86,6 +88,7 @@ class Upstream(Table):
     first_byte_timeout_s: Seconds = 120
     idle_timeout_s: Seconds = 60
     whole_timeout_s: Seconds = 570
+    heartbeat_s: SecondsOrNone = 0
     max_response_bytes: Count = 67_108_864
     proxy: ProxySetting = ""
 

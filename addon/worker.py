@@ -60,8 +60,7 @@ async def obey(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, stop: asyncio.Event
 ) -> None:
     """Take settings and answer questions, also while the gateway drains. Sets ``stop`` when the supervisor is gone."""
-    lifecycle = gateway.lifecycle
-    assert lifecycle  # noqa: S101  (a gateway that serves has one)
+    lifecycle = gateway.lifecycle()
     in_turn = asyncio.Lock()
 
     async def tell_readiness() -> None:

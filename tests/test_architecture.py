@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server", "addon.worker")
 SEQUENCES = (
     "addon.gateway",
-    "addon.attempts",
+    "addon.calls.reservation",
     "addon.lifecycle",
-    "addon.books",
+    "addon.calls.in_flight",
     "addon.supervisor",
     *ENTRY_POINTS,
 )
@@ -105,8 +105,8 @@ def reachable(module: str) -> set[str]:
 
 
 def test_the_modules_were_found_and_read():
-    assert {"addon.main", "addon.gateway", "addon.exchange", "policies.facts"} <= FILES.keys()
-    assert "policies.facts" in IMPORTS["addon.exchange"]
+    assert {"addon.main", "addon.gateway", "policies.exchange", "policies.facts"} <= FILES.keys()
+    assert "policies.facts" in IMPORTS["policies.exchange"]
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])

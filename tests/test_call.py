@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 from rig.ledger import answered_exchange
 
-from addon.call import Call
+from addon.calls.state import Call
 from addon.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
-from addon.exchange import Stage
 from addon.settings import Settings
+from policies.exchange import Stage
 from policies.facts import Family
 
 FIRST, SECOND = unreachable(), timed_out()
@@ -36,7 +36,7 @@ def test_of_two_failures_the_first_is_told_and_booked() -> None:
     ("changes", "failure"),
     [
         ({"first_failure": None}, SECOND),
-        ({"first_byte_s": 1.5}, SECOND),
+        ({"is_committed": True}, SECOND),
         ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL),
     ],
     ids=[

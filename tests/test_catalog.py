@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from addon.catalog import catalog_json, etag, is_fresh, public_rows
+from addon.calls.public_catalog import catalog_json, etag, is_fresh, public_rows
 from policies.facts import Family, Model, Prices, Provider
 
 WHOLESALE = Prices(150_000, 75_000, 600_000)

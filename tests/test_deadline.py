@@ -1,16 +1,10 @@
 """A deadline is believed only while the event loop was on time, and expires all the same where it never is."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
-from itertools import repeat
 
 import pytest
-from mitmproxy.connection import Server
 
-from addon.connecting import LOOKUPS, ConnectTimers
 from addon.deadline import LATE_S, STEPS, Deadline, within
 
 
@@ -112,40 +106,3 @@ async def test_an_answer_that_came_while_the_loop_was_blocked_is_in_time() -> No
                 writer.write(b"%d\n" % (number + 1))
         writer.close()
         await writer.wait_closed()
-
-
-async def test_a_connection_that_this_process_was_too_late_for_is_told_from_one_that_its_peer_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def connect(timers: ConnectTimers, server: Server, blocks: Iterable[float]) -> bool:
-        timers.begin(server, 0.001)
-        with suppress(asyncio.CancelledError):
-            for block_s in blocks:
-                time.sleep(block_s)  # noqa: ASYNC251  (that is what is tested)
-                await asyncio.sleep(0)
-        timers.end(server)
-        return server in timers.lagged
-
-    timers, servers = ConnectTimers(), [Server(address=("127.0.0.1", 1)) for _ in range(2)]
-    monkeypatch.setattr("addon.deadline.LATE_S", 60)
-    assert not await asyncio.create_task(connect(timers, servers[0], repeat(0)))
-    monkeypatch.setattr("addon.deadline.LATE_S", 0.001)
-    assert await asyncio.create_task(connect(timers, servers[1], repeat(0.005)))
-
-
-async def test_a_connection_whose_name_waits_to_be_looked_up_says_nothing_of_its_peer() -> None:
-    timers, server = ConnectTimers(), Server(address=("localhost", 1))
-    go_on = threading.Event()
-
-    async def connect() -> None:
-        timers.begin(server, 0.05)
-        loop = asyncio.get_running_loop()
-        others = [loop.run_in_executor(None, go_on.wait) for _ in range(LOOKUPS)]
-        with pytest.raises(asyncio.CancelledError):
-            await loop.getaddrinfo("localhost", 1)
-        timers.end(server)
-        go_on.set()
-        await asyncio.gather(*others)
-
-    await asyncio.create_task(connect())
-    assert server in timers.lagged

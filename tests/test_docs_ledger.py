@@ -9,11 +9,10 @@ from typing import get_args
 import pytest
 
 from addon import measured_store
-from addon.books import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED
-from addon.exchange import UsageSource
 from addon.store import kept, outbox
 from addon.store.ledger_rows import CALL
 from addon.store.migrations import LARGEST, migrate
+from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (Path(__file__).parent.parent / "docs" / "ledger.md").read_text()
 

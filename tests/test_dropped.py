@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from addon.calls.dropped import MAX_NAMES, dropped_header, dropped_in
 from addon.dialects import DIALECTS
 from addon.dialects.carried import translations
-from addon.dropped import MAX_NAMES, dropped_header, dropped_in
 from policies.change import Change
 from policies.facts import Attempt, Family, Model, Prices, Provider
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.exchange import Exchange, IllegalMoveError, Stage
+from policies.exchange import Exchange, IllegalMoveError, Stage
 from policies.spend import Hold
 
 NEW = Exchange("call-0", datetime(2026, 11, 21, tzinfo=UTC), 0.0)
@@ -24,7 +24,7 @@ def held(call: Exchange) -> Exchange:
 
 
 def dispatched(call: Exchange) -> Exchange:
-    return call.advance(Stage.DISPATCHED, attempts=call.attempts + 1)
+    return call.dispatch()
 
 
 def through(*steps: Stage | Step) -> Exchange:
@@ -42,7 +42,7 @@ def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_on
 
 
 def test_an_attempt_that_nothing_was_sent_for_counts_and_the_next_needs_a_hold_of_its_own() -> None:
-    counted = through(*TO_HOLD, held).note(attempts=1)
+    counted = through(*TO_HOLD, held).skip()
     with pytest.raises(IllegalMoveError, match="nothing is held"):
         dispatched(counted)
     assert dispatched(held(counted)).attempts == 2

@@ -15,14 +15,14 @@ from pydantic import SecretStr
 from rig import explained
 from rig.configuration import Configuration, new_key
 
-from addon.call import Call
+from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
-from addon.exchange import Exchange, Stage
 from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings import Settings, load_settings
 from addon.store import StoreUnavailable
 from policies.caps import completion_cap
+from policies.exchange import Exchange, Stage
 from policies.facts import Workspace
 from policies.limits import Limit, limits_of
 from policies.refusal import Refusal

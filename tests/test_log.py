@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 
-from addon.exchange import Exchange, Stage
 from addon.log import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from addon.mask import MASK, mask_credentials
+from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,7 +20,6 @@ from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
 
-from addon.exchange import Exchange, Stage
 from addon.measured_store import MeasuredStore
 from addon.metrics import (
     MOST,
@@ -35,6 +34,7 @@ from addon.metrics import (
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable
 from addon.store.sqlite import SqliteStore
 from addon.upstream.numbers import PoolStats
+from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.limits import Counter, Limit
 from policies.refusal import RefusalCode

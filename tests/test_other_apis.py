@@ -8,8 +8,8 @@ import pytest
 from rig.gateway import Gateway
 from rig.upstream import Upstream
 
-from addon.endpoints import Endpoint
-from addon.other_apis import OTHER_APIS, SERVED, nothing_at
+from addon.calls.endpoints import Endpoint
+from addon.calls.other_apis import OTHER_APIS, SERVED, nothing_at
 
 ERRORS = (Path(__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
 

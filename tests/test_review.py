@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.reviewed import reviewed
 
-from addon.call import Call
+from addon.calls.reviewing import reviewed_call
+from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.errors import INTERNAL, REFUSALS, from_refusal
-from addon.exchange import Exchange, Stage
-from addon.reviewing import reviewed_call
+from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Estimator, Family, Key, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal, RefusalCode
 from policies.review import (

@@ -4,21 +4,27 @@ import json
 from typing import Any, cast
 
 import pytest
-from rig.ledger import answered_exchange
+from rig.ledger import answered_exchange, upstream_attempt
 
-from addon.call import Call
+from addon.calls.settlement import believed_usage, outcome
+from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import anthropic, gemini, openai
-from addon.exchange import CLIENT_DISCONNECTED
 from addon.settings import Settings
-from addon.settlement import believed_usage, outcome
 from addon.source import Source
 from policies.estimate import estimate_prompt_tokens
+from policies.exchange import CLIENT_DISCONNECTED, Exchange
 from policies.facts import Family, Usage
 
 GEMINI = Family("gemini", reasoning_beside_completion=True)
 PLAIN = Family("plain")
 REQUEST = parse_chat_request(b'{"messages":[{"role":"user","content":"hello"}]}')
+
+
+def call_of(exchange: Exchange, **facts: Any) -> Call:
+    """A call whose attempt is of these facts."""
+    attempt = upstream_attempt(exchange, **facts)
+    return Call(exchange, cast(Settings, None), request=REQUEST, current=attempt)
 
 
 def thought(text: str, **counts: int) -> dict[str, Any]:
@@ -33,7 +39,7 @@ def booked(dialect: Any, family: Family, status: int, *events: dict[str, Any]) -
     if status == 200:
         relay.finish()
     exchange = answered_exchange(family, status=status)
-    found = outcome(Call(exchange, cast(Settings, None), request=REQUEST, relay=relay), now_s=2.0)
+    found = outcome(call_of(exchange, reader=relay), now_s=2.0)
     return found["usage"], found["usage_source"]
 
 
@@ -89,15 +95,18 @@ CHUNK = {"choices": [{"index": 0, "delta": {"content": "x" * 200}}]}
 AUDIO = {"choices": [{"index": 0, "delta": {"audio": {"data": "x" * 189}}}]}
 
 
-def left(family: Family = PLAIN, *events: dict[str, Any], **known: Any) -> tuple[Usage, str]:
+def left(
+    family: Family = PLAIN, *events: dict[str, Any], is_cut_off: bool = False, **known: Any
+) -> tuple[Usage, str]:
     """What a stream is booked with that was left 5 s after the head of its answer, if there was one."""
     relay = openai.stream(Source("slug", family)) if events or "head_s" in known else None
     for one in events:
         assert relay is not None
         relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
     exchange = answered_exchange(family, status=499, error_code=CLIENT_DISCONNECTED, stream=True)
-    facts: dict[str, Any] = {"request": REQUEST, "relay": relay, "is_sent": True} | known
-    found = outcome(Call(exchange, cast(Settings, None), **facts), now_s=15.0)
+    call = call_of(exchange, reader=relay, **known)
+    call.is_cut_off = is_cut_off
+    found = outcome(call, now_s=15.0)
     return found["usage"], found["usage_source"]
 
 
@@ -176,13 +185,12 @@ MOST = 10 * 100
 def test_counts_are_believed_within_ten_times_what_the_model_could_make(
     reported: dict[str, Any], booked_as: tuple[Usage, str], disbelieved: tuple[str, ...]
 ) -> None:
-    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST)
     relay = openai.whole(Source("slug", PLAIN), 10_000)
     message = {"role": "assistant", "content": "x" * 200}
     answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": reported}
     relay.feed(json.dumps(answer).encode())
     relay.finish()
-    call.relay = relay
+    call = call_of(answered_exchange(PLAIN), reader=relay)
     found = outcome(call, now_s=2.0)
     assert (found["usage"], found["usage_source"]) == booked_as
     assert believed_usage(call)[1] == disbelieved
@@ -191,7 +199,7 @@ def test_counts_are_believed_within_ten_times_what_the_model_could_make(
 def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
     relay = openai.stream(Source("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
-    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST, relay=relay, cap_tokens=1)
+    call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
     assert believed_usage(call) == (Usage(9, 900), ())
 
 
@@ -222,7 +230,7 @@ def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answ
     relay = dialect.whole(Source("slug", PLAIN), 10_000)
     relay.feed(json.dumps(answer).encode())
     relay.finish()
-    call = Call(answered_exchange(PLAIN), cast(Settings, None), request=REQUEST, relay=relay)
+    call = call_of(answered_exchange(PLAIN), reader=relay)
     usage, names = believed_usage(call)
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
     assert {"prompt_tokens", "completion_tokens"} <= set(names)

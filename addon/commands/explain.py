@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from addon.call import Call
+from addon.calls.state import Call
 from addon.commands.common import (
     clear_errors,
     conf_option,
@@ -23,12 +23,12 @@ from addon.commands.common import (
     unknown_workspace,
 )
 from addon.commands.explain_text import explanation_json, explanation_text
-from addon.exchange import Exchange, Stage
 from addon.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
 from addon.settings import Settings
 from addon.settings_files import ProxyConf
 from addon.settings_io import nearest
 from addon.store import StoreUnavailable
+from policies.exchange import Exchange, Stage
 from policies.facts import Key, Workspace
 
 STDIN = "-"

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from addon.exchange import INTERRUPTED
 from addon.store import Booking, WalletEntry
 from addon.store.migrations import LARGEST
+from policies.exchange import INTERRUPTED
 
 type Row = Mapping[str, Any]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.exchange import INTERRUPTED
 from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
 from addon.store.counted import Counted, counted
@@ -37,6 +36,7 @@ from addon.store.redis_keys import (
 from addon.store.redis_session import BOUND_S, RedisSession, redis_session
 from addon.store.redis_state import make_group, remember
 from policies.bucket import WINDOW_US
+from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
 
 REFILL = Script.load("refill")

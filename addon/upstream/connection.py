@@ -94,6 +94,11 @@ class UpstreamConnection:
         self._can_be_kept = True
         link.begin(self)
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether all of the answer was read, to the byte."""
+        return self._is_done and not self._pieces
+
     def send(self, head: bytes, body: bytes) -> None:
         """Send a whole request, in one write where it is small. A lost connection is reported by ``head``."""
         if self._is_sent or not self._is_held:

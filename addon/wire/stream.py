@@ -25,6 +25,8 @@ class Stream(ABC):
         self.head = head
         self.peer = peer
         self.has_left = False
+        self.is_cut_off = False
+        """The gateway would not wait for it any more."""
         self.is_answered = False
         """The answer's head is on its way."""
         self.is_ended = False
@@ -51,10 +53,10 @@ class Stream(ABC):
         if self.has_left:
             raise ClientLeft
 
-    def leave(self) -> None:
-        """The client is gone, or given up: end the block that waits for anything on its behalf."""
+    def leave(self, *, cut_off: bool = False) -> None:
+        """End the block that waits for anything on the client's behalf: it is gone, or cut off by the gateway."""
         if not self.has_left:
-            self.has_left = True
+            self.has_left, self.is_cut_off = True, cut_off
             # A task that notices by itself is not waiting, and meets ``has_left`` at the end of its block.
             if self._waiter is not None and self._waiter is not asyncio.current_task():
                 self._waiter.cancel()

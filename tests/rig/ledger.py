@@ -10,8 +10,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from addon.exchange import Exchange, Stage
+from addon.calls.attempt import UpstreamAttempt
+from addon.dialects.upstream_request import UpstreamRequest
+from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.sanitize import Sanitized
+from policies.spend import Hold
 
 _PRICES = Prices(1, 1, 1)
 _MODEL = Model(
@@ -50,6 +54,22 @@ def answered_exchange(family: Family, **changes: Any) -> Exchange:
     """The exchange of a call whose model is of ``family``."""
     attempt = replace(_EXCHANGE.attempt, model=replace(_MODEL, family=family))
     return replace(_EXCHANGE, route=Route((attempt,), "pinned"), **changes)
+
+
+def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
+    """The attempt that ``exchange`` was answered by, sent."""
+    target = exchange.attempt
+    facts: dict[str, Any] = {
+        "target": target,
+        "chosen": target,
+        "hold": Hold(1, 1),
+        "cap_tokens": None,
+        "sanitized": Sanitized({}, ()),
+        "request": UpstreamRequest("https://example.invalid/", (), b""),
+        "dropped": None,
+        "is_sent": True,
+    }
+    return UpstreamAttempt(**facts | changes)
 
 
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:

@@ -6,13 +6,12 @@ Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls th
 from dataclasses import replace
 from typing import Any
 
-from addon.call import Call
-from addon.chat import ChatRequest
-from addon.exchange import CLIENT_DISCONNECTED, UsageSource
+from addon.calls.state import Call
 from addon.mask import bookable
 from policies.believable import believe
 from policies.caps import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
+from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.facts import Usage
 from policies.money import cost_nanousd
 from policies.sanitize import choices_sent
@@ -32,7 +31,7 @@ def outcome(call: Call, now_s: float) -> dict[str, Any]:
     metered = call.exchange.attempt.mode == "payg"
     return {
         "first_byte_s": call.first_byte_s,
-        "finish_reason": bookable(call.relay.finish_reason, secrets) if call.relay else None,
+        "finish_reason": bookable(call.reader.finish_reason, secrets) if call.reader else None,
         "usage": usage,
         "usage_source": source,
         "wholesale_nanousd": cost_nanousd(usage, model.wholesale, beside) if metered else 0,
@@ -42,40 +41,40 @@ def outcome(call: Call, now_s: float) -> dict[str, Any]:
 
 def believed_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are believed, and the names of those that are not."""
-    if call.relay is None or call.relay.usage is None:
+    if call.reader is None or call.reader.usage is None:
         return Usage(), ()
-    choices = choices_sent(call.request.fields, call.exchange.attempt.model.family) if call.request else 1
-    return believe(call.relay.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call))
+    choices = choices_sent(call.chat.fields, call.exchange.attempt.model.family)
+    return believe(call.reader.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call))
 
 
 def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
     """A provider's zero stays zero, where its answer ended; what it never counted is estimated. Nobody pays for what
     did not happen: nothing sent or answered is nothing used, and an error is nothing, too."""
-    relay, counted = call.relay, believed_usage(call)[0]
-    is_final = relay is not None and (call.exchange.status == OK or relay.done)
+    reader, counted = call.reader, believed_usage(call)[0]
+    is_final = reader is not None and (call.exchange.status == OK or reader.done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
         return _usage_of_left(call, counted, now_s)
-    if relay is None:
+    if reader is None:
         return Usage(), "none"
     # Some report nought in every chunk until the last, which a stream that was cut never let come.
     is_counted = _has_output(counted) if is_final else bool(counted.completion_tokens)
-    if is_counted or (relay.usage and not relay.relayed_text_chars):
+    if is_counted or (reader.usage and not reader.relayed_text_chars):
         return _with_prompt(call, counted)
-    if not relay.relayed_text_chars or call.request is None:
+    if not reader.relayed_text_chars:
         return Usage(), "none"
     return _estimated(call, counted, _relayed_tokens(call))
 
 
 def _usage_of_left(call: Call, counted: Usage, now_s: float) -> tuple[Usage, UsageSource]:
     """Return the usage of a call whose client left, and whose answer was not read to its end."""
-    relay = call.relay
-    if not call.is_sent or call.request is None:
+    attempt, reader = call.attempt, call.reader
+    if not attempt.is_sent:
         return Usage(), "none"
-    has_failed = call.failure or (relay and (relay.failure or relay.give_up()))
-    if has_failed and not (relay and relay.relayed_text_chars):
+    has_failed = attempt.failure or (reader and (reader.failure or reader.give_up()))
+    if has_failed and not (reader and reader.relayed_text_chars):
         return Usage(), "none"
     tokens = max(_relayed_tokens(call), _unseen_tokens(call, now_s))
-    if relay and relay.finished and counted.completion_tokens:
+    if reader and reader.finished and counted.completion_tokens:
         return _with_prompt(call, counted)
     if counted.completion_tokens and counted.completion_tokens >= tokens:
         return _with_prompt(call, counted)
@@ -84,7 +83,7 @@ def _usage_of_left(call: Call, counted: Usage, now_s: float) -> tuple[Usage, Usa
 
 def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
     """Return the counts with a prompt: a completion alone does not make that free."""
-    if counted.prompt_tokens is not None or counted.completion_tokens is None or call.request is None:
+    if counted.prompt_tokens is not None or counted.completion_tokens is None:
         return counted, "provider"
     beside = _beside_tokens(call, counted)
     output_tokens = counted.completion_tokens + beside
@@ -97,11 +96,10 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
 
 def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
     """Return what was counted, with ``tokens`` of completion, never more than the call could have had."""
-    assert call.request is not None  # noqa: S101  (what was sent was read)
     prompt_tokens = counted.prompt_tokens if counted.prompt_tokens is not None else _prompt_tokens(call)
     # What is billed beside the completion is under the same cap.
     beside = _beside_tokens(call, counted)
-    most_tokens = _most_tokens(call, call.request)
+    most_tokens = _most_tokens(call)
     if most_tokens is not None:
         tokens = min(tokens, max(most_tokens - beside, 0))
     total_tokens = prompt_tokens + tokens + beside
@@ -112,20 +110,20 @@ def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSou
 
 
 def _prompt_tokens(call: Call) -> int:
-    assert call.request is not None  # noqa: S101  (what was sent was read)
-    return call.request.prompt_tokens(call.exchange.attempt.model.family)
+    return call.chat.prompt_tokens(call.exchange.attempt.model.family)
 
 
 def _relayed_tokens(call: Call) -> int:
-    chars = call.relay.relayed_text_chars if call.relay else 0
+    chars = call.reader.relayed_text_chars if call.reader else 0
     return estimate_completion_tokens(chars, call.exchange.attempt.model.family.estimator)
 
 
 def _unseen_tokens(call: Call, now_s: float) -> int:
     """Return what may have been reasoned since the head of the answer; without one, and where we cut it off, none."""
-    if call.head_s is None or call.is_cut_off:
+    head_s = call.attempt.head_s
+    if head_s is None or call.is_cut_off:
         return 0
-    return estimate_unseen_tokens(call.exchange.attempt.model.family, now_s - call.head_s)
+    return estimate_unseen_tokens(call.exchange.attempt.model.family, now_s - head_s)
 
 
 def _beside_tokens(call: Call, counted: Usage) -> int:
@@ -138,13 +136,13 @@ def _has_output(counted: Usage) -> bool:
     return counted.completion_tokens is not None or counted.total_tokens is not None
 
 
-def _most_tokens(call: Call, request: ChatRequest) -> int | None:
+def _most_tokens(call: Call) -> int | None:
     """All that the answer may have had, None where nothing bounds it: an estimate is no reason to bill more."""
     model = call.exchange.attempt.model
-    cap_tokens = completion_cap(call.cap_tokens, model.max_completion_tokens)
+    cap_tokens = completion_cap(call.attempt.cap_tokens, model.max_completion_tokens)
     if call.exchange.hold and call.exchange.attempt.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
     if cap_tokens is None:
         return None
     each_tokens = cap_tokens + model.family.uncapped_completion_tokens
-    return each_tokens * choices_sent(request.fields, model.family)
+    return each_tokens * choices_sent(call.chat.fields, model.family)

@@ -1,6 +1,6 @@
 """What is served on the public port, and to whom a request head must look like a request for it.
 
-Decided from mitmproxy's request alone: no I/O.
+Pure.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from mitmproxy.http import Request
-
-from addon.other_apis import nothing_at
+from addon.calls.other_apis import nothing_at
+from addon.text.http_heads import RequestHead
 from policies.refusal import Refusal
 
 
@@ -29,52 +28,45 @@ METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
 _ONE_MODEL: Final = f"{Endpoint.MODELS.value}/"
 
 
-def endpoint_of(request: Request) -> Endpoint:
-    """Return the endpoint that ``request`` is for. Raises Refusal ``bad_request``, ``not_found`` or
-    ``method_not_allowed``. A request that names a host to be forwarded to is refused: this is no open proxy."""
-    if request.method == "CONNECT":
+def endpoint_of(head: RequestHead) -> Endpoint:
+    """Return the endpoint that a request is for. Raises Refusal ``not_found`` or ``method_not_allowed``."""
+    if head.method == "CONNECT":
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
-    if request.authority and not request.is_http2:
-        raise Refusal("bad_request", "This is a gateway, not a proxy: send a path, not a whole URL.")
-    endpoint = _endpoint_at(_path(request))
+    endpoint = _endpoint_at(head.path)
     if endpoint is None:
-        raise nothing_at(_path(request))
-    if request.method not in METHODS[endpoint]:
+        raise nothing_at(head.path)
+    if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} is served to {allowed} only.")
     return endpoint
 
 
-def slug_in_path(request: Request) -> str | None:
+def slug_in_path(head: RequestHead) -> str | None:
     """Return the slug of a request for one model of the catalog, None for all; ``%2F`` in it is a slash."""
-    path = _path(request)
+    path = head.path
     return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
 
 
-def check_size(request: Request, max_request_bytes: int) -> None:
+def check_size(head: RequestHead, max_request_bytes: int) -> None:
     """Refuse a body that says it is too large, before any of it is read."""
-    length = request.headers.get("content-length", "")
+    length = head.headers.get("content-length", "")
     # A length that is no number was refused with the framing already.
     if length.isdecimal() and int(length) > max_request_bytes:
         raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
 
 
-def bearer_header(request: Request) -> str | None:
+def bearer_header(head: RequestHead) -> str | None:
     """Return the Authorization header, or None where there is none. Raises Refusal for several: which is meant?"""
-    values = request.headers.get_all("authorization")
+    values = head.headers.get_all("authorization")
     if len(values) > 1:
         raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
     return values[0] if values else None
 
 
-def allowed_methods(request: Request) -> str:
+def allowed_methods(head: RequestHead) -> str:
     """Return the value of an ``Allow`` header for the request's path."""
-    endpoint = _endpoint_at(_path(request))
+    endpoint = _endpoint_at(head.path)
     return ", ".join(METHODS[endpoint]) if endpoint else ""
-
-
-def _path(request: Request) -> str:
-    return request.path.split("?", 1)[0]
 
 
 def _endpoint_at(path: str) -> Endpoint | None:

@@ -1,4 +1,4 @@
-"""``Exchange``: one call from its head to its ledger row, the only thing that travels between the hooks.
+"""``Exchange``: what is known of one call, from its head to its ledger row.
 
 It is frozen. ``advance`` returns the next one and refuses every move that ``MOVES`` does not list, so a call that
 was never approved can't be dispatched, no attempt can be that nothing is held for, and a call that is settled can't be
@@ -67,7 +67,8 @@ class IllegalMoveError(RuntimeError):
 class Exchange:
     """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock.
 
-    ``attempts`` counts those that were made; ``hold`` was placed for the attempt number ``held_for``.
+    ``attempts`` counts those that were made. ``next_hold`` was placed for an attempt that was not dispatched yet, and
+    becomes ``hold``, that of the last one which was.
     ``answered_by`` counts from 1: the attempt whose failure is the client's answer, where it is not the last one.
     """
 
@@ -82,7 +83,7 @@ class Exchange:
     stream: bool = False
     route: Route | None = None
     hold: Hold | None = None
-    held_for: int = 0
+    next_hold: Hold | None = None
     attempts: int = 0
     answered_by: int | None = None
     status: int | None = None
@@ -97,18 +98,32 @@ class Exchange:
     def advance(self, stage: Stage, **changes: Any) -> Self:
         """Return the same call one stage on.
 
-        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list, and an attempt that nothing is held for.
+        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list. ``dispatch`` alone leads to ``DISPATCHED``.
         """
         if stage not in MOVES[self.stage]:
             raise IllegalMoveError(f"call {self.id}: {self.stage.value} → {stage.value}")
-        if stage is Stage.DISPATCHED and self.held_for <= self.attempts:
-            raise IllegalMoveError(f"call {self.id}: nothing is held for its next attempt")
+        if stage is Stage.DISPATCHED:
+            raise IllegalMoveError(f"call {self.id}: only an attempt that is held is dispatched")
         return self._with({"stage": stage, **changes})
 
     def held(self, hold: Hold) -> Self:
         """Return the same call with ``hold`` placed for its next attempt, in place of what was held for one before."""
-        changes = {"hold": hold, "held_for": self.attempts + 1}
-        return self.note(**changes) if self.attempts else self.advance(Stage.HELD, **changes)
+        if self.stage is Stage.ROUTED:
+            return self.advance(Stage.HELD, next_hold=hold)
+        if self.stage not in (Stage.HELD, Stage.DISPATCHED):
+            raise IllegalMoveError(f"call {self.id}: nothing can be held at {self.stage.value}")
+        return self.note(next_hold=hold)
+
+    def dispatch(self) -> Self:
+        """Return the same call with its next attempt on its way. Raises ``IllegalMoveError`` where it has no hold."""
+        if self.next_hold is None or Stage.DISPATCHED not in MOVES[self.stage]:
+            raise IllegalMoveError(f"call {self.id}: nothing is held for its next attempt")
+        made = {"attempts": self.attempts + 1, "hold": self.next_hold, "next_hold": None}
+        return self._with({"stage": Stage.DISPATCHED, **made})
+
+    def skip(self) -> Self:
+        """Return the same call with its next attempt counted as made, though nothing of it is ever sent."""
+        return self._with({"attempts": self.attempts + 1, "next_hold": None})
 
     def note(self, **changes: Any) -> Self:
         """Return the same call at the same stage, knowing more."""

@@ -1,27 +1,31 @@
-"""Where calls end: each that was admitted is in flight until it is settled, refused or abandoned, once.
+"""The calls in flight, and how each ends: settled, refused or abandoned, once.
 
 A call that was sent upstream gets its ledger row, and every call its log line.
 """
 
 import asyncio
 import logging
-import time
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from addon.call import Call
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.request_body import BodyBudget
+from addon.calls.settlement import OK, believed_usage, outcome
+from addon.calls.state import Call
+from addon.clock import Clock
 from addon.errors import INTERNAL, ErrorAnswer
-from addon.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from addon.log import log_attempt_failed, log_call, log_disbelieved, log_refusal
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
-from addon.settlement import OK, believed_usage, outcome
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from policies.breaker import circuit_of
+from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from policies.limits import pays_from_wallet
+from policies.refusal import Refusal
 
-log = logging.getLogger("tollgate.books")
+log = logging.getLogger("tollgate.in_flight")
 
 LAST_BYTES_TIMEOUT_S = 1.0
 """How long a call's last bytes wait for its booking. The store keeps one that takes longer."""
@@ -30,18 +34,23 @@ CLOSING_TIMEOUT_S = 2.0
 """How long the last calls, whose clients were cut off, may take to end."""
 
 
-class Books:
-    """The calls in flight, and the way out of each."""
+class InFlight:
+    """The calls in flight of one process, and how each ends. ``bodies`` gets back what a call held of the budget."""
 
-    def __init__(self, store: Store, platform_keys: PlatformKeys, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, platform_keys: PlatformKeys, metrics: Metrics, bodies: BodyBudget, clock: Clock
+    ) -> None:
         self.store = store
         self.platform_keys = platform_keys
         self.metrics = metrics
-        self.in_flight: set[str] = set()
+        self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
         self.cutting_off = False
-        self._bookings: set[asyncio.Task[None]] = set()
+        self._bodies = bodies
+        self._clock = clock
+        self._by_workspace: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
         """Wait for the calls that were cut off, and for what is being booked. The store may be closed then."""
@@ -49,42 +58,48 @@ class Books:
             async with asyncio.timeout(CLOSING_TIMEOUT_S):
                 await self.idle.wait()
         except TimeoutError:
-            log.error("%d calls did not end; their holds end with this process", len(self.in_flight))
-        await asyncio.gather(*self._bookings)
+            log.error("%d calls did not end; their holds end with this process", len(self.calls))
+        await asyncio.gather(*self._tasks)
 
     def open(self, call: Call) -> None:
-        """The call's key is known, and it is being checked."""
-        self.in_flight.add(call.exchange.id)
+        """Count an identified call. Raises Refusal ``rate_limit_exceeded`` where its workspace has too many."""
+        workspace, _ = call.exchange.caller
+        limit = call.settings.conf.limits.max_in_flight
+        if self._by_workspace[workspace.id] >= limit:
+            message = f"The workspace has {limit} calls in flight, which is its limit."
+            raise Refusal("rate_limit_exceeded", message, retry_after_s=1)
+        self._by_workspace[workspace.id] += 1
+        self.calls.add(call.exchange.id)
         self.idle.clear()
 
-    def attempt_ended(self, call: Call, failure: ErrorAnswer | None = None) -> None:
+    def attempt_ended(self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None = None) -> None:
         """Take note of how an attempt ended, for the metrics, the key that it was made with and its circuit."""
-        attempt, (workspace, _) = call.exchange.attempt, call.exchange.caller
+        attempt.failure, target = failure, call.exchange.attempt
         if failure:
-            self.metrics.attempt_failed(attempt.model.provider.name, failure.code)
+            self.metrics.attempt_failed(target.model.provider.name, failure.code)
             if call.first_failure and call.first_byte_s is None:
                 log_attempt_failed(
                     call.exchange, failure, "as the one before it, of which the client is told"
                 )
-        if call.chosen:
-            self.platform_keys.note(call.chosen, failure.status if failure else OK, call.retry_after)
-        if failure is None or (failure.code != INTERNAL.code and not call.lagged):
-            circuit = circuit_of(attempt, workspace)
-            self._do(self.store.note_attempt(circuit, failed=call.has_failed(failure)))
+        self.platform_keys.note(attempt.chosen, failure.status if failure else OK, attempt.retry_after)
+        if failure is None or (failure.code != INTERNAL.code and not attempt.lagged):
+            workspace, _ = call.exchange.caller
+            circuit = circuit_of(target, workspace)
+            self.do(self.store.note_attempt(circuit, failed=call.has_failed(attempt, failure)))
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
-        """End a call that was dispatched, once: ``response``, ``attempt_failed`` and ``error`` may all ask for it.
+        """End a call that was dispatched, once: of a call that has ended it asks nothing.
 
         Return when the call is booked, or after ``LAST_BYTES_TIMEOUT_S``: its last bytes go out then, so that whoever
         has a whole answer finds it in the ledger.
         """
         if call.exchange.stage is not Stage.DISPATCHED:
             return
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
         call.exchange = answered.advance(Stage.SETTLED, **self._outcome(call, answered, now_s))
         try:
-            booking = self._do(self._book(call, now_s))
+            booking = self.do(self._book(call, now_s))
             if not booking.done():
                 await asyncio.wait({booking}, timeout=LAST_BYTES_TIMEOUT_S)
         finally:
@@ -93,7 +108,7 @@ class Books:
 
     def settle_beside(self, call: Call, status: int, error_code: str) -> None:
         """As ``settle``, for a call that the gateway itself failed: its answer waits for nothing."""
-        self._do(self.settle(call, status, error_code))
+        self.do(self.settle(call, status, error_code))
 
     def refuse(self, call: Call, status: int, error_code: str) -> None:
         """End a call that the gateway turned down, unless it was sent upstream or has ended."""
@@ -108,10 +123,10 @@ class Books:
     def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
         if stage in MOVES[call.exchange.stage]:
             if call.exchange.stage is Stage.HELD:
-                self._do(self._void(call.exchange.id))
+                self.do(self._void(call.exchange.id))
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._leave(call)
-            log_refusal(call.exchange, time.monotonic())
+            log_refusal(call.exchange, self._clock.monotonic_s())
             self.metrics.call_refused(error_code)
 
     def _outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
@@ -134,11 +149,12 @@ class Books:
         finally:
             self._leave(call)
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run ``work`` to its end, whatever becomes of the call that it belongs to. ``close`` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         if not task.done():
-            self._bookings.add(task)
-            task.add_done_callback(self._bookings.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return task
 
     async def _book(self, call: Call, now_s: float) -> None:
@@ -157,12 +173,21 @@ class Books:
             await self.store.void(call_id)
 
     def _leave(self, call: Call) -> None:
-        call.forget_request()
-        self.in_flight.discard(call.exchange.id)
+        call.request = None
+        self._bodies.give_back(call)
+        if call.exchange.id in self.calls:
+            self.calls.discard(call.exchange.id)
+            self._count_down(call)
         if ending := self.store.end_probe(call.exchange.id):
-            self._do(ending)
-        if not self.in_flight:
+            self.do(ending)
+        if not self.calls:
             self.idle.set()
+
+    def _count_down(self, call: Call) -> None:
+        workspace, _ = call.exchange.caller
+        self._by_workspace[workspace.id] -= 1
+        if not self._by_workspace[workspace.id]:
+            del self._by_workspace[workspace.id]
 
 
 def _booking(exchange: Exchange, now_s: float) -> Booking:

@@ -1,0 +1,279 @@
+"""Makes one attempt of a call: connects, sends, waits for the head, and relays the answer to the client.
+
+Every wait has an end: the provider's time (``[upstream]`` of proxy.conf), or the client's leaving.
+"""
+
+import asyncio
+
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.parts import Parts
+from addon.calls.read_on import read_on
+from addon.calls.responses import answer_headers
+from addon.calls.state import Call
+from addon.calls.upstream_origin import origin_of, request_head
+from addon.calls.upstream_request import note_head
+from addon.deadline import Patience
+from addon.errors import (
+    LIMITS_UNAVAILABLE,
+    ErrorAnswer,
+    stream_interrupted,
+    timed_out,
+    unreachable,
+    upstream_garbage,
+)
+from addon.heavy_work import work_off
+from addon.log import log_no_connection
+from addon.relay import Relay
+from addon.text.http_heads import Response, ResponseHead
+from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.pool import PoolFull, Unreachable
+from addon.wire.stream import ClientLeft, Stream
+from policies.exchange import Stage
+
+OK = 200
+
+HOLD_TIMEOUT_S = 1.0
+"""How long the last chunk with a choice waits for the usage that it is to bear."""
+
+END_TIMEOUT_S = 1.0
+"""How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
+
+HEARTBEAT = b": the provider is silent\n\n"
+
+
+class _Failed(Exception):  # noqa: N818  (an answer, not a fault)
+    def __init__(self, failure: ErrorAnswer) -> None:
+        super().__init__(failure.code)
+        self.failure = failure
+
+
+class AttemptRun:
+    """One attempt of ``call`` for the client of ``stream``. ``began_s`` is when the call's first one was begun."""
+
+    def __init__(
+        self, call: Call, attempt: UpstreamAttempt, stream: Stream, parts: Parts, began_s: float
+    ) -> None:
+        self.call, self.attempt, self.stream, self.parts = call, attempt, stream, parts
+        self.timeouts = call.settings.conf.upstream
+        self.began_s = self.sent_s = self.due_s = began_s
+        self.patience = Patience(0)
+        self.connection: UpstreamConnection | None = None
+
+    async def run(self) -> ErrorAnswer | None:
+        """Return how the attempt failed, None where the client has its whole answer and the call is booked.
+
+        Raises ClientLeft, once what is read without the client is in.
+        """
+        if self.call.exchange.stage is not Stage.DISPATCHED or self.call.current is not self.attempt:
+            raise RuntimeError(f"call {self.call.exchange.id}: an attempt that was not approved")
+        try:
+            return await self._run()
+        except _Failed as failed:
+            return failed.failure
+        except ClientLeft:
+            self.call.is_cut_off = self.stream.is_cut_off
+            if self.connection and not self.call.is_cut_off:
+                await read_on(self.call, self.attempt, self.connection, self.parts)
+            raise
+        finally:
+            self.patience.close()
+            if self.connection:
+                self.connection.close()
+
+    async def _run(self) -> ErrorAnswer | None:
+        connection = await self._connect(fresh=False)
+        try:
+            head = await self._send(connection)
+        except UpstreamBroke as broke:
+            if not (broke.before_any_byte and connection.is_reused):
+                raise _Failed(_garbage() if broke.is_garbage else unreachable()) from None
+            # Its provider had closed it just then: not a failure, and no attempt of its own.
+            head = await self._send_again(connection)
+        self.attempt.head_s = self.parts.clock.monotonic_s()
+        note_head(self.call, self.attempt, head, self.parts.clock.now())
+        if self.attempt.reader is None:
+            raise RuntimeError(f"call {self.call.exchange.id}: an answer without a reader")
+        return await self._relay(self.attempt.reader)
+
+    # Connect, send, and await the head.
+
+    async def _connect(self, *, fresh: bool) -> UpstreamConnection:
+        workspace, _ = self.call.exchange.caller
+        origin, timeout_s = origin_of(self.attempt, workspace.id), self.timeouts.connect_timeout_s
+        try:
+            with self.stream.present():
+                connection = await self.parts.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
+        except PoolFull:
+            self.attempt.lagged = True
+            raise _Failed(LIMITS_UNAVAILABLE) from None
+        except Unreachable as error:
+            self.attempt.lagged = error.lagged
+            log_no_connection(self.call.exchange, error.reason)
+            raise _Failed(unreachable()) from None
+        self.connection = connection
+        return connection
+
+    async def _send(self, connection: UpstreamConnection) -> ResponseHead:
+        self.sent_s = self.parts.clock.monotonic_s()
+        self._await_more()
+        self.attempt.is_sent = True
+        connection.send(request_head(self.attempt), self.attempt.request.content)
+        while True:
+            try:
+                with self.stream.present(), self.patience:
+                    return await connection.head()
+            except TimeoutError:
+                await self._bear_silence()
+
+    async def _send_again(self, stale: UpstreamConnection) -> ResponseHead:
+        stale.close()
+        self.attempt.is_sent = False
+        try:
+            return await self._send(await self._connect(fresh=True))
+        except UpstreamBroke as broke:
+            raise _Failed(_garbage() if broke.is_garbage else unreachable()) from None
+
+    # Relay the answer.
+
+    async def _relay(self, reader: Relay) -> ErrorAnswer | None:
+        self._await_more()
+        while True:
+            piece = await self._read(reader)
+            if not piece:
+                return await self._end(reader, await work_off(reader.kept_bytes, reader.finish))
+            had_hold = reader.holds
+            shown = reader.feed(piece)
+            if reader.done:
+                return await self._end(reader, shown)
+            await self._pass_on(shown)
+            if reader.failure:
+                return reader.failure
+            if reader.holds:
+                if not had_hold:
+                    self.patience.give(HOLD_TIMEOUT_S)
+            else:
+                self._await_more()
+
+    async def _read(self, reader: Relay) -> bytes:
+        """Return the next piece of the answer, ``b""`` where it has ended, though perhaps not properly."""
+        connection = self._connection()
+        while True:
+            try:
+                with self.stream.present(), self.patience:
+                    return await connection.read()
+            except UpstreamBroke:
+                if reader.complete:
+                    return b""
+                raise _Failed(self._said_of_break(reader)) from None
+            except TimeoutError:
+                if reader.holds:
+                    await self._pass_on(reader.release())
+                    self._await_more()
+                elif reader.complete and self._is_overdue():
+                    return b""
+                else:
+                    await self._bear_silence()
+
+    async def _pass_on(self, piece: bytes) -> None:
+        if piece:
+            self._commit()
+            if self.call.first_byte_s is None:
+                self.call.first_byte_s = self.parts.clock.monotonic_s()
+            with self.stream.present():
+                await self.stream.send(piece)
+
+    async def _end(self, reader: Relay, last: bytes) -> ErrorAnswer | None:
+        """Book the call, then send the last bytes: a client with a whole answer finds it in the ledger."""
+        if reader.failure:
+            if self.call.is_committed:
+                await self._pass_on(last)
+            return reader.failure
+        self._hand_back()
+        if self.call.first_byte_s is None:
+            self.call.first_byte_s = self.parts.clock.monotonic_s()
+        self.parts.in_flight.attempt_ended(self.call, self.attempt)
+        await self.parts.in_flight.settle(self.call, OK)
+        if self.call.exchange.stream:
+            self._commit()
+            await self.stream.end(last)
+        else:
+            await self.stream.respond(Response(OK, answer_headers(self.call), last))
+        return None
+
+    def _commit(self) -> None:
+        """Begin a streamed answer: from here on there is no other attempt."""
+        if not self.call.is_committed:
+            self.call.is_committed = True
+            self.stream.begin(ResponseHead(OK, answer_headers(self.call)))
+
+    def _hand_back(self) -> None:
+        """Return the connection to the pool, once its message has ended. The client does not wait for that."""
+        connection, self.connection = self._connection(), None
+        if connection.is_ended:
+            connection.release()
+        else:
+            self.parts.in_flight.do(_await_end(connection))
+
+    # Time.
+
+    def _await_more(self) -> None:
+        self.due_s = self._provider_due_s()
+        self._wait_from(self.parts.clock.monotonic_s())
+
+    def _wait_from(self, now_s: float) -> None:
+        left_s, heartbeat_s = self.due_s - now_s, self.timeouts.heartbeat_s
+        is_beating = heartbeat_s and self.call.exchange.stream
+        self.patience.give(max(0.0, min(left_s, heartbeat_s) if is_beating else left_s))
+
+    def _provider_due_s(self) -> float:
+        """Return when the next piece, or the rest, must be in."""
+        timeouts = self.timeouts
+        if self.call.first_byte_s is not None:
+            return self.parts.clock.monotonic_s() + timeouts.idle_timeout_s
+        # Comments before a stream's first event, and an error or a whole answer that drips, gain no time.
+        if self.call.exchange.stream:
+            return self.sent_s + timeouts.first_byte_timeout_s
+        is_first_of_two = self.call.exchange.has_next_attempt
+        until_s = self.began_s + timeouts.whole_timeout_s / (2 if is_first_of_two else 1)
+        if self.attempt.head_s is not None and self.attempt.status and self.attempt.status >= 300:
+            until_s = min(until_s, self.attempt.head_s + timeouts.first_byte_timeout_s)
+        return until_s
+
+    def _is_overdue(self) -> bool:
+        return self.parts.clock.monotonic_s() >= self.due_s
+
+    async def _bear_silence(self) -> None:
+        """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""
+        if self._is_overdue() or not (self.timeouts.heartbeat_s and self.call.exchange.stream):
+            self.attempt.lagged = self.patience.lagged
+            reader = self.attempt.reader
+            raise _Failed((reader.give_up() if reader else None) or timed_out())
+        self._commit()
+        with self.stream.present():
+            await self.stream.send(HEARTBEAT)
+        self._wait_from(self.parts.clock.monotonic_s())
+
+    def _said_of_break(self, reader: Relay) -> ErrorAnswer:
+        if self.call.first_byte_s is not None:
+            return stream_interrupted()
+        return reader.give_up() or upstream_garbage("it broke off.")
+
+    def _connection(self) -> UpstreamConnection:
+        if self.connection is None:
+            raise RuntimeError(f"call {self.call.exchange.id}: its attempt has no connection")
+        return self.connection
+
+
+async def _await_end(connection: UpstreamConnection) -> None:
+    """Read what a provider sends behind ``[DONE]``, for a moment."""
+    try:
+        async with asyncio.timeout(END_TIMEOUT_S):
+            while await connection.read():
+                pass
+        connection.release()
+    except (UpstreamBroke, TimeoutError):
+        connection.close()
+
+
+def _garbage() -> ErrorAnswer:
+    return upstream_garbage("it is not well-formed HTTP.")

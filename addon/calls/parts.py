@@ -1,0 +1,32 @@
+"""``Parts``: what every call of one process works with, handed to it as arguments."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from addon.access_tokens import AccessTokens
+from addon.calls.in_flight import InFlight
+from addon.calls.public_catalog import PublicCatalog
+from addon.calls.request_body import BodyBudget
+from addon.calls.unrelayed import UnrelayedAnswers
+from addon.clock import Clock
+from addon.platform_keys import PlatformKeys
+from addon.settings import Settings
+from addon.store import Store
+from addon.upstream.pool import Pool
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of one process. ``settings`` and ``catalog`` are the latest good ones; ``new_id`` makes request ids."""
+
+    settings: Settings
+    catalog: PublicCatalog
+    store: Store
+    pool: Pool
+    platform_keys: PlatformKeys
+    access_tokens: AccessTokens
+    in_flight: InFlight
+    unrelayed: UnrelayedAnswers
+    bodies: BodyBudget
+    clock: Clock
+    new_id: Callable[[], str]

@@ -1,0 +1,54 @@
+"""Reads an answer on whose client has left, for what it costs: its provider bills it anyway."""
+
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.parts import Parts
+from addon.calls.state import Call
+from addon.calls.unrelayed import STREAM_MAX_BYTES
+from addon.calls.upstream_request import note_head
+from addon.errors import unreachable
+from addon.heavy_work import work_off
+from addon.relay import Relay
+from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from policies.exchange import Stage
+
+
+async def read_on(call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, parts: Parts) -> None:
+    """Read what a provider will bill, and may say soon how much it is, within the bounds of ``UnrelayedAnswers``."""
+    if not _is_worth_it(call, attempt):
+        return
+    try:
+        async with parts.unrelayed.reading(whole=not call.exchange.stream):
+            await _read_rest(call, attempt, connection, parts)
+    except UpstreamBroke:
+        attempt.failure = unreachable()
+    except TimeoutError:
+        pass  # What was read counts.
+
+
+def _is_worth_it(call: Call, attempt: UpstreamAttempt) -> bool:
+    if not attempt.is_sent or call.exchange.stage is not Stage.DISPATCHED:
+        return False
+    return not call.exchange.stream or (attempt.reader is not None and attempt.reader.finished)
+
+
+async def _read_rest(
+    call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, parts: Parts
+) -> None:
+    if attempt.reader is None:
+        head = await connection.head()
+        attempt.head_s = parts.clock.monotonic_s()
+        note_head(call, attempt, head, parts.clock.now())
+    if attempt.reader is not None and await _is_read_whole(attempt.reader, connection, call.exchange.stream):
+        connection.release()
+
+
+async def _is_read_whole(reader: Relay, connection: UpstreamConnection, is_stream: bool) -> bool:
+    """Feed ``reader`` until it knows enough; return whether the message has ended."""
+    read_bytes = 0
+    while piece := await connection.read():
+        reader.feed(piece)
+        read_bytes += len(piece)
+        if reader.done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
+            return False
+    await work_off(reader.kept_bytes, reader.finish)
+    return True

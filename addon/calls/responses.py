@@ -1,0 +1,44 @@
+"""What the gateway itself answers, as whole responses: errors, and the public catalog."""
+
+from collections.abc import Iterable
+
+from addon.calls.dropped import HEADER as DROPPED_HEADER
+from addon.calls.public_catalog import Page, is_fresh
+from addon.calls.state import Call
+from addon.errors import ErrorAnswer
+from addon.retry_after import retry_headers
+from addon.text.http_heads import Headers, Response
+
+_EVENTS = ("content-type", "text/event-stream; charset=utf-8")
+_JSON = ("content-type", "application/json")
+CLOSING_STATUSES = frozenset({408, 413})
+"""Refusals after which the rest of the body is not worth waiting for."""
+
+
+def error_response(answer: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False) -> Response:
+    """Return the nested error object of the contract; ``more`` are headers, among them ``x-request-id``."""
+    fields = [_JSON, *more, *retry_headers(answer).items()]
+    return Response(answer.status, Headers(fields), answer.body(), close or answer.status in CLOSING_STATUSES)
+
+
+def answer_headers(call: Call) -> Headers:
+    """Return the headers of a successful answer. None of the upstream's own is among them."""
+    stream = call.exchange.stream
+    fields = [_EVENTS if stream else _JSON]
+    if call.exchange.attempt.is_fallback and not stream:
+        fields.append(("x-gateway-fallback", "true"))
+    return Headers([*fields, *gateway_fields(call)])
+
+
+def gateway_fields(call: Call) -> list[tuple[str, str]]:
+    """Return what every answer to a call has, whatever became of it."""
+    dropped = [(DROPPED_HEADER, call.dropped)] if call.dropped else []
+    return [("x-request-id", call.exchange.id), *dropped]
+
+
+def catalog_response(page: Page, if_none_match: str, request_id: str) -> Response:
+    """Return the public catalog, or that its client has it already."""
+    fields = [_JSON, ("etag", page.tag), ("cache-control", "no-cache"), ("x-request-id", request_id)]
+    if is_fresh(page.tag, if_none_match):
+        return Response(304, Headers(fields))
+    return Response(200, Headers(fields), page.body)
