@@ -23,7 +23,6 @@ from addon.store import StoreUnavailable
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings
 from addon.wire.host import WireHost
-from addon.wire.http2 import Http2Connection
 from addon.wire.layer import Serving
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
@@ -32,10 +31,10 @@ log = logging.getLogger("tollgate.gateway")
 
 
 class Gateway(WireHost):
-    """mitmproxy's addon. ``lifecycle()`` has all that runs, once there are settings. ``WireHost`` has the other hooks."""
+    """mitmproxy's addon; the hooks of client connections are those of ``WireHost``."""
 
     def __init__(self) -> None:
-        serving = Serving(self.serve_stream, WireSettings(refuse=_refused), Http2Connection)
+        serving = Serving(self.serve_stream, WireSettings(refuse=_refused))
         super().__init__(serving, self._certificate)
         self._lifecycle: Lifecycle | None = None
 
@@ -88,11 +87,12 @@ class Gateway(WireHost):
     async def drain(self, timeout_s: float) -> None:
         """Let the calls in flight end, then close every client. ``/readyz`` says no, and answers close connections."""
         self.lifecycle().draining = True
-        self.clients.close_when_idle()
+        self.clients.announce_end()
         in_flight = self.lifecycle().parts.in_flight
         try:
             async with asyncio.timeout(timeout_s):
                 await in_flight.idle.wait()
+                self.clients.close_when_idle()
                 await self.clients.wait_until_gone()
         except TimeoutError:
             in_flight.cutting_off = True

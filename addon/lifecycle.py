@@ -122,6 +122,7 @@ class Lifecycle:
     def _measure(self) -> None:
         """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
         self.platform_keys.measure()
+        self.metrics.set_upstream_connections(self.parts.pool.stats())
         counts = count_circuits(self.store.open_circuits())
         kinds: tuple[tuple[Mode, CircuitScope], ...] = (
             ("payg", "all"),
@@ -155,6 +156,7 @@ class Lifecycle:
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.parts.settings, self.parts.catalog = settings, PublicCatalog(settings.models)
+        self.parts.pool.set_proxy(settings.egress_proxy)
 
     def _tell_of_workspaces(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()

@@ -82,6 +82,12 @@ class Clients:
     def _find(self, client: Client) -> ClientConnection | None:
         return self.open.get(client.id)
 
+    def announce_end(self) -> None:
+        """Let the next answer on every connection be its last, those that are idle now included."""
+        for one in list(self.open.values()):
+            if one.connection:
+                one.connection.announce_end()
+
     def close_when_idle(self) -> None:
         """Let every connection close once its calls are answered; those without a call close at once."""
         self.is_draining = True

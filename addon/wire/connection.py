@@ -114,6 +114,10 @@ class Connection(ABC):
         """Take that the client closed its sending half, or left: every stream leaves."""
 
     @abstractmethod
+    def announce_end(self) -> None:
+        """Say with the next answer that it is the last one: a request on its way is still answered."""
+
+    @abstractmethod
     def close_when_idle(self) -> None:
         """Take no further request, and close once the current ones are answered: at once where there are none."""
 

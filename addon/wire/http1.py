@@ -70,11 +70,16 @@ class Http1Connection(Connection):
         if self._stream and not self._stream.is_ended:
             self._stream.leave()
 
-    def close_when_idle(self) -> None:
+    def announce_end(self) -> None:
         self.is_draining = True
         if self._stream:
             self._stream.closes = True
-        elif self._receive == self._read_head:
+
+    def close_when_idle(self) -> None:
+        self.announce_end()
+        if self._stream:
+            return
+        if self._receive == self._read_head:
             self.transport.close()
         elif self._receive != self._drop:
             self._close_gently()

@@ -117,8 +117,8 @@ class Http1Stream(Stream):
         self._on_taken()
         return piece
 
-    def leave(self) -> None:
-        super().leave()
+    def leave(self, *, cut_off: bool = False) -> None:
+        super().leave(cut_off=cut_off)
         self._wake()
 
     def _wake(self) -> None:

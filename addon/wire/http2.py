@@ -236,6 +236,9 @@ class Http2Connection(Connection):
         self._deadline.close()
         self._output.close()
 
+    def announce_end(self) -> None:
+        self.close_when_idle()
+
     def close_when_idle(self) -> None:
         if not self.is_draining and not self._is_over:
             self._output.send_goaway(ErrorCodes.NO_ERROR)

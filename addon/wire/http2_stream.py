@@ -146,8 +146,8 @@ class Http2Stream(Stream):
     def is_behind(self) -> bool:
         return self._writer is not None or self._output.is_behind
 
-    def leave(self) -> None:
-        super().leave()
+    def leave(self, *, cut_off: bool = False) -> None:
+        super().leave(cut_off=cut_off)
         _wake(self._reader)
         _wake(self._writer)
 
