@@ -12,9 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server", "addon.worker")
 SEQUENCES = (
     "addon.gateway",
-    "addon.calls.reservation",
     "addon.lifecycle",
-    "addon.calls.in_flight",
+    "addon.calls",
     "addon.supervisor",
     *ENTRY_POINTS,
 )
@@ -117,13 +116,13 @@ def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(modu
 
 def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
     parts = (
-        *("exchange", "chat", "json_object", "errors", "upstream_message", "mask", "usage", "sse", "answer"),
+        *("chat", "json_object", "errors", "upstream_message", "mask", "usage", "sse", "answer"),
         *(
             "splice",
             "message",
             "relay",
             "dialects.upstream_request",
-            "catalog",
+            "calls.public_catalog",
             "dialects",
             "dialects.openai",
         ),
@@ -159,6 +158,23 @@ def test_modules_that_do_io_never_import_each_other(module: str):
 @pytest.mark.parametrize("module", FOUNDATIONS)
 def test_a_foundation_knows_nothing_of_the_gateway(module: str):
     assert reachable(module) <= {*FOUNDATIONS}
+
+
+WAY_OF_A_CALL = ("addon.gateway", "addon.calls", "addon.wire", "addon.upstream", "addon.dialects")
+"""The rooms that a call passes, each of which imports those behind it only. ``wire`` knows nothing of ``upstream``."""
+
+
+@pytest.mark.parametrize("at", range(1, len(WAY_OF_A_CALL)), ids=lambda at: WAY_OF_A_CALL[at])
+def test_the_rooms_of_a_call_import_one_way(at: int):
+    room, before = WAY_OF_A_CALL[at], WAY_OF_A_CALL[:at]
+    inside = [module for module in FILES if is_in(module, (room,))]
+    assert inside
+    assert not {(one, name) for one in inside for name in IMPORTS[one] if is_in(name, before)}
+
+
+def test_the_wire_knows_nothing_of_the_upstream():
+    wire = [module for module in FILES if is_in(module, ("addon.wire",))]
+    assert not {(one, name) for one in wire for name in IMPORTS[one] if is_in(name, ("addon.upstream",))}
 
 
 def test_no_module_imports_itself_by_a_detour():
