@@ -601,9 +601,10 @@ async def goaway_seen(client: Client, then: bytes) -> dict[str, int]:
 
 async def rest_of(client: Client) -> bytes:
     data = b""
-    async with asyncio.timeout(120):
-        while piece := await client.reader.read(65_536):
-            data += piece
+    with suppress(ConnectionError):
+        async with asyncio.timeout(BOUND_S):
+            while piece := await client.reader.read(65_536):
+                data += piece
     return data
 
 
@@ -700,9 +701,11 @@ async def test_a_flood_ends_the_connection(name: str, caplog: pytest.LogCaptureF
         taken = counted(server)
         client.send(first)
         sending = asyncio.create_task(flood(client, frame))
-        await client.until_closed()
+        found = await goaway_seen(client, b"")
+        await rest_of(client)
+        client.has_closed = True
         # The library itself ends a header block of more than 64 frames.
-        assert client.goaway == (PROTOCOL_ERROR if name == "empty continuation" else ENHANCE_YOUR_CALM)
+        assert found["goaway"] == (PROTOCOL_ERROR if name == "empty continuation" else ENHANCE_YOUR_CALM)
         assert taken() <= 2 * most + 10  # tokens come back while a loaded machine is slow
         await sending
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
@@ -776,6 +779,7 @@ async def test_a_window_that_opens_byte_by_byte_ends_the_connection():
         taken = counted(server)
         sending = asyncio.create_task(flood(client, raw_frame(8, 0, 1, (1).to_bytes(4))))
         found = await goaway_seen(client, b"")
+        await rest_of(client)
         client.has_closed = True
         await sending
         assert found["goaway"] == ENHANCE_YOUR_CALM
