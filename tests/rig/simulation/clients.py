@@ -60,6 +60,10 @@ class Answer:
     body: bytes = b""
 
     @property
+    def _is_stream(self) -> bool:
+        return self.body.startswith((b"data:", b":"))
+
+    @property
     def events(self) -> list[Any]:
         """The events of a stream, ``[DONE]`` as that text."""
         lines = [line[6:] for line in self.body.decode().split("\n\n") if line.startswith("data: ")]
@@ -70,30 +74,34 @@ class Answer:
         """Whether the call was answered in full, and without an error."""
         if self.ending != "whole" or self.status != 200:
             return False
-        return not self.body.startswith(b"data:") or self.events[-1] == "[DONE]"
+        return not self._is_stream or self.events[-1] == "[DONE]"
 
     @property
     def usage(self) -> dict[str, int] | None:
         """The usage that the client was shown."""
         if self.status != 200 or not self.body:
             return None
-        if not self.body.startswith(b"data:"):
+        if not self._is_stream:
             return dict(json.loads(self.body)).get("usage")
         shown = [event["usage"] for event in self.events if event != "[DONE]" and event.get("usage")]
         return shown[0] if shown else None
 
     @property
     def text(self) -> str:
-        """What the model said."""
-        if not self.body.startswith(b"data:"):
-            return str(json.loads(self.body)["choices"][0]["message"]["content"])
+        """What the model said, as far as it came; of an object that did not come whole, nothing."""
+        if not self._is_stream:
+            return (
+                ""
+                if self.ending != "whole"
+                else str(json.loads(self.body)["choices"][0]["message"]["content"])
+            )
         choices = [event["choices"] for event in self.events if event != "[DONE]" and event.get("choices")]
         return "".join(choice[0]["delta"].get("content") or "" for choice in choices)
 
     @property
     def error_code(self) -> str | None:
         """The code of the error that it was answered with, whole or in its stream."""
-        objects = self.events if self.body.startswith(b"data:") else [json.loads(self.body or b"{}")]
+        objects = self.events if self._is_stream else [json.loads(self.body or b"{}")]
         codes = [one["error"].get("code") for one in objects if isinstance(one, dict) and "error" in one]
         return codes[0] if codes else None
 

@@ -1,0 +1,150 @@
+"""A whole gateway process on a simulated loop: its calls, its pool, its client connections, and a real SQLite store.
+
+What mitmproxy does for it (accepting connections) is done by ``WireServer``; all else is the gateway's own.
+"""
+
+import asyncio
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from addon.access_tokens import AccessTokens
+from addon.calls.call import begin, fail, serve
+from addon.calls.in_flight import InFlight
+from addon.calls.parts import Parts
+from addon.calls.public_catalog import PublicCatalog
+from addon.calls.request_body import BodyBudget
+from addon.calls.responses import error_response
+from addon.calls.unrelayed import UnrelayedAnswers
+from addon.errors import from_refusal
+from addon.metrics import Metrics
+from addon.platform_keys import PlatformKeys
+from addon.request_id import RequestIds
+from addon.settings import Settings
+from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
+from addon.store.sqlite import SqliteStore
+from addon.store.verify import verify
+from addon.upstream.connect import SocketConnector
+from addon.upstream.pool import Pool
+from addon.wire.connection import WireSettings
+from addon.wire.stream import ClientLeft, Stream
+from rig.simulation.run import World
+from rig.simulation.wire_server import WireServer
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a gateway left in its database: rows by their rowid, and the first balance of each wallet less them."""
+
+    rows: list[dict[str, Any]]
+    wallets_nanousd: dict[str, int]
+    holds: int
+    discrepancies: list[str]
+
+
+class SimulatedGateway:
+    """One gateway process over the ledger ``database``. ``start`` it, and ``stop`` it as a drain does."""
+
+    def __init__(self, world: World, settings: Settings, database: Path) -> None:
+        self._world, self._database = world, database
+        self.metrics = Metrics("simulated")
+        self.store = SqliteStore(database, world.clock)
+        self.pool = Pool(SocketConnector())
+        self.parts = self._make_parts(settings)
+        refused = WireSettings(
+            lambda refusal: error_response(from_refusal(refusal), [], close=True), clock=world.clock
+        )
+        self._server = WireServer(world, self._serve, refused)
+
+    def _make_parts(self, settings: Settings) -> Parts:
+        bodies, clock = BodyBudget(), self._world.clock
+        platform_keys = PlatformKeys(self.metrics, clock)
+        platform_keys.adopt(settings)
+        return Parts(
+            settings=settings,
+            catalog=PublicCatalog(settings.models),
+            store=self.store,
+            pool=self.pool,
+            platform_keys=platform_keys,
+            access_tokens=AccessTokens(clock=clock),
+            in_flight=InFlight(self.store, platform_keys, self.metrics, bodies, clock),
+            unrelayed=UnrelayedAnswers(),
+            bodies=bodies,
+            clock=clock,
+            new_id=RequestIds(self._world.token_hex).next,
+        )
+
+    @property
+    def port(self) -> int:
+        """Where its clients connect to."""
+        return self._server.port
+
+    async def start(self) -> None:
+        """Listen."""
+        await self.store.upkeep()
+        self._upkeep = asyncio.create_task(self._keep_up())
+        await self._server.start()
+
+    async def stop(self, drain_timeout_s: float | None = None) -> None:
+        """End as a process does that is told to: drain, cut off, book. Nothing may be left then."""
+        in_flight = self.parts.in_flight
+        self._server.close_when_idle()
+        try:
+            async with asyncio.timeout(drain_timeout_s):
+                await in_flight.idle.wait()
+                await self._server.wait_until_gone()
+        except TimeoutError:
+            in_flight.cutting_off = True
+            self.parts.unrelayed.close()
+        self._server.cut_off()
+        await self._server.wait_until_gone()
+        await in_flight.close()
+        assert not in_flight.calls
+        assert self.parts.bodies.bytes == 0
+        self._upkeep.cancel()
+        await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self.parts.access_tokens.close()
+        await self.pool.close()
+        await self.store.close()
+
+    async def credit(self, workspace: str, amount_nanousd: int) -> None:
+        """Put money into a wallet."""
+        entry = WalletEntry(f"{workspace}/first", self._world.clock.now(), workspace, amount_nanousd, "first")
+        assert await self.store.credit(entry)
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            with suppress(StoreUnavailable):
+                await self.store.upkeep()
+
+    async def _serve(self, stream: Stream) -> None:
+        call = begin(self.parts)
+        try:
+            try:
+                await serve(call, stream, self.parts)
+            except ClientLeft:
+                raise
+            except Exception as error:  # noqa: BLE001  (as the gateway does)
+                self._world.loop.call_exception_handler(
+                    {"message": f"call {call.exchange.id}", "exception": error}
+                )
+                await fail(call, stream, self.parts)
+        except ClientLeft:
+            pass
+
+
+def read_books(database: Path) -> Books:
+    """Read what a gateway that has ended left."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.row_factory = sqlite3.Row
+        rows = [dict(row) for row in connection.execute("SELECT * FROM usage ORDER BY rowid")]
+        wallets = connection.execute(
+            "SELECT workspace, sum(amount_nanousd) FROM wallet_entries GROUP BY 1 ORDER BY 1"
+        )
+        balances = {workspace: balance for workspace, balance in wallets}  # noqa: C416  (they are rows)
+        [(holds,)] = connection.execute("SELECT count(*) FROM holds")
+        connection.row_factory = None
+        return Books(rows, balances, holds, verify(connection))
