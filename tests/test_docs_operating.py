@@ -1,22 +1,21 @@
 """docs/operating.md names every bound with its number."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from addon import (
-    answer_bounds,
-    clients,
-    json_scan,
-    log,
-    request_stream,
-    sse,
-    supervisor,
-    upstream_message,
-    wire,
-)
+from addon import answer_bounds, json_scan, log, sse, supervisor, upstream_message
+from addon.calls import request_body
+from addon.text import http1, http1_body
+from addon.upstream.connection import MAX_INTERIM_ANSWERS
+from addon.upstream.numbers import DEFAULT_LIMITS as POOL
+from addon.wire import clients
+from addon.wire import http1 as client_http1
+from addon.wire.connection import WireSettings
 
+WIRE = {field.name: field.default for field in fields(WireSettings)}
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
 
 
@@ -27,17 +26,34 @@ def rows(title: str) -> list[list[str]]:
 
 
 BOUNDS = {
-    "request line and headers": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
-    "time for them, from the first byte; for the first byte of a connection": f"{wire.HEAD_TIMEOUT_S:g} s",
-    "connection without a call, after one": f"{wire.IDLE_CONNECTION_TIMEOUT_S:g} s",
+    "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
+    "time for them, from the first byte; for the first byte of a connection": f"{WIRE['head_timeout_s']:g} s",
+    "connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",
     "request body": "`[limits] max_request_bytes`",
-    "pause inside a request body": f"{request_stream.BODY_PIECE_TIMEOUT_S:g} s",
-    "rest of a body that was answered before its end": f"{request_stream.DISCARD_TIMEOUT_S:g} s, as many bytes again",
-    "client connections": "a third of the open-file limit less 64",
-    "upstream connections to one address, for one client connection": str(
-        clients.MAX_UPSTREAM_CONNECTIONS_PER_CLIENT
+    "time for a request body": (
+        f"{request_body.TIMEOUT_S:g} s, and 1 s more for each {request_body.BYTES_PER_S >> 10} KiB that came"
     ),
-    "connecting to a provider, TLS included": "`[upstream] connect_timeout_s`",
+    "request bodies in memory, of one worker": f"{request_body.MAX_BYTES_IN_MEMORY >> 20} MiB",
+    "requests of one workspace whose bodies are being received, of one worker": str(
+        request_body.MAX_BODIES_BEING_READ
+    ),
+    "chunk extensions and trailers of a body; blank lines before a request": (
+        f"{http1_body.MAX_OVERHEAD_BYTES >> 10} KiB"
+    ),
+    "rest of a body that was answered before its end": (
+        f"{WIRE['discard_timeout_s']:g} s, {WIRE['max_discard_bytes'] >> 20} MiB"
+    ),
+    "time in which a client takes nothing of its answer": f"{WIRE['write_timeout_s']:g} s",
+    "client connections": "a third of the open-file limit less 64",
+    "connections to one provider, of one worker": (
+        f"{POOL.open_per_origin:,}, of which {POOL.idle_per_origin} idle"
+    ),
+    "connections that the calls of one workspace hold, of one worker": str(POOL.open_per_workspace),
+    "waiting its turn": "`[upstream] connect_timeout_s`",
+    "idle connection to a provider": f"{POOL.idle_s:g} s",
+    "age of a connection to a provider": f"{POOL.age_s:g} s",
+    "interim answers (1xx) before its answer": str(MAX_INTERIM_ANSWERS),
+    "connecting to a provider, egress proxy and TLS included": "`[upstream] connect_timeout_s`",
     "first byte of its answer, in a stream": "`[upstream] first_byte_timeout_s`",
     "pause inside a stream": "`[upstream] idle_timeout_s`",
     "its answer that is not streamed, until it is in": (
@@ -45,7 +61,7 @@ BOUNDS = {
     ),
     "rest of its error answer": "`[upstream] first_byte_timeout_s`",
     "silence of a peer, client or provider, that is gone": f"TCP keepalive after {clients.KEEPALIVE_S} s",
-    "head of its answer": f"{wire.MAX_HEAD_BYTES // 1024} KiB",
+    "head of its answer, and of the egress proxy's": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
     "its whole answer": "`[upstream] max_response_bytes`",
     "its structure": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
     "the structure of its whole answer": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
@@ -62,6 +78,7 @@ BOUNDS = {
 
 
 def test_every_bound_is_documented_with_its_number() -> None:
+    assert client_http1.MAX_BLANK_BYTES == http1_body.MAX_OVERHEAD_BYTES
     assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
 
 
