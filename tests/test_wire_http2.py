@@ -3,10 +3,14 @@
 import asyncio
 import logging
 import re
+import ssl
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import trustme
 from h2.settings import SettingCodes, Settings
 from hpack import Decoder
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +25,7 @@ from rig.http2 import (
     raw_frame,
     serving,
 )
+from rig.wire import wire
 
 from addon.text.http2_heads import encode_literals, encode_response_fields
 from addon.text.http_heads import Headers, Response, ResponseHead
@@ -371,6 +376,98 @@ async def test_cookies_are_joined():
         assert heads[0].headers.get_all("cookie") == ["a=1; b=2"]
 
 
+# Inside mitmproxy, plain by prior knowledge and over TLS by ALPN.
+
+
+@pytest.fixture(params=["plain", "tls"])
+def kind(
+    request: pytest.FixtureRequest, authority: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path
+) -> dict[str, Any]:
+    """The wire's arguments for a port without and with TLS."""
+    if request.param == "plain":
+        return {}
+    pem = tmp_path / "server.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    trusting.set_alpn_protocols(["h2"])
+    return {"certificate": pem, "tls": trusting}
+
+
+async def test_both_ways_serve_whole_streamed_and_large(kind: dict[str, Any]):
+    async def serve(stream: Stream) -> None:
+        body = await body_of(stream)
+        stream.begin(ResponseHead(200, OK))
+        for start in range(0, len(body), 100_000):
+            await stream.send(body[start : start + 100_000])
+        await stream.end(b"!")
+
+    async with wire(serve, **kind) as served, connected(served) as client:
+        assert (await client.request(b"hello")).body == b"hello!"
+        body = bytes(range(256)) * 4_096 * 5
+        numbers = [client.begin() for _ in range(3)]
+        for number in numbers:
+            await client.send_body(number, body)
+        for number in numbers:
+            assert (await client.answer(number)).body == body + b"!"
+
+
+async def test_both_ways_notice_a_client_that_leaves_and_keep_nothing(kind: dict[str, Any]):
+    calls = Calls()
+    calls.finish.set()
+    async with wire(calls.serve, **kind) as served:
+        async with connected(served) as client:
+            numbers = [client.begin() for _ in range(3)]
+            client.send()
+            await settled(lambda: len(calls.streams) == 3)
+            client.h2.reset_stream(numbers[0])
+            client.send()
+            await settled(lambda: len(calls.left) == 1)
+        await served.all_gone()
+        assert len(calls.left) == 3
+
+
+async def test_both_ways_drain(kind: dict[str, Any]):
+    calls = Calls()
+    async with wire(calls.serve, **kind) as served, connected(served) as client:
+        client.begin(ends=True)
+        client.send()
+        await settled(lambda: len(calls.streams) == 1)
+        served.host.clients.close_when_idle()
+        calls.go_on.set()
+        assert b"done" in await rest_of(client)
+        await served.all_gone()
+
+
+async def test_both_ways_end_a_flood_with_goaway(kind: dict[str, Any]):
+    async with wire(**kind) as served, connected(served) as client:
+        client.send(raw_frame(6, 0, 0, bytes(8)) * 1_100)
+        await client.until_closed()
+        assert client.goaway == ENHANCE_YOUR_CALM
+        await served.all_gone()
+
+
+async def test_both_ways_stop_a_call_whose_client_does_not_read(kind: dict[str, Any]):
+    sent = 0
+
+    async def serve(stream: Stream) -> None:
+        nonlocal sent
+        stream.begin(ResponseHead(200, OK))
+        while True:
+            await stream.send(b"x" * 16_384)
+            sent += 16_384
+
+    window = {SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1}
+    async with wire(serve, **kind) as served, connected(served, window) as client:
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        client.begin(ends=True)
+        client.send()
+        before = -1
+        while before != sent or not sent:
+            before = sent
+            await asyncio.sleep(0.1)
+        [one] = served.host.clients.open.values()
+        assert one.socket.buffered_bytes < 200_000
+
+
 # Clients that take little.
 
 
@@ -588,6 +685,20 @@ async def test_a_drained_connection_finishes_its_streams_and_closes():
         assert len(calls.streams) == 1
 
 
+async def test_a_request_on_its_way_is_served_when_the_end_is_announced():
+    async with serving(echo) as server, connected(server) as client:
+        await client.request(b"x")
+        server.connection.announce_end()
+        server.connection.announce_end()
+        found = await goaway_seen(client, raw_frame(1, 0x5, 3, block(*REQUEST)))
+        assert found == {"last": 2**31 - 1, "goaway": NO_ERROR}
+        async with asyncio.timeout(BOUND_S):
+            await client.reader.readuntil(b"\x00\x00\x00\x03")  # the answer on stream 3
+        server.connection.close_when_idle()
+        assert (await goaway_seen(client, b""))["last"] == 3
+        await rest_of(client)
+
+
 async def goaway_seen(client: Client, then: bytes) -> dict[str, int]:
     """Read up to a GOAWAY, past the library, which would stop there. Send ``then``."""
     data = b""
@@ -799,12 +910,12 @@ async def test_a_client_that_takes_nothing_is_cut_off():
         client.send()
         await client.until_closed()
         assert client.answers[stream_id].body == b"d"
-        assert len(calls.left) == 1
+        assert [stream.is_cut_off for stream in calls.left] == [True]
 
 
 async def test_a_connection_that_serves_long_keeps_little():
     async with serving(echo) as server, connected(server) as client:
-        for _ in range(1_500):
+        for _ in range(1_050):
             await client.request(b"x")
         h2 = server.connection._h2
         assert len(h2.streams) <= 2

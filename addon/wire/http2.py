@@ -70,6 +70,7 @@ class Http2Connection(Connection):
         self._output = Http2Output(self._h2, transport, settings.clock, self._budgets, self._open)
         self._is_over = False
         """The last byte was sent; what still comes is dropped."""
+        self._is_end_announced = False
         self._has_had_request = False
         self._head_since_s: float | None = None
         self._idle_since_s = self._loop.time()
@@ -237,7 +238,10 @@ class Http2Connection(Connection):
         self._output.close()
 
     def announce_end(self) -> None:
-        self.close_when_idle()
+        """As RFC 9113, 6.8, has it: a first GOAWAY that refuses nothing yet, so that no request on its way is lost."""
+        if not self._is_end_announced and not self.is_draining and not self._is_over:
+            self._is_end_announced = True
+            self._output.send_goaway(ErrorCodes.NO_ERROR, 2**31 - 1)
 
     def close_when_idle(self) -> None:
         if not self.is_draining and not self._is_over:
@@ -265,12 +269,12 @@ class Http2Connection(Connection):
             self.transport.write_eof()
             self._deadline.set(self.settings.linger_s)
 
-    def _leave_all(self) -> None:
+    def _leave_all(self, *, cut_off: bool = False) -> None:
         streams = [*self._open.values(), *self._new]
         self._open.clear()
         self._new.clear()
         for stream in streams:
-            stream.leave()
+            stream.leave(cut_off=cut_off)
 
     # Time.
 
@@ -301,6 +305,7 @@ class Http2Connection(Connection):
         """Cut a client off that took nothing of what streams wait to send."""
         waited_s = self._loop.time() - self._output.progress_at_s
         if self._output.has_blocked and waited_s >= self.settings.write_timeout_s:
+            self._leave_all(cut_off=True)
             self.transport.abort()
         elif self._output.has_blocked:
             self._set_deadline()

@@ -148,10 +148,14 @@ class Http2Output:
         if self._draining is None and self._transport.is_full and not self._is_closed:
             self._draining = self._loop.create_task(self._drain())
 
-    def send_goaway(self, code: ErrorCodes) -> None:
-        """Send GOAWAY behind all that waits. The library would send nothing after one of its own."""
+    def send_goaway(self, code: ErrorCodes, last_stream_id: int | None = None) -> None:
+        """Send GOAWAY behind all that waits: no stream after ``last_stream_id``, else after those that came, is served.
+
+        The library would send nothing after one of its own.
+        """
         self.flush()
-        frame = GoAwayFrame(0, last_stream_id=self._h2.highest_inbound_stream_id, error_code=code)
+        last = self._h2.highest_inbound_stream_id if last_stream_id is None else last_stream_id
+        frame = GoAwayFrame(0, last_stream_id=last, error_code=code)
         self._transport.write(frame.serialize())
 
     def close(self) -> None:

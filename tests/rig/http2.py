@@ -20,6 +20,7 @@ from addon.wire.http2 import Http2Connection
 from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 from rig.bounds import BOUND_S
+from rig.wire import Wire
 
 REQUEST = (
     (":method", "POST"),
@@ -232,10 +233,13 @@ class Client:
 
 @asynccontextmanager
 async def connected(
-    server: Server, settings: dict[Any, int] | None = None, *, acks: bool = True
+    server: Server | Wire, settings: dict[Any, int] | None = None, *, acks: bool = True
 ) -> AsyncIterator[Client]:
     """Connect to ``server`` and say the preface. ``acks``: what came is acknowledged, so that windows open."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=65_536)
+    tls = server.tls if isinstance(server, Wire) else None
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", server.port, limit=65_536, ssl=tls, server_hostname="localhost" if tls else None
+    )
     client = Client(reader, writer, acks)
     if settings:
         client.h2.update_settings(settings)
