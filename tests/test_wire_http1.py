@@ -787,6 +787,21 @@ async def test_a_call_without_an_answer_is_a_failure(caplog: pytest.LogCaptureFi
     assert caplog.messages.count("a call ended without an answer") == 1
 
 
+async def test_a_fault_of_a_connection_closes_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
+):
+    def fail(*_: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("addon.wire.http1.parse_request_head", fail)
+    async with wire(**kind) as served, await served.connect() as peer:
+        peer.send(GET)
+        with suppress(ConnectionError):
+            assert await peer.rest() == b""
+        await served.all_gone()
+    assert caplog.messages.count("a client connection failed") == 1
+
+
 async def test_a_call_can_break_its_answer_off():
     async def serve(stream: Stream) -> None:
         stream.begin(STREAM)

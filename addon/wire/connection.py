@@ -10,6 +10,7 @@ from typing import Protocol
 from addon.clock import SYSTEM_CLOCK, Clock
 from addon.log_limits import LogLimit
 from addon.text.http_heads import Response
+from addon.wire.date import DateField
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
@@ -41,6 +42,10 @@ class WireSettings:
     """Writes a line for what was refused."""
     clock: Clock = SYSTEM_CLOCK
     """For the field ``Date``."""
+    date: DateField = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "date", DateField(self.clock))
 
 
 class ClientTransport(Protocol):

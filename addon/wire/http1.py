@@ -173,9 +173,9 @@ class Http1Connection(Connection):
 
     def _check_unread(self) -> None:
         """Read on while little waits: nobody's memory is filled by a client that is faster than its calls."""
-        bound, stream = self.settings.max_unread_bytes, self._stream
+        stream = self._stream
         unread = stream.unread_bytes if stream and not stream.is_ended else 0
-        if unread >= bound or len(self._buffer) >= bound:
+        if max(unread, len(self._buffer)) >= self.settings.max_unread_bytes:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()

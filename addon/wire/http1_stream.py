@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from email.utils import formatdate
-from functools import lru_cache
 from typing import Final
 
 from addon.text.http1 import (
@@ -14,19 +12,13 @@ from addon.text.http1 import (
     keeps_alive,
 )
 from addon.text.http1_body import BodyReader
-from addon.text.http_heads import Field, Headers, RequestHead, Response, ResponseHead
+from addon.text.http_heads import Field, RequestHead, Response, ResponseHead
 from addon.wire.connection import ClientTransport, WireSettings
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BODILESS_STATUSES = frozenset({204, 304})
-
-
-@lru_cache(maxsize=4)
-def _date(at_s: int) -> Field:
-    """Return the field ``Date`` of a second. Source: RFC 9110, 6.6.1: a server with a clock sends it."""
-    return "date", formatdate(at_s, usegmt=True)
 
 
 class Http1Stream(Stream):
@@ -139,7 +131,7 @@ class Http1Stream(Stream):
         body = response.body
         has_length = response.status not in _BODILESS_STATUSES
         framing = [("content-length", str(len(body)))] if has_length else []
-        head = self._encode(response.status, response.headers.fields, framing)
+        head = self._encode(ResponseHead(response.status, response.headers), framing)
         has_body = has_length and self.head.method != "HEAD"
         self.is_answered = self.is_ended = True
         self._transport.write(head + body if has_body else head)
@@ -149,7 +141,7 @@ class Http1Stream(Stream):
         self._is_chunked = self.head.version == "1.1"
         self.closes = self.closes or not self._is_chunked
         framing = [("transfer-encoding", "chunked")] if self._is_chunked else []
-        self._held_head = self._encode(head.status, head.headers.fields, framing)
+        self._held_head = self._encode(head, framing)
         self.is_answered = True
 
     @property
@@ -176,15 +168,15 @@ class Http1Stream(Stream):
         if data:
             self._transport.write(data)
 
-    def _encode(self, status: int, fields: tuple[Field, ...], framing: list[Field]) -> bytes:
+    def _encode(self, head: ResponseHead, framing: list[Field]) -> bytes:
         """Return the head of an answer. From here on it is settled whether the connection ends after it."""
         self.closes = self.closes or self._leaves_too_much()
-        framing.append(_date(int(self._settings.clock.now().timestamp())))
+        framing.append(self._settings.date.now())
         if self.closes:
             framing.append(("connection", "close"))
         elif self.head.version == "1.0":
             framing.append(("connection", "keep-alive"))
-        return encode_response_head(ResponseHead(status, Headers(fields)), framing)
+        return encode_response_head(head, framing)
 
     def _leaves_too_much(self) -> bool:
         """Return whether the rest of the body will not come, or is not worth waiting for."""

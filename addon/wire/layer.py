@@ -8,7 +8,7 @@ is ``GatewayLayer``. What is sent to a TLS client is encrypted by that layer's o
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mitmproxy.connection import Client, ConnectionState
@@ -95,10 +95,8 @@ class ClientConnection:
                     # Read on once the layers have let a connection come about, within the time for that.
                     self.socket.pause_reading()
             self._pass(events.DataReceived(self.client, data))
-        elif self.connection is not None:
-            self.connection.data_received(data)
         else:
-            self.decide(data)
+            self.receive(data)
 
     def eof_received(self) -> None:
         """Take that the client sends no more."""
@@ -129,16 +127,20 @@ class ClientConnection:
         self._uses_layers = tls is not None
         if tls is not None:
             encryption = Encryption(tls)
-            self.socket.use_tls(encryption.encrypt, encryption.say_goodbye)
+            self.socket.use_tls(encryption.encrypt, encryption.end)
             if self.client.alpn == b"h2":
                 self._open(Http2Connection, b"")
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of HTTP that passed the layers."""
-        if self.connection is not None:
-            self.connection.data_received(data)
-        else:
-            self.decide(data)
+        """Take bytes of HTTP, which passed the layers. A fault of ours closes the connection."""
+        try:
+            if self.connection is not None:
+                self.connection.data_received(data)
+            else:
+                self.decide(data)
+        except Exception:
+            log.exception("a client connection failed", extra={"event": "connection failed"})
+            self.socket.abort()
 
     def decide(self, data: bytes) -> None:
         """Find out by the first bytes what the client speaks."""
@@ -192,24 +194,24 @@ class Encryption:
     def __init__(self, layer: TLSLayer) -> None:
         self._layer = layer
 
-    def encrypt(self, data: bytes) -> Iterable[bytes]:
-        """Return the records for ``data``; none where the client ended TLS."""
+    def encrypt(self, data: bytes) -> bytes:
+        """Return the records for ``data``; nothing where the client ended TLS, or broke it."""
         try:
-            return list(_sent(self._layer.send_data(data)))
+            return _sent(self._layer.send_data(data))
         except SSL.Error:
-            return ()
+            return b""
 
-    def say_goodbye(self) -> Iterable[bytes]:
+    def end(self) -> bytes:
         """Return close_notify: without it a body that ends with its connection would seem cut off."""
         try:
             self._layer.tls.shutdown()
-            return list(_sent(self._layer.tls_interact()))
+            return _sent(self._layer.tls_interact())
         except SSL.Error:
-            return ()
+            return b""
 
 
-def _sent(generator: CommandGenerator[None]) -> Iterator[bytes]:
-    return (command.data for command in generator if isinstance(command, commands.SendData))
+def _sent(generator: CommandGenerator[None]) -> bytes:
+    return b"".join([command.data for command in generator if isinstance(command, commands.SendData)])
 
 
 class GatewayLayer(Layer):

@@ -5,7 +5,7 @@ through mitmproxy's layers where these have to decrypt or to decide.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 from addon.deadline import MovableDeadline
@@ -13,8 +13,8 @@ from addon.wire.stream import ClientLeft
 
 READ_BYTES = 65_536
 
-Encrypt = Callable[[bytes], Iterable[bytes]]
-"""Makes what is to be sent for some bytes of ours."""
+Encrypt = Callable[[bytes], bytes]
+"""Returns what is to be sent for some bytes; nothing where the client ended TLS."""
 
 
 class Receiver(Protocol):
@@ -49,7 +49,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._is_paused = False
         self._has_ended = False
         self._encrypt: Encrypt | None = None
-        self._farewell: Callable[[], Iterable[bytes]] | None = None
+        self._farewell: Callable[[], bytes] | None = None
         self.is_full = False
         self.is_lost = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         """Become the transport's protocol."""
         self._transport.set_protocol(self)
 
-    def use_tls(self, encrypt: Encrypt, farewell: Callable[[], Iterable[bytes]]) -> None:
+    def use_tls(self, encrypt: Encrypt, farewell: Callable[[], bytes]) -> None:
         """Send through ``encrypt``, and what ``farewell`` returns before closing: TLS's close_notify."""
         self._encrypt, self._farewell = encrypt, farewell
 
@@ -126,13 +126,10 @@ class ClientSocket(asyncio.BufferedProtocol):
             return
         if self._encrypt is None:
             self._transport.write(data)
+        elif records := self._encrypt(data):
+            self._transport.write(records)
         else:
-            self.write_raw(b"".join(self._encrypt(data)))
-
-    def write_raw(self, data: bytes) -> None:
-        """Send ``data`` as it is: what mitmproxy's layers made."""
-        if data and not self._has_ended and not self._transport.is_closing():
-            self._transport.write(data)
+            self.abort()
 
     async def drain(self) -> None:
         """As ``ClientTransport``."""
@@ -188,7 +185,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def _say_farewell(self) -> None:
         if self._farewell and not self._has_ended:
-            self.write_raw(b"".join(self._farewell()))
+            self._transport.write(self._farewell())
 
     def _wake(self) -> None:
         if self._writable is not None and not self._writable.done():
