@@ -5,13 +5,14 @@ import base64
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trustme
 from rig.bounds import BOUND_S
+from rig.egress_proxy import GRANTED, proxying
 from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
 from rig.provider import OK, Peer, Provider, echo_ok
 from rig.upstream import DeafPort
@@ -392,35 +393,6 @@ async def test_sockets_are_watched_by_the_kernel_and_send_at_once() -> None:
 # The egress proxy.
 
 PASSWORD = "hunter2-secret"
-GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-
-
-@asynccontextmanager
-async def proxying(answer: bytes = GRANTED) -> AsyncIterator[tuple[Provider, list[bytes]]]:
-    """An egress proxy that answers so, and passes bytes where it says 200."""
-    asked: list[bytes] = []
-
-    async def serve(peer: Peer) -> None:
-        asked.append(await peer.reader.readuntil(b"\r\n\r\n"))
-        await peer.say(answer)
-        if answer != GRANTED:
-            return
-        host, _, port = asked[-1].split(b" ")[1].decode().rpartition(":")
-        reader, writer = await asyncio.open_connection("127.0.0.1" if host != "localhost" else host, port)
-        try:
-            await asyncio.gather(pass_on(peer.reader, writer), pass_on(reader, peer.writer))
-        finally:
-            writer.transport.abort()
-
-    async with Provider(serve) as proxy:
-        yield proxy, asked
-
-
-async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof() if writer.can_write_eof() else writer.close()
 
 
 @pytest.mark.usefixtures("trusted")
@@ -444,6 +416,17 @@ async def test_connections_go_through_the_proxy(serving: ssl.SSLContext, scheme:
         assert not connection.is_reused
         assert await exchange(connection) == b"ok"
         assert len(asked) == 1
+
+
+async def test_the_proxy_is_not_asked_for_what_is_a_part_of_this_process() -> None:
+    async with proxying() as (_, asked), Provider() as provider, pool_of() as pool:
+        pool.set_proxy(EgressProxy("127.0.0.1", 1, None))
+        for is_reused in (False, True):
+            connection = await acquire(pool, replace(provider.origin(), is_direct=True))
+            assert connection.is_reused == is_reused
+            assert await exchange(connection) == b"ok"
+            connection.release()
+        assert asked == []
 
 
 async def test_a_connection_of_another_proxy_setting_is_not_kept() -> None:

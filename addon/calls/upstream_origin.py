@@ -23,7 +23,8 @@ def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
     """Return where an attempt goes. Calls with a customer's own key share no connection with anyone else's."""
     address = _address(attempt.request.url)
     tenant = workspace if attempt.target.mode == "byok" else ""
-    return Origin(address.scheme, address.host, address.port, tenant)
+    is_direct = attempt.target.model.provider.builtin
+    return Origin(address.scheme, address.host, address.port, tenant, is_direct)
 
 
 def request_head(attempt: UpstreamAttempt) -> bytes:

@@ -6,12 +6,16 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A provider's address. Connections of one ``tenant`` are never shared with another; platform calls have none."""
+    """A provider's address. Connections of one ``tenant`` are never shared with another; platform calls have none.
+
+    ``is_direct``: no egress proxy is asked for it, since it is a part of this process.
+    """
 
     scheme: Literal["http", "https"]
     host: str
     port: int
     tenant: str = ""
+    is_direct: bool = False
 
 
 class Unreachable(Exception):  # noqa: N818  (it names what is wrong with the provider)

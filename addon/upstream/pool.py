@@ -94,7 +94,7 @@ class Pool:
         if self._is_closed:
             raise Unreachable(_CLOSED, lagged=True)
         place = self._try_enter(origin, workspace) or await self._enter(origin, workspace, timeout_s)
-        proxy = self._proxy
+        proxy = self._proxy_for(origin)
         try:
             if self._is_closed:  # While this call waited for its place.
                 raise Unreachable(_CLOSED, lagged=True)
@@ -190,6 +190,9 @@ class Pool:
 
     # Connections.
 
+    def _proxy_for(self, origin: Origin) -> EgressProxy | None:
+        return None if origin.is_direct else self._proxy
+
     async def _connect(self, lane: _Lane, proxy: EgressProxy | None, timeout_s: float) -> Link:
         if lane.idle and lane.gate.inside + len(lane.idle) > self._limits.open_per_origin:
             self._close_idle(lane.idle[0])
@@ -227,7 +230,7 @@ class Pool:
         now_s = loop.time()
         is_full = len(lane.idle) >= self._limits.idle_per_origin
         is_old = now_s - link.opened_at_s >= self._limits.age_s
-        if is_full or is_old or self._is_closed or proxy != self._proxy:
+        if is_full or is_old or self._is_closed or proxy != self._proxy_for(lane.origin):
             link.abort()
             return
         if len(self._idle) >= self._limits.idle:
