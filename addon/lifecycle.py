@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from addon import VERSION
-from addon.access_tokens import AccessTokens
 from addon.admin import Admin, Readiness
 from addon.calls.in_flight import InFlight
 from addon.calls.parts import Parts
@@ -27,6 +26,7 @@ from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
+from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool
 from policies.breaker import CircuitScope, count_circuits
@@ -65,14 +65,14 @@ class Lifecycle:
         self.fault: BaseException | None = None
 
     def _make_parts(self, settings: Settings) -> Parts:
-        bodies, clock = BodyBudget(), SYSTEM_CLOCK
+        bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
         return Parts(
             settings=settings,
             catalog=PublicCatalog(settings.models),
             store=self.store,
-            pool=Pool(SocketConnector()),
+            pool=pool,
             platform_keys=self.platform_keys,
-            access_tokens=AccessTokens(),
+            access_tokens=AccessTokens(pool),
             in_flight=InFlight(self.store, self.platform_keys, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,

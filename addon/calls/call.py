@@ -1,6 +1,5 @@
 """The way of one call, from top to bottom: ``serve`` is the coroutine that each request runs."""
 
-from addon.access_tokens import AccessTokenUnavailable
 from addon.calls.admission import admit
 from addon.calls.attempt_run import AttemptRun
 from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
@@ -14,6 +13,7 @@ from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.heavy_work import work_off
 from addon.retry_after import with_advice
 from addon.store import StoreUnavailable
+from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Exchange
 from policies.refusal import Refusal

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from addon.access_tokens import AccessTokens
 from addon.calls.in_flight import InFlight
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
@@ -12,6 +11,7 @@ from addon.clock import Clock
 from addon.platform_keys import PlatformKeys
 from addon.settings import Settings
 from addon.store import Store
+from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.pool import Pool
 
 

@@ -8,7 +8,6 @@ attempt from being made leaves the first one's failure as the answer.
 import logging
 from collections.abc import Awaitable, Callable
 
-from addon.access_tokens import AccessTokenUnavailable
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
 from addon.calls.state import Call
@@ -17,6 +16,7 @@ from addon.errors import ErrorAnswer, no_access_token
 from addon.heavy_work import work_off
 from addon.log import log_attempt_failed
 from addon.store import HoldRequest, StoreUnavailable
+from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.breaker import circuit_of
 from policies.exchange import Exchange
 from policies.facts import Route

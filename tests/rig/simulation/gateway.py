@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from addon.access_tokens import AccessTokens
 from addon.calls.call import begin, fail, serve
 from addon.calls.in_flight import InFlight
 from addon.calls.parts import Parts
@@ -26,6 +25,7 @@ from addon.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
+from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings
@@ -68,7 +68,7 @@ class SimulatedGateway:
             store=self.store,
             pool=self.pool,
             platform_keys=platform_keys,
-            access_tokens=AccessTokens(clock=clock),
+            access_tokens=AccessTokens(self.pool, clock=clock),
             in_flight=InFlight(self.store, platform_keys, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,

@@ -10,14 +10,17 @@ import logging
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlencode, urlsplit
 
-import httpx
 from pydantic import SecretStr
 
 from addon.clock import SYSTEM_CLOCK, Clock
 from addon.deadline import within
 from addon.mask import bookable
 from addon.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
+from addon.text.http1 import encode_request_head
+from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
 from policies.facts import Attempt
 
 log = logging.getLogger("tollgate.access_tokens")
@@ -58,16 +61,21 @@ class _Account:
 
 
 class AccessTokens:
-    """The tokens of one process."""
+    """The tokens of one process, asked for over connections of ``pool``."""
 
     def __init__(
-        self, *, timeout_s: float = TIMEOUT_S, pause_s: float = PAUSE_S, clock: Clock = SYSTEM_CLOCK
+        self,
+        pool: Pool,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        pause_s: float = PAUSE_S,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._pool = pool
         self._clock = clock
         self._timeout_s = timeout_s
         self._pause_s = pause_s
         self._accounts: dict[str, _Account] = {}
-        self._client: httpx.AsyncClient | None = None
 
     async def authorize(self, attempt: Attempt) -> Attempt:
         """Return the attempt with an access token for its ``secret`` where its provider wants one, else itself.
@@ -94,8 +102,6 @@ class AccessTokens:
         for renewal in renewals:
             renewal.cancel()
         await asyncio.gather(*renewals, return_exceptions=True)
-        if self._client:
-            await self._client.aclose()
 
     @property
     def _now_s(self) -> float:
@@ -123,7 +129,7 @@ class AccessTokens:
             async with within(self._timeout_s):
                 token, life_s = await self._fetch(known.account)
             known.token, known.expires_at_s, known.failure = token, asked_at_s + life_s, ""
-        except (AccessTokenUnavailable, httpx.HTTPError, OSError) as error:
+        except (AccessTokenUnavailable, UpstreamBroke, Unreachable, PoolFull, OSError) as error:
             known.failure = _why(error)
             known.rests_until_s = self._now_s + self._pause_s
             log.warning("no access token for %s: %s", known.account.client_email, known.failure)
@@ -131,20 +137,38 @@ class AccessTokens:
     async def _fetch(self, account: ServiceAccount) -> tuple[SecretStr, float]:
         """Return a new token and how many seconds it lives."""
         assertion = signed_assertion(account, int(self._clock.now().timestamp()))
-        form = {"grant_type": GRANT_TYPE, "assertion": assertion}
-        if self._client is None:
-            # The operator's authorities hold here too (SSL_CERT_FILE), but no proxy sees what is signed.
-            trusted = httpx.create_ssl_context()
-            # Timers of its own would blame the server for a loop that was blocked; ``_renewed`` bounds it all.
-            self._client = httpx.AsyncClient(verify=trusted, trust_env=False, timeout=None)  # noqa: S113
-        async with self._client.stream("POST", account.token_uri, data=form) as response:
-            body = await _bounded_body(response)
-        return _token(response.status_code, body, assertion)
+        form = urlencode({"grant_type": GRANT_TYPE, "assertion": assertion}).encode()
+        origin, head = _request(account.token_uri, len(form))
+        # A connection of its own: another would be idle for most of an hour.
+        connection = await self._pool.acquire(origin, "", self._timeout_s, fresh=True)
+        try:
+            connection.send(head, form)
+            status = (await connection.head()).status
+            return _token(status, await _bounded_body(connection), assertion)
+        finally:
+            connection.close()
 
 
-async def _bounded_body(response: httpx.Response) -> bytes:
+def _request(token_uri: str, length: int) -> tuple[Origin, bytes]:
+    parts = urlsplit(token_uri)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    fields = [
+        ("host", parts.netloc),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("accept", "application/json"),
+        ("accept-encoding", "identity"),
+        ("content-length", str(length)),
+    ]
+    head = encode_request_head("POST", target, fields)
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        return Origin("https", host, parts.port or 443), head
+    return Origin("http", host, parts.port or 80), head
+
+
+async def _bounded_body(connection: UpstreamConnection) -> bytes:
     body = bytearray()
-    async for piece in response.aiter_bytes():
+    while piece := await connection.read():
         body += piece
         if len(body) > MAX_ANSWER_BYTES:
             raise AccessTokenUnavailable("the token server's answer is too large")

@@ -16,10 +16,12 @@ from rig.bounds import BOUND_S
 from rig.service_accounts import EMAIL, key_file, pem, rsa_key
 from tornado.httputil import HTTPServerRequest
 
-from addon.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.dialects.endpoint import auth_headers
 from addon.local_http import LocalServer, send_answer
 from addon.service_account import parse_service_account
+from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
+from addon.upstream.connect import SocketConnector
+from addon.upstream.pool import Pool
 from policies.facts import Attempt, Family, Model, Prices, Provider
 
 PRICES = Prices(1, 1, 1)
@@ -69,8 +71,15 @@ async def server() -> AsyncIterator[TokenServer]:
 
 
 @pytest.fixture
-async def tokens() -> AsyncIterator[AccessTokens]:
-    made = AccessTokens(pause_s=0)
+async def pool() -> AsyncIterator[Pool]:
+    made = Pool(SocketConnector())
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def tokens(pool: Pool) -> AsyncIterator[AccessTokens]:
+    made = AccessTokens(pool, pause_s=0)
     yield made
     await made.close()
 
@@ -197,17 +206,17 @@ async def test_neither_an_error_nor_the_log_shows_what_was_signed(
         assert "***" in text
 
 
-async def test_a_server_that_is_silent_is_given_up(server: TokenServer) -> None:
+async def test_a_server_that_is_silent_is_given_up(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
-    tokens = AccessTokens(timeout_s=0.05)
+    tokens = AccessTokens(pool, timeout_s=0.05)
     with pytest.raises(AccessTokenUnavailable, match="did not answer in time"):
         await tokens.authorize(attempt(key_file(server.url)))
     await tokens.close()
 
 
-async def test_a_failed_account_is_left_in_peace_for_a_while(server: TokenServer) -> None:
+async def test_a_failed_account_is_left_in_peace_for_a_while(server: TokenServer, pool: Pool) -> None:
     server.status = 503
-    tokens = AccessTokens(pause_s=3600)
+    tokens = AccessTokens(pool, pause_s=3600)
     for _ in range(3):
         with pytest.raises(AccessTokenUnavailable, match="status 503"):
             await tokens.authorize(attempt(key_file(server.url)))
@@ -233,9 +242,9 @@ async def test_a_server_that_is_not_there_is_told_without_a_word_of_the_key(toke
         await tokens.authorize(attempt(key_file("http://127.0.0.1:9/token")))
 
 
-async def test_closing_gives_up_what_is_under_way(server: TokenServer) -> None:
+async def test_closing_gives_up_what_is_under_way(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
-    tokens = AccessTokens()
+    tokens = AccessTokens(pool)
     waiting = asyncio.create_task(tokens.authorize(attempt(key_file(server.url))))
     await server.was_asked.wait()
     await tokens.close()
