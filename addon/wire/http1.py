@@ -43,7 +43,7 @@ class Http1Connection(Connection):
         super().__init__(transport, serve_stream, settings, peer)
         self._receive: Callable[[bytes], None] = self._read_head
         self._expire: Callable[[], None] = self._expire_head
-        self._buffer = bytearray()
+        self._buffer = b""
         self._searched = 0
         self._blank_bytes = 0
         self._head_begun = False
@@ -65,7 +65,7 @@ class Http1Connection(Connection):
 
     def connection_lost(self) -> None:
         self._receive = self._drop
-        self._buffer.clear()
+        self._buffer = b""
         self._deadline.close()
         if self._stream and not self._stream.is_ended:
             self._stream.leave()
@@ -112,7 +112,7 @@ class Http1Connection(Connection):
         buffer = self._buffer
         if buffer[0] == 13:
             blank = skip_blank_lines(buffer)
-            del buffer[:blank]
+            buffer = self._buffer = buffer[blank:]
             self._blank_bytes += blank
         end = find_head_end(buffer, max(self._searched - 3, 0)) if buffer else -1
         if (len(buffer) if end < 0 else end) > MAX_HEAD_BYTES or self._blank_bytes > MAX_BLANK_BYTES:
@@ -126,9 +126,8 @@ class Http1Connection(Connection):
                 self._head_begun = True
                 self._deadline.set(self.settings.head_timeout_s)
             return None
-        raw = bytes(buffer[:end])
-        del buffer[:end]
-        return raw
+        self._buffer = buffer[end:]
+        return buffer[:end]
 
     def _serve_request(self, head: RequestHead, framing: Framing) -> None:
         self._searched = self._blank_bytes = 0
@@ -138,9 +137,8 @@ class Http1Connection(Connection):
         stream.closes = stream.closes or self.is_draining
         self._stream = stream
         self._receive = self._read_body
-        rest = bytes(self._buffer)
-        self._buffer.clear()
-        if rest:
+        if self._buffer:
+            rest, self._buffer = self._buffer, b""
             self._read_body(rest)
         stream.expect_continue()
         # The last step: the task may have ended, and the next request begun, when this returns.
@@ -265,7 +263,7 @@ class Http1Connection(Connection):
     def _close_gently(self) -> None:
         """Say that no more comes, and read on a little: closing on unread bytes would reset the answer away."""
         self._receive, self._expire = self._drop, self._expire_linger
-        self._buffer.clear()
+        self._buffer = b""
         self.transport.write_eof()
         self.transport.resume_reading()
         self._deadline.set(self.settings.linger_s)

@@ -105,8 +105,10 @@ class Http1Stream(Stream):
             raise ClientLeft
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
+        was_full = self.unread_bytes >= self._settings.max_unread_bytes
         self.unread_bytes = 0
-        self._on_taken()
+        if was_full:
+            self._on_taken()
         return piece
 
     def leave(self, *, cut_off: bool = False) -> None:
