@@ -306,6 +306,7 @@ MALFORMED = {
     "transfer-encoding": (*REQUEST, ("transfer-encoding", "chunked")),
     "upgrade": (*REQUEST, ("upgrade", "h2c")),
     "te": (*REQUEST, ("te", "gzip")),
+    "two of te": (*REQUEST, ("te", "trailers"), ("te", "gzip")),
     "a line feed in a value": (*REQUEST, ("a", "b\nc")),
     "a field in a value": (*REQUEST, ("a", "b\nc\0d")),
     "a line in a value": (*REQUEST, ("a", "b\nc:d")),

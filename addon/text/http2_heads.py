@@ -26,15 +26,24 @@ CONNECTION_FIELDS = frozenset(
 """Are of HTTP/1 alone. Source: RFC 9113, 8.2.2."""
 
 
+MAX_LIST_BYTES = 65_536
+"""Of a decoded head, with 32 more for each field. Source: RFC 9113, 6.5.2."""
+_LENGTHS = [bytes((length,)) for length in range(127)]
+
+
 class MalformedError(ValueError):
     """A head that RFC 9113 does not allow. The message bears nothing of the client's."""
+
+
+class TooLargeError(ValueError):
+    """A head is larger than ``MAX_LIST_BYTES``."""
 
 
 def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     """Return the head that ``fields``, pseudo-header fields first, stand for.
 
     ``host`` is added from ``:authority`` where it is missing; several ``cookie`` fields become one (RFC 9113, 8.2.3).
-    Of CONNECT the target is its authority. Raises MalformedError.
+    Of CONNECT the target is its authority. Raises MalformedError, and TooLargeError above ``MAX_LIST_BYTES``.
     """
     pseudo: dict[bytes, bytes] = {}
     lines: list[bytes] = []
@@ -44,13 +53,26 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
         else:
             lines.append(b"%b\0%b\n" % (name, value))
     raw = b"".join(lines)
-    if not _FIELDS.fullmatch(raw) or raw.count(b"\n") != len(lines):
+    if len(raw) + 30 * len(lines) > MAX_LIST_BYTES:
+        raise TooLargeError(f"The request head exceeds {MAX_LIST_BYTES} bytes.")
+    regular = _split(raw, len(lines))
+    if regular is None:
         raise MalformedError("A header field is malformed.")
-    regular = [_split(line) for line in raw.decode("latin-1").split("\n")[:-1]]
-    cookies = [value for name, value in regular if name == "cookie"]
-    if len(cookies) > 1:
-        regular = [field for field in regular if field[0] != "cookie"] + [("cookie", "; ".join(cookies))]
+    names = {name for name, _ in regular}
+    if not CONNECTION_FIELDS.isdisjoint(names) or (("te", "trailers") not in regular and "te" in names):
+        raise MalformedError("A header field belongs to HTTP/1 connections.")
+    if "cookie" in names:
+        cookie = "; ".join([value for name, value in regular if name == "cookie"])
+        regular = [*[field for field in regular if field[0] != "cookie"], ("cookie", cookie)]
     return _build_head(pseudo, regular)
+
+
+def _split(raw: bytes, count: int) -> list[Field] | None:
+    """Return the ``count`` fields that are joined in ``raw``; None where one is malformed."""
+    if not _FIELDS.fullmatch(raw) or raw.count(b"\n") != count:
+        return None
+    parts = raw.decode("latin-1").replace("\n", "\0").split("\0")
+    return list(zip(parts[0:-1:2], parts[1::2], strict=True))
 
 
 def _add_pseudo(pseudo: dict[bytes, bytes], name: bytes, value: bytes, *, is_late: bool) -> None:
@@ -59,13 +81,6 @@ def _add_pseudo(pseudo: dict[bytes, bytes], name: bytes, value: bytes, *, is_lat
     if is_late:
         raise MalformedError("A pseudo-header field comes after another field.")
     pseudo[name] = value
-
-
-def _split(line: str) -> Field:
-    name, _, value = line.partition("\0")
-    if name in CONNECTION_FIELDS or (name == "te" and value.lower() != "trailers"):
-        raise MalformedError("A header field belongs to HTTP/1 connections.")
-    return name, value
 
 
 def _build_head(pseudo: dict[bytes, bytes], fields: list[Field]) -> RequestHead:
@@ -124,7 +139,8 @@ def encode_response_fields(status: int, fields: Iterable[Field]) -> list[tuple[b
     raw = "".join([f"{name}\0{value}\n" for name, value in kept]).encode("latin-1")
     if not _FIELDS.fullmatch(raw) or raw.count(b"\n") != len(kept):
         raise ValueError("a header field can't be sent")
-    return [(b":status", b"%d" % status), *((n.encode("latin-1"), v.encode("latin-1")) for n, v in kept)]
+    parts = raw.replace(b"\n", b"\0").split(b"\0")
+    return [(b":status", b"%d" % status), *zip(parts[0:-1:2], parts[1::2], strict=True)]
 
 
 def encode_literals(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -144,7 +160,7 @@ def encode_literals(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 def _length_prefix(length: int) -> bytes:
     """Return an integer with a prefix of seven bits. Source: RFC 7541, 5.1."""
     if length < 127:
-        return bytes((length,))
+        return _LENGTHS[length]
     prefix = bytearray((127,))
     length -= 127
     while length > 127:

@@ -22,7 +22,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from addon.deadline import MovableDeadline
-from addon.text.http2_heads import MalformedError, parse_request_head
+from addon.text.http2_heads import MalformedError, TooLargeError, parse_request_head
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
 from addon.wire.http2_frames import (
@@ -34,7 +34,7 @@ from addon.wire.http2_frames import (
     FrameSizeError,
     PrefaceError,
 )
-from addon.wire.http2_library import MAX_LIST_BYTES, MAX_STREAMS, bound_settings, build_h2
+from addon.wire.http2_library import MAX_STREAMS, bound_settings, build_h2
 from addon.wire.http2_output import Http2Output
 from addon.wire.http2_stream import Http2Stream
 from addon.wire.stream import Stream
@@ -155,11 +155,9 @@ class Http2Connection(Connection):
             self._output.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         try:
-            if sum(len(name) + len(value) + 32 for name, value in event.headers) > MAX_LIST_BYTES:
-                told = f"The request head exceeds {MAX_LIST_BYTES} bytes."
-                self._refuse(event, Refusal("request_header_fields_too_large", told))
-                return
             stream = self._new_stream(stream_id, parse_request_head(event.headers))
+        except TooLargeError as fault:
+            self._refuse(event, Refusal("request_header_fields_too_large", str(fault)))
         except MalformedError as fault:
             self._refuse(event, Refusal("bad_request", str(fault)))
         else:

@@ -8,15 +8,13 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 
-from addon.text.http2_heads import encode_literals
+from addon.text.http2_heads import MAX_LIST_BYTES, encode_literals
 from addon.wire.http2_frames import PREFACE
 
 MAX_STREAMS: Final = 100
 """Open at once, as advertised."""
 CONNECTION_WINDOW_BYTES: Final = 1_048_576
 """Of all bodies of a connection together that no call has read. A stream's own window is RFC 9113's 65,535."""
-MAX_LIST_BYTES: Final = 65_536
-"""Of a decoded head, with 32 more for each field (RFC 9113, 6.5.2): 431 beyond. Four times that ends the connection."""
 MAX_TABLE_BYTES: Final = 4_096
 """Of the compression of our heads, however much the client offers."""
 
@@ -47,7 +45,7 @@ def build_h2() -> H2Connection:
     )
     h2 = _H2(config)
     h2.encoder = _LiteralEncoder()
-    h2.decoder.max_header_list_size = 4 * MAX_LIST_BYTES
+    h2.decoder.max_header_list_size = 4 * MAX_LIST_BYTES  # what is larger ends the connection, not the stream
     h2.initiate_connection()
     h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES - 65_535)
     # Past its own limit the library ends the connection; ours refuses the stream.
