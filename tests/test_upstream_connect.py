@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import errno
 import socket
 import ssl
 import threading
@@ -335,6 +336,16 @@ async def test_a_name_that_waits_to_be_looked_up_says_nothing_of_its_provider(
         many = [unreachable(pool, origin, 0.05) for _ in range(connect.LOOKUPS)]
         assert all(error.lagged for error in await asyncio.gather(*many))
         go_on.set()
+
+
+async def test_an_address_of_ipv6() -> None:
+    try:
+        async with Provider(host="::1") as provider, pool_of() as pool:
+            assert await exchange(await acquire(pool, provider.origin())) == b"ok"
+    except OSError as error:
+        if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise
+        pytest.skip("this machine has no IPv6")
 
 
 async def test_the_next_address_is_tried_where_one_refuses() -> None:
