@@ -40,7 +40,7 @@ def _headers(gateway: Gateway) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
-def test_an_absolute_target_is_refused_and_not_forwarded(
+def test_an_absolute_target_that_differs_from_host_is_refused_and_not_forwarded(
     gateway: Gateway, elsewhere: socket.socket, method: str
 ) -> None:
     port = elsewhere.getsockname()[1]
@@ -51,6 +51,32 @@ def test_an_absolute_target_is_refused_and_not_forwarded(
     assert _was_left_alone(elsewhere)
 
 
+@pytest.mark.parametrize("scheme", ["http", "HTTPS"])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/models", 200), ("POST", CHAT, 200), ("GET", "/anything", 404), ("GET", "", 404)],
+)
+def test_of_an_absolute_target_the_path_is_served_whomever_it_names(
+    gateway: Gateway,
+    upstream: Upstream,
+    elsewhere: socket.socket,
+    scheme: str,
+    method: str,
+    path: str,
+    status: int,
+) -> None:
+    host = f"127.0.0.1:{elsewhere.getsockname()[1]}"
+    body = BODY if method == "POST" else b""
+    with _send(
+        gateway, request_bytes(method, f"{scheme}://{host}{path}", _headers(gateway), body, host)
+    ) as client:
+        assert client.read_answer().status == status
+    assert [request.header("host") for request in upstream.requests] == [f"127.0.0.1:{upstream.port}"] * bool(
+        body
+    )
+    assert _was_left_alone(elsewhere)
+
+
 def test_connect_opens_no_tunnel(gateway: Gateway, elsewhere: socket.socket) -> None:
     port = elsewhere.getsockname()[1]
     raw = f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
@@ -58,6 +84,13 @@ def test_connect_opens_no_tunnel(gateway: Gateway, elsewhere: socket.socket) -> 
         answer = client.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (405, "method_not_allowed")
     assert _was_left_alone(elsewhere)
+
+
+def test_a_star_is_the_target_of_no_method(gateway: Gateway) -> None:
+    for method in ("OPTIONS", "GET", "POST"):
+        with _send(gateway, request_bytes(method, "*", _headers(gateway))) as client:
+            answer = client.read_answer()
+        assert (answer.status, answer.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("host", ["mitm.it", "example.com", "127.0.0.1:1", "[::1]:9", "upstream.internal"])

@@ -32,6 +32,8 @@ def endpoint_of(head: RequestHead) -> Endpoint:
     """Return the endpoint that a request is for. Raises Refusal ``not_found`` or ``method_not_allowed``."""
     if head.method == "CONNECT":
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
+    if head.target == "*":
+        raise Refusal("method_not_allowed", "Send a path: * is served to no method.")
     endpoint = _endpoint_at(head.path)
     if endpoint is None:
         raise nothing_at(head.path)

@@ -77,6 +77,11 @@ class Gateway:
         return self.keys["ci"]
 
     @property
+    def port(self) -> int:
+        """Where it serves its clients."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 

@@ -67,7 +67,7 @@ def request_inputs(call: Call = Call()) -> list[RequestInput]:
 def _refused(call: Call) -> list[RequestInput]:
     first, host = b"POST %b HTTP/1.1" % call.path, b"Host: " + call.host
     key = b"Authorization: " + call.authorization
-    authorized = (first, host, key)
+    authorized = (first, host, key, b"Content-Type: application/json")
     broken = {
         **{f"field: {name}": head(first, line, host) for name, line in BAD_FIELDS.items()},
         **{f"last field: {name}": head(*authorized, line) for name, line in BAD_FIELDS.items()},

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -231,9 +231,17 @@ class Client:
             answer.reset = int(event.error_code)
 
 
+class Listening(Protocol):
+    """What listens on a port of this machine."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+
 @asynccontextmanager
 async def connected(
-    server: Server | Wire, settings: dict[Any, int] | None = None, *, acks: bool = True
+    server: Listening, settings: dict[Any, int] | None = None, *, acks: bool = True
 ) -> AsyncIterator[Client]:
     """Connect to ``server`` and say the preface. ``acks``: what came is acknowledged, so that windows open."""
     tls = server.tls if isinstance(server, Wire) else None
