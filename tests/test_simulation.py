@@ -68,12 +68,17 @@ class Ran:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What else is so. ``stops_after_s``: the gateways are told to end then, and wait ``drain_timeout_s``."""
+    """What else is so.
+
+    ``stops_after_s``: the gateways are told to end then, and wait ``drain_timeout_s``. ``killed_after_s``: the first of
+    them is killed then, and another takes its place a little later.
+    """
 
     gateways: int = 1
     is_ledger_locked: bool = False
     stops_after_s: float | None = None
     drain_timeout_s: float | None = None
+    killed_after_s: float | None = None
 
 
 type Run = Callable[..., Outcome[Ran]]
@@ -93,7 +98,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         },
         models={"first": model(provider="FIRST", **DEAR), "second": model(provider="SECOND", **DEAR)},
         workspaces=members,
-        sections={"upstream": {"connect_timeout_s": 5} | timeouts},
+        sections={"upstream": {"connect_timeout_s": 5, "heartbeat_s": 4} | timeouts},
     ).write(tmp_path_factory.mktemp("simulation"))
     return load_settings(written, {"TEST_PROVIDER_KEY": PROVIDER_KEY})
 
@@ -128,19 +133,31 @@ async def make_calls(world: World, settings: Settings, database: Path, trouble: 
     world.network.faults |= {FIRST_PORT: PROVIDER_LINK, SECOND_PORT: PROVIDER_LINK}
 
     async def customer(number: int) -> list[Answer]:
-        gateway = gateways[number // 2 % len(gateways)]
-        client = Client(gateway.port, KEYS["wallet" if number % 2 else "capped"], "first")
+        key = KEYS["wallet" if number % 2 else "capped"]
+        await asyncio.sleep(world.random.uniform(0, 3))
+        client = Client(gateways[number // 2 % len(gateways)].port, key, "first")
         numbers = (number,) if number % 3 else (number, number + CUSTOMERS)
         answers = []
         for each in numbers:
-            await asyncio.sleep(world.random.uniform(0, 3))
             answers.append(await client.call(f"call-{each}", draw_habits(world.random)))
+            await asyncio.sleep(world.random.uniform(0, 3))
         await client.close()
         return answers
 
+    async def kill_one() -> None:
+        if trouble.killed_after_s is not None:
+            await asyncio.sleep(trouble.killed_after_s)
+            await gateways[0].kill()
+            await asyncio.sleep(world.random.uniform(0, 2))
+            gateways[0] = SimulatedGateway(world, settings, database)
+            await gateways[0].start()
+            world.network.faults[gateways[0].port] = CLIENT_LINK
+
+    killer = world.loop.create_task(kill_one())
     neighbour = world.loop.create_task(lock_at_times(world, database, trouble))
     customers = asyncio.gather(*map(customer, range(CUSTOMERS)))
     await asyncio.wait({customers}, timeout=trouble.stops_after_s)
+    await killer
     for gateway in gateways:
         await gateway.stop(trouble.drain_timeout_s)
     answers = [one for own in await customers for one in own]
@@ -196,6 +213,8 @@ def check_leaving(ran: Outcome[Ran]) -> None:
     for answer in ran.result.answers:
         if answer.status == 200 and (text := answer.text):
             row = rows[str(answer.request_id)]
+            if row["error_code"] == "interrupted" and row["duration_ms"] == 0 and not answer.is_complete:
+                continue  # Its process was killed.
             assert row["completion_tokens"] is not None, f"seed {ran.seed}: {row} {text!r}"
             assert len(text) // 4 <= row["completion_tokens"], f"seed {ran.seed}: {row} {len(text)}"
             assert row["retail_nanousd"] > 0, f"seed {ran.seed}: {row}"
@@ -263,6 +282,15 @@ def test_all_of_it_holds_where_two_gateways_share_the_budget(run: Run, seed: int
     for check in CHECKS:
         check(ran)
     assert len({row["id"][:20] for row in ran.result.books.rows}) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_of_it_holds_where_a_gateway_is_killed(run: Run, seed: int):
+    ran = run(seed, Trouble(gateways=1 + seed % 2, killed_after_s=1 + seed / 2))
+    assert (ran.errors, ran.left) == ([], [])
+    for check in CHECKS:
+        check(ran)
+    assert "interrupted" in {row["error_code"] for row in ran.result.books.rows}
 
 
 @pytest.mark.parametrize("seed", range(3))

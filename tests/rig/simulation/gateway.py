@@ -30,8 +30,10 @@ from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
+from rig.simulation.processes import Process
 from rig.simulation.run import World
 from rig.simulation.wire_server import WireServer
+from rig.stores import die
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class SimulatedGateway:
 
     def __init__(self, world: World, settings: Settings, database: Path) -> None:
         self._world, self._database = world, database
+        self._process = Process(world.loop)
         self.metrics = Metrics("simulated")
         self.store = SqliteStore(database, world.clock)
         self.pool = Pool(SocketConnector())
@@ -82,7 +85,15 @@ class SimulatedGateway:
         return self._server.port
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen, as a process of its own."""
+        await self._process.run(self._start())
+
+    async def kill(self) -> None:
+        """End it as ``kill -9`` does."""
+        self._process.kill()
+        await die(self.store)
+
+    async def _start(self) -> None:
         await self.store.upkeep()
         self._upkeep = asyncio.create_task(self._keep_up())
         await self._server.start()

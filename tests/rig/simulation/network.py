@@ -1,6 +1,7 @@
 """The network of one simulated loop: names, servers, connections, and how unkind each server's link is."""
 
 import asyncio
+import contextvars
 import errno
 import socket
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     def __init__(self, network: "Network", factory: Factory, port: int) -> None:
         self._network, self.factory, self.port = network, factory, port
+        self.context = contextvars.copy_context()
         self._transports: dict[SimulatedTransport, None] = {}
         self._is_closed = False
         self._idle = asyncio.Event()
@@ -115,6 +117,13 @@ class Network:
         self._servers[port] = SimulatedServer(self, factory, port)
         return self._servers[port]
 
+    def kill(self, belongs: Callable[[contextvars.Context], bool]) -> None:
+        """Close the servers and connections of a process that is killed: those whose context belongs to it."""
+        for server in [one for one in self._servers.values() if belongs(one.context)]:
+            self.forget(server)
+        for transport in [one for one in self.open if belongs(one.context)]:
+            transport.vanish()
+
     def forget(self, server: SimulatedServer) -> None:
         """Listen no more."""
         if self._servers.get(server.port) is server:
@@ -155,7 +164,7 @@ class Network:
         theirs = SimulatedTransport(self.loop, forth, back, {"sockname": far, "peername": near}, gone)
         self.open |= {mine: f"client {near[1]}>{far[1]}", theirs: f"server {near[1]}>{far[1]}"}
         server.attach(theirs)
-        theirs.start(server.factory())
+        server.context.run(lambda: theirs.start(server.factory()))
         return mine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 from collections import deque
 from random import Random
@@ -37,6 +38,8 @@ class Pipe:
         self, loop: asyncio.AbstractEventLoop, name: str, fate: DirectionFate, random: Random, trace: Trace
     ) -> None:
         self._loop, self._name, self._fate, self._random, self._trace = loop, name, fate, random, trace
+        # What is on its way outlives whoever sent it.
+        self._context = contextvars.Context()
         self._on_the_way: deque[bytes | None] = deque()
         self._unread = bytearray()
         self._in_flight_bytes = 0
@@ -96,7 +99,7 @@ class Pipe:
         due_s = self._loop.time() + self._fate.latency_s
         if self._in_flight_bytes:
             due_s = max(due_s, self._last_s)
-        self._loop.call_at(due_s + 1e-6, self._break)
+        self._loop.call_at(due_s + 1e-6, self._break, context=self._context)
 
     def _launch(self, piece: bytes) -> None:
         fate, before, self._sent_bytes = self._fate, self._sent_bytes, self._sent_bytes + len(piece)
@@ -122,7 +125,7 @@ class Pipe:
         self._on_the_way.append(piece)
         self._in_flight_bytes += len(piece or b"")
         # Timers of one time fire in any order, so each lets in whatever is next.
-        self._loop.call_at(self._last_s, self._arrive)
+        self._loop.call_at(self._last_s, self._arrive, context=self._context)
 
     def _arrive(self) -> None:
         if not self._on_the_way:
@@ -148,4 +151,4 @@ class Pipe:
     def _tell_of_room(self) -> None:
         if self._wants_room:
             self._wants_room = False
-            self._loop.call_later(self._fate.latency_s, self.sender.has_room)
+            self._loop.call_later(self._fate.latency_s, self.sender.has_room, context=self._context)

@@ -1,6 +1,7 @@
 """One end of a simulated connection: a transport that does what asyncio's own does over a socket."""
 
 import asyncio
+import contextvars
 import logging
 from asyncio.transports import _FlowControlMixin
 from collections.abc import Callable
@@ -37,12 +38,15 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         self._conn_lost = 0
         self._error: OSError | None = None
         self._protocol: Any = None
+        self.context = contextvars.copy_context()
+        """What the protocol is called in, whoever's bytes arrive: that of who made the connection, or its server."""
 
     def start(self, protocol: asyncio.BaseProtocol, waiter: asyncio.Future[None] | None = None) -> None:
         """Tell the protocol that its connection is made, then read."""
         self._protocol = protocol
-        self._loop.call_soon(protocol.connection_made, self)
-        self._loop.call_soon(self._begin, waiter)
+        self.context = contextvars.copy_context()
+        self._loop.call_soon(protocol.connection_made, self, context=self.context)
+        self._loop.call_soon(self._begin, waiter, context=self.context)
 
     def _begin(self, waiter: asyncio.Future[None] | None) -> None:
         self._is_begun = True
@@ -77,7 +81,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         """See asyncio.ReadTransport."""
         if not self._closing and self._is_paused:
             self._is_paused = False
-            self._loop.call_soon(self._read)
+            self._loop.call_soon(self._read, context=self.context)
 
     def get_write_buffer_size(self) -> int:
         """See asyncio.WriteTransport."""
@@ -122,7 +126,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             self._closing = True
             if not self._buffer:
                 self._conn_lost += 1
-                self._loop.call_soon(self._lose, None)
+                self._loop.call_soon(self._lose, None, context=self.context)
 
     def abort(self) -> None:
         """See asyncio.WriteTransport."""
@@ -137,10 +141,30 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
 
     def arrived(self) -> None:
         """See ``End.arrived``."""
-        self._read()
+        self.context.run(self._read)
 
     def has_room(self) -> None:
         """See ``End.has_room``."""
+        self.context.run(self._write_on)
+
+    def was_reset(self, error: OSError) -> None:
+        """See ``End.was_reset``. A program that neither reads nor writes is not told of it."""
+        self._error = error
+        self.context.run(self._fail if self._buffer else self._meet_error, error)
+
+    def vanish(self) -> None:
+        """End as the transports of a killed process do: nobody is told, and the kernel closes the socket."""
+        self._closing, self._is_begun = True, False
+        self._conn_lost += 1
+        self._buffer.clear()
+        self._shut()
+
+    # Insides.
+
+    def _meet_error(self, error: OSError) -> None:
+        self._read()
+
+    def _write_on(self) -> None:
         if self._conn_lost or not self._buffer:
             return
         del self._buffer[: self._outbound.send(self._buffer)]
@@ -152,23 +176,13 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             elif self._is_eof_sent:
                 self._outbound.end()
 
-    def was_reset(self, error: OSError) -> None:
-        """See ``End.was_reset``. A program that neither reads nor writes is not told of it."""
-        self._error = error
-        if self._buffer:
-            self._fail(error)
-        else:
-            self._read()
-
-    # Insides.
-
     def _read(self) -> None:
         if not self._is_begun or not self.is_reading():
             return
         data = self._take()
         if data:
             # Once a turn, as a socket is read.
-            self._loop.call_soon(self._read)
+            self._loop.call_soon(self._read, context=self.context)
             self._hand_over(data)
         elif self._error:
             self._fail(self._error)
@@ -217,7 +231,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             self._buffer.clear()
             self._closing = True
             self._conn_lost += 1
-            self._loop.call_soon(self._lose, error)
+            self._loop.call_soon(self._lose, error, context=self.context)
 
     def _lose(self, error: Exception | None) -> None:
         try:
