@@ -59,7 +59,8 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     if regular is None:
         raise MalformedError("A header field is malformed.")
     names = {name for name, _ in regular}
-    if not CONNECTION_FIELDS.isdisjoint(names) or (("te", "trailers") not in regular and "te" in names):
+    te = {value.lower() for name, value in regular if name == "te"} if "te" in names else set()
+    if te - {"trailers"} or not CONNECTION_FIELDS.isdisjoint(names):
         raise MalformedError("A header field belongs to HTTP/1 connections.")
     if "cookie" in names:
         cookie = "; ".join([value for name, value in regular if name == "cookie"])
