@@ -236,6 +236,20 @@ async def test_an_early_answer_resets_the_rest_without_an_error_and_its_window_c
         assert not client.has_closed
 
 
+async def test_early_answers_cost_their_clients_nothing():
+    async def serve(stream: Stream) -> None:
+        await stream.respond(Response(429, OK))
+
+    async with serving(serve) as server, connected(server) as client:
+        for _ in range(1_300):
+            stream_id = client.begin()
+            client.send()
+            assert (await client.answer(stream_id)).status == 429
+            # What httpx sends behind a body.
+            client.writer.write(raw_frame(0, 0, stream_id, b"x" * 8_000) + raw_frame(0, 1, stream_id))
+        assert (await client.request()).status == 429
+
+
 async def test_who_expects_100_is_told_to_go_on_when_the_body_is_wanted():
     async with serving(echo) as server, connected(server) as client:
         stream_id = client.begin(("expect", "100-continue"))

@@ -200,6 +200,7 @@ class Http2Connection(Connection):
             self._output.reset(stream.stream_id, reset_code)
         elif not stream.request_has_ended:
             self._output.reset(stream.stream_id, ErrorCodes.NO_ERROR)
+            self._budgets.answered_early()
         self._released()
 
     def _released(self) -> None:

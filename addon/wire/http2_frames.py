@@ -24,6 +24,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 END_STREAM = ACK = 0x1
 END_HEADERS: Final = 0x4
 PADDED: Final = 0x8
+LATE_BYTES: Final = 70_000
+"""What may be under way to a stream when it is closed: its window of 65,535, in frames."""
 _BLOCK_TYPES = (HEADERS, CONTINUATION)
 
 
@@ -168,6 +170,14 @@ class FrameBudgets:
         max_inbound_window_update_frames_per_data_frame_sent.
         """
         self._window_updates.give(10)
+
+    def answered_early(self) -> None:
+        """A stream was answered and reset before its request ended: what is under way to it costs nothing.
+
+        That is its window at most, and an empty END_STREAM.
+        """
+        self._late_bytes.give(LATE_BYTES)
+        self._control.give(1)
 
     def _admit_data(self, frame: Frame, now_s: float, *, is_open: bool) -> None:
         if not is_open:
