@@ -23,6 +23,7 @@ from rig.faults import (
     Fault,
     breaks_off,
     closes_kept_connections,
+    resets_connections,
     says_no_again,
 )
 from rig.scripts import USAGE
@@ -176,11 +177,13 @@ GUARDED_WITHOUT_TOKEN = [(guard, "whole") for guard in GUARDS_WITHOUT_TOKEN]
 
 # Where a second attempt ends in another way than in MODES.
 OWN_KEY, UNPROTECTED = "own key at the fallback", "no overage protection"
-KEPT, BROKEN_OFF = "a kept connection is closed", "the second breaks off"
+KEPT, KEPT_FAILS = "a kept connection is closed", "a kept connection is closed, and the fresh one is reset"
+BROKEN_OFF = "the second breaks off"
 OTHERWISE: Mapping[str, dict[str, Any]] = {
     OWN_KEY: {"own_keys": ("second",)},
     UNPROTECTED: {"workspace": {"overage_protection": False}},
-    KEPT: {"then": closes_kept_connections},
+    KEPT: {"then": closes_kept_connections, "is_alone": True},
+    KEPT_FAILS: {"then": resets_connections, "is_alone": True},
     BROKEN_OFF: {"then": breaks_off, "stream": True},
 }
 
@@ -225,13 +228,15 @@ def found(
     with situations.providers_running(_certificate(authority), _certificate(trustme.CA())):
         settings = situations.settings()
         settings["environment"]["SSL_CERT_FILE"] = str(ca_file)
-        timeouts = {"connect_timeout_s": 5, "first_byte_timeout_s": 6, "idle_timeout_s": 6}
+        timeouts = {"connect_timeout_s": 3, "first_byte_timeout_s": 6, "idle_timeout_s": 6}
         timeouts["whole_timeout_s"] = 12  # A first attempt gets half.
         gateway = start_gateway(**settings, sections={"upstream": timeouts})
-        yield situations.meet(gateway)
+        met = situations.meet(gateway)
+        yield met
     failures = list(upstream.failures)
     upstream.reset()
     assert failures == []
+    assert not [left.stale for left in met.values() if any(one not in left.asked for one in left.stale)]
     assert not [line for line in gateway.stderr_lines if SECRET.search(line)], "a key was logged"
 
 
@@ -365,9 +370,7 @@ def test_however_the_second_fails_the_first_failure_is_told(
     found: Found, fault: str, form: str, mode: str
 ) -> None:
     one, left = SITUATIONS["then", fault, form, mode], found["then", fault, form, mode]
-    # A kept connection that fails before an answer is replaced by a fresh one, which is no further attempt.
-    times = 2 if fault == "reset before the head" else 1
-    assert left.asked == asked(one, first_attempt(one), *[second_attempt(one)] * times)
+    assert left.asked == asked(one, first_attempt(one), second_attempt(one))
     assert_failed(one, left, FIRST_FAILURE, attempts=2)
 
 
@@ -430,8 +433,16 @@ def test_a_fallback_needs_no_overage_protection(found: Found) -> None:
 
 def test_a_kept_connection_that_closed_is_no_attempt(found: Found) -> None:
     one, left = SITUATIONS[KEPT,], found[KEPT,]
-    assert left.asked == asked(one, ("first", "platform"), *[("second", "fallback")] * 2)
+    assert left.stale == asked(one, ("second", "fallback"))
+    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
     assert_served(one, left, "second", "payg", SECOND_NANOUSD)
+
+
+def test_a_fresh_connection_that_fails_after_a_kept_one_is_one_attempt(found: Found) -> None:
+    one, left = SITUATIONS[KEPT_FAILS,], found[KEPT_FAILS,]
+    assert left.stale == asked(one, ("second", "fallback"))
+    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    assert_failed(one, left, FIRST_FAILURE, attempts=2)
 
 
 def test_a_fallbacks_stream_that_breaks_off_is_paid_as_far_as_it_came(found: Found) -> None:

@@ -84,7 +84,7 @@ def running(
     good, bad = (ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) for _ in range(2))
     authority.issue_cert("localhost").configure_cert(good)
     trustme.CA().issue_cert("localhost").configure_cert(bad)
-    timeouts = {"connect_timeout_s": 4, "first_byte_timeout_s": 5, "idle_timeout_s": 5}
+    timeouts = {"connect_timeout_s": 3, "first_byte_timeout_s": 5, "idle_timeout_s": 5}
     timeouts["whole_timeout_s"] = 10  # A first attempt gets half.
     with situations.providers_running(good, bad):
         sections = {"upstream": timeouts, **secure_sections}

@@ -78,7 +78,8 @@ class AttemptRun:
         finally:
             self.patience.close()
             if self.connection:
-                self.connection.close()
+                # Kept where its message has ended, as that of an error mostly has; else closed.
+                self.connection.release()
 
     async def _run(self) -> ErrorAnswer | None:
         connection = await self._connect(fresh=False)

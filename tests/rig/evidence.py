@@ -21,10 +21,11 @@ type Asked = tuple[str, list[tuple[str, int]]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one call left behind. ``asked`` is in order."""
+    """What one call left behind. ``asked`` is in order, without ``stale``: what met a kept connection that ended."""
 
     answer: httpx.Response
     asked: list[Asked]
+    stale: list[Asked]
     row: dict[str, Any]
     """Empty where there is none."""
     spent: dict[tuple[str, str], tuple[int, int]]
@@ -44,7 +45,9 @@ class Books:
         self._entries = select(ledger, "SELECT * FROM wallet_entries WHERE amount_nanousd < 0")
         self._holds = select(ledger, "SELECT * FROM holds")
 
-    def evidence(self, workspace: str, answer: httpx.Response, asked: list[Asked]) -> Evidence:
+    def evidence(
+        self, workspace: str, answer: httpx.Response, asked: list[Asked], stale: list[Asked]
+    ) -> Evidence:
         """Of the one call, or the last one, that a workspace made."""
         scopes = {
             f"key:{workspace}/ci": "key",
@@ -54,6 +57,7 @@ class Books:
         return Evidence(
             answer=answer,
             asked=asked,
+            stale=stale,
             row=self._rows.get(answer.headers["x-request-id"], {}),
             spent={
                 (scopes[line["scope"]], line["period"]): (line["spent_nanousd"], line["requests"])

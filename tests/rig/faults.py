@@ -135,11 +135,17 @@ NO_TOKEN = Fault(has_no_token=True)
 says_no_again = _says_no(500, "second")
 """What the second provider answers that fails, too."""
 
+
+def resets_connections(_request: Received) -> Script:
+    """Answers on no connection, be it a kept one or a fresh one."""
+    return (RESET,)
+
+
 SECOND_FAULTS: Mapping[str, Behaviour] = {
     "400": _says_no(400, "second"),
     "429": _says_no(429, "second"),
     "silence": silence,
-    "reset before the head": lambda _request: (RESET,),
+    "reset before the head": resets_connections,
     "reset after the head": _resets_after_its_head,
     "200 with an error": _says_no(200, "second"),
     "200 with HTML": lambda _request: whole(b"<html>", content_type="text/html"),

@@ -20,7 +20,7 @@ from rig.configuration import model, new_key, provider, workspace
 from rig.evidence import Asked, Books, Evidence, fill_wallets
 from rig.faults import Fault, FaultyPort, silence
 from rig.gateway import Gateway
-from rig.scripts import Behaviour, Received, Script, ordinary, whole
+from rig.scripts import CLOSE, RESET, Behaviour, Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import Upstream
 
@@ -44,7 +44,7 @@ class Situation:
     ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model; ``then`` is
     what a second attempt gets. ``workspace``, ``key``, ``first`` and ``second`` change the workspace's file, its key
     and the two models; ``unset`` are keys that are not there. ``spends_before``: another call is paid for first.
-    ``is_booked``: it has a row.
+    ``is_booked``: it has a row. ``is_alone``: no other call uses the connections to its providers.
     """
 
     number: int
@@ -62,6 +62,7 @@ class Situation:
     spends_before: bool = False
     unset: frozenset[Role] = frozenset()
     is_booked: bool = True
+    is_alone: bool = False
 
     def provider(self, place: Place) -> str:
         return f"{place.upper()}_{self.number:03}"
@@ -107,21 +108,30 @@ class Situations:
         self._by_number = {one.number: one for one in self.all}
         self._upstream = upstream
         self._ports: dict[str, FaultyPort] = {}
+        self._alone: dict[int, Upstream] = {}
         self._asked: dict[int, list[Asked]] = {one.number: [] for one in self.all}
+        self._stale: dict[int, list[Asked]] = {one.number: [] for one in self.all}
         self._keys = {one.number: new_key() for one in self.all}
 
     @contextmanager
     def providers_running(self, good: ssl.SSLContext, bad: ssl.SSLContext) -> Iterator[None]:
-        """Run the ports that can't be spoken to: one of a kind, but one for each situation that mends its own."""
+        """Run the ports that can't be spoken to, one of a kind, but one for each situation that mends its own.
+
+        A situation that is alone has a port of its own, too.
+        """
         with ExitStack() as running:
             for one in self.all:
                 if one.fault.port and self._port_name(one) not in self._ports:
                     port = running.enter_context(FaultyPort(one.fault.port, good, bad))
                     port.behave(self._behave)
                     self._ports[self._port_name(one)] = port
+                if one.is_alone:
+                    self._alone[one.number] = running.enter_context(Upstream())
+                    self._alone[one.number].behave(self._behave)
             self._upstream.behave(self._behave)
             yield
-            assert [port.failures for port in self._ports.values() if port.failures] == []
+            others = (*self._ports.values(), *self._alone.values())
+            assert [other.failures for other in others if other.failures] == []
 
     # What the gateway is configured with.
 
@@ -177,7 +187,7 @@ class Situations:
         return f"{one.fault.port} {one.number}" if one.is_mended else str(one.fault.port)
 
     def _base_url(self, one: Situation, place: Place) -> str:
-        origin = f"http://127.0.0.1:{self._upstream.port}"
+        origin = f"http://127.0.0.1:{self._alone.get(one.number, self._upstream).port}"
         if place == "first" and one.fault.port:
             port = self._ports[self._port_name(one)]
             origin = f"{'https://localhost' if port.is_secure else 'http://127.0.0.1'}:{port.port}"
@@ -192,11 +202,17 @@ class Situations:
             return self._grant(one, "customer" if rest == ["customer"] else "platform")
         everything = json.dumps(request.headers) + request.target + request.body.decode()
         keys = sorted({(role, int(of)) for role, of in SECRET.findall(everything)})
-        asked = self._asked[one.number]
-        asked.append((place, keys))
-        if (place, keys) == ("first", [(one.first_role, one.number)]) and one.fault.script:
+        attempt: Asked = (place, keys)
+        script = self._script(one, attempt, request)
+        # A connection that served before may end at any time: what it was asked is asked again on a fresh one.
+        is_stale = request.nth > 1 and script[0] in (CLOSE, RESET)
+        (self._stale if is_stale else self._asked)[one.number].append(attempt)
+        return script
+
+    def _script(self, one: Situation, attempt: Asked, request: Received) -> Script:
+        if attempt == ("first", [(one.first_role, one.number)]) and one.fault.script:
             return one.fault.script(request)
-        is_spent_before = one.spends_before and len(asked) == 1
+        is_spent_before = one.spends_before and not self._asked[one.number]
         return ordinary(request) if is_spent_before else one.then(request)
 
     def _grant(self, one: Situation, role: Role) -> Script:
@@ -213,7 +229,6 @@ class Situations:
     def meet(self, gateway: Gateway) -> Found:
         """Make every call, each on a connection of its own, and return what each left behind, by its name."""
         self.fill_wallets(gateway)
-        # No connection serves twice: then no call finds an upstream connection that was used before it.
         limits = httpx.Limits(max_keepalive_connections=0)
         with httpx.Client(
             base_url=gateway.url, limits=limits, timeout=BOUND_S * 3, trust_env=False
@@ -262,10 +277,10 @@ class Situations:
         ids = {answers[one.name].headers["x-request-id"] for one in called if one.is_booked}
         gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
         books = Books(gateway)
-        return {
-            one.name: books.evidence(one.workspace_id, answers[one.name], self._asked[one.number])
-            for one in called
-        }
+        return {one.name: self._evidence(books, one, answers[one.name]) for one in called}
+
+    def _evidence(self, books: Books, one: Situation, answer: httpx.Response) -> Evidence:
+        return books.evidence(one.workspace_id, answer, self._asked[one.number], self._stale[one.number])
 
     def fill_wallets(self, gateway: Gateway) -> None:
         """Enter every wallet's money."""
