@@ -6,10 +6,12 @@ from collections import Counter
 
 from rig.simulation import Faults, World, compare, simulate
 from rig.simulation.clients import Answer, Client, draw_habits
+from rig.simulation.http2_client import Http2Client
 from rig.simulation.wire_server import WireServer
 
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.wire.connection import WireSettings
+from addon.wire.http2 import Http2Connection
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
@@ -91,6 +93,49 @@ async def many_calls(world: World) -> list[Answer]:
     await server.stop()
     assert not any(connection.streams for connection in server.connections)
     return answers
+
+
+async def many_calls_of_http2(world: World) -> list[Answer]:
+    """Eight clients, each with five calls on one connection."""
+    parrot = Parrot(world)
+    server = WireServer(world, parrot.serve, WireSettings(refuse, clock=world.clock), Http2Connection)
+    await server.start()
+    world.network.faults[server.port] = UNKIND
+
+    async def customer(first: int) -> list[Answer]:
+        await asyncio.sleep(world.random.uniform(0, 20))
+        try:
+            _, client = await world.loop.create_connection(Http2Client, "127.0.0.1", server.port)
+        except ConnectionRefusedError:
+            return []
+
+        async def one(number: int) -> Answer:
+            await asyncio.sleep(world.random.uniform(0, 3))
+            return await client.call(f"call-{number}", draw_habits(world.random))
+
+        answers = await asyncio.gather(*map(one, range(first, first + 5)))
+        await client.close()
+        return answers
+
+    answers = [one for own in await asyncio.gather(*map(customer, range(0, CALLS, 5))) for one in own]
+    await server.stop()
+    assert not any(connection.streams for connection in server.connections)
+    return answers
+
+
+def test_every_answer_over_http2_is_its_own_calls_and_nothing_is_left():
+    runs = [simulate(seed, many_calls_of_http2) for seed in range(4)]
+    endings: Counter[str] = Counter()
+    for ran in runs:
+        assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"
+        for answer in ran.result:
+            endings[answer.ending] += 1
+            assert answer.ending != "whole" or answer.is_complete, answer
+            if answer.is_complete:
+                assert set(answer.text.split()) == {answer.call}, f"seed {ran.seed}"
+    assert endings["whole"] > len(runs) * CALLS / 4
+    assert {"left", "ConnectionResetError"} <= set(endings)
+    assert compare(runs[3], simulate(3, many_calls_of_http2)) == ""
 
 
 def test_every_answer_is_its_own_calls_whatever_the_network_does_and_nothing_is_left():

@@ -1,21 +1,28 @@
-"""The client's side of the gateway on the simulated network: its own HTTP/1.1 connections, without mitmproxy."""
+"""The client's side of the gateway on the simulated network: its own HTTP connections, without mitmproxy."""
 
 import asyncio
 from typing import Any
 
-from addon.wire.connection import ServeStream, WireSettings
+from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.transport import READ_BYTES, ClientSocket
 from rig.simulation.run import World
 
 
 class WireServer:
-    """Listens, and runs ``serve_stream`` for each request."""
+    """Listens, and runs ``serve_stream`` for each request. All its connections are of one ``kind``."""
 
-    def __init__(self, world: World, serve_stream: ServeStream, settings: WireSettings) -> None:
+    def __init__(
+        self,
+        world: World,
+        serve_stream: ServeStream,
+        settings: WireSettings,
+        kind: type[Connection] = Http1Connection,
+    ) -> None:
+        self.kind = kind
         self._world, self.serve_stream, self.settings = world, serve_stream, settings
         self.buffer = memoryview(bytearray(READ_BYTES))
-        self.connections: dict[Http1Connection, ClientSocket] = {}
+        self.connections: dict[Connection, ClientSocket] = {}
         self.port = 0
 
     async def start(self) -> None:
@@ -56,7 +63,7 @@ class _Accepting(asyncio.Protocol):
         settings = self._server.settings
         socket = ClientSocket(transport, self, self._server.buffer, settings.write_timeout_s)
         peer = transport.get_extra_info("peername")
-        self._connection = Http1Connection(socket, self._server.serve_stream, settings, peer)
+        self._connection = self._server.kind(socket, self._server.serve_stream, settings, peer)
         self._server.connections[self._connection] = socket
         socket.take_over()
 
