@@ -5,14 +5,40 @@ HTTP/1.1 and HTTP/2 each have their own kind. A connection calls ``_leave`` when
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from addon.text.http_heads import RequestHead, Response, ResponseHead
 
 
 class ClientLeft(Exception):  # noqa: N818  (an event, not a fault)
     """The client closed its connection or its sending half, reset its stream, broke its framing, or was cut off."""
+
+
+class Presence:
+    """The block of ``Stream.present``."""
+
+    __slots__ = ("_stream", "_task")
+
+    def __init__(self, stream: "Stream") -> None:
+        self._stream = stream
+        self._task: asyncio.Task[object] | None = None
+
+    def end(self) -> None:
+        """The client is gone: end the block, if there is one."""
+        # A task that notices by itself is not waiting, and meets ``has_left`` at the end of its block.
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        if self._stream.has_left:
+            raise ClientLeft
+        self._task = asyncio.current_task()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        if not self._stream.has_left or task is None:
+            return
+        if kind is None or (kind is asyncio.CancelledError and task.uncancel() <= 0):
+            raise ClientLeft
 
 
 class Stream(ABC):
@@ -31,35 +57,20 @@ class Stream(ABC):
         """The answer's head is on its way."""
         self.is_ended = False
         """The whole answer is on its way."""
-        self._waiter: asyncio.Task[object] | None = None
+        self._presence = Presence(self)
 
-    @contextmanager
-    def present(self) -> Iterator[None]:
-        """Raise ``ClientLeft`` where the client has left already, or leaves within the block.
+    def present(self) -> "Presence":
+        """Return a block that raises ``ClientLeft`` where the client has left already, or leaves within it.
 
         What the block awaits is cancelled then. One block of one task at a time.
         """
-        if self.has_left:
-            raise ClientLeft
-        task = self._waiter = asyncio.current_task()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self.has_left and task is not None and task.uncancel() <= 0:
-                raise ClientLeft from None
-            raise
-        finally:
-            self._waiter = None
-        if self.has_left:
-            raise ClientLeft
+        return self._presence
 
     def leave(self, *, cut_off: bool = False) -> None:
         """End the block that waits for anything on the client's behalf: it is gone, or cut off by the gateway."""
         if not self.has_left:
             self.has_left, self.is_cut_off = True, cut_off
-            # A task that notices by itself is not waiting, and meets ``has_left`` at the end of its block.
-            if self._waiter is not None and self._waiter is not asyncio.current_task():
-                self._waiter.cancel()
+            self._presence.end()
 
     @abstractmethod
     async def read(self) -> bytes:
