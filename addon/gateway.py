@@ -12,8 +12,11 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
+from addon.calls.parts import Parts
 from addon.calls.responses import error_response
+from addon.calls.state import Call
 from addon.errors import from_refusal
+from addon.flows.shown_calls import ShownCalls
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
 from addon.request_id import new_request_id
@@ -37,6 +40,7 @@ class Gateway(WireHost):
         serving = Serving(self.serve_stream, WireSettings(refuse=_refused))
         super().__init__(serving, self._certificate)
         self._lifecycle: Lifecycle | None = None
+        self._shown_calls: ShownCalls | None = None
 
     def lifecycle(self) -> Lifecycle:
         """Return what runs. Raises RuntimeError before there are settings."""
@@ -48,6 +52,7 @@ class Gateway(WireHost):
 
     def load(self, loader: Loader) -> None:
         loader.add_option("tollgate_conf", str, "proxy.conf", "Tollgate: the gateway's configuration file.")
+        self._shown_calls = ShownCalls(loader.master.addons, self.clients.find)
 
     def configure(self, updated: set[str]) -> None:
         if "tollgate_conf" not in updated:
@@ -83,6 +88,8 @@ class Gateway(WireHost):
     async def done(self) -> None:
         if self._lifecycle:
             await self._lifecycle.stop()
+        if self._shown_calls:
+            await self._shown_calls.close()
 
     async def drain(self, timeout_s: float) -> None:
         """Let the calls in flight end, then close every client. ``/readyz`` says no, and answers close connections."""
@@ -110,16 +117,27 @@ class Gateway(WireHost):
         """Serve one request, to the end of its answer and its booking."""
         parts = self.lifecycle().parts
         call = begin(parts)
+        shown = self._shown_calls.begin(stream) if self._shown_calls else None
+        if shown is None:
+            await _serve(call, stream, parts)
+            return
         try:
-            try:
-                await serve(call, stream, parts)
-            except Exception as error:
-                if isinstance(error, ClientLeft):
-                    raise
-                log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
-                await fail(call, stream, parts)
-        except ClientLeft:
-            pass  # There is nobody to be told.
+            await _serve(call, shown.stream, parts)
+        finally:
+            shown.end(call.exchange)
+
+
+async def _serve(call: Call, stream: Stream, parts: Parts) -> None:
+    try:
+        try:
+            await serve(call, stream, parts)
+        except Exception as error:
+            if isinstance(error, ClientLeft):
+                raise
+            log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
+            await fail(call, stream, parts)
+    except ClientLeft:
+        pass  # There is nobody to be told.
 
 
 def _refused(refusal: Refusal) -> Response:

@@ -14,6 +14,7 @@ SEQUENCES = (
     "addon.gateway",
     "addon.lifecycle",
     "addon.calls",
+    "addon.flows",
     "addon.supervisor",
     *ENTRY_POINTS,
 )
@@ -160,7 +161,14 @@ def test_a_foundation_knows_nothing_of_the_gateway(module: str):
     assert reachable(module) <= {*FOUNDATIONS}
 
 
-WAY_OF_A_CALL = ("addon.gateway", "addon.calls", "addon.wire", "addon.upstream", "addon.dialects")
+WAY_OF_A_CALL = (
+    "addon.gateway",
+    "addon.flows",
+    "addon.calls",
+    "addon.wire",
+    "addon.upstream",
+    "addon.dialects",
+)
 """The rooms that a call passes, each of which imports those behind it only. ``wire`` knows nothing of ``upstream``."""
 
 

@@ -246,9 +246,9 @@ def test_what_a_log_line_says_is_not_shown_a_second_time_unmasked(start_gateway:
     code = (
         "import logging, addon.lifecycle\n"
         "stock = addon.lifecycle.Lifecycle.start\n"
-        "async def start(self, settings):\n"
+        "async def start(self):\n"
         f"    logging.getLogger('tollgate.test').warning('a provider said {key}')\n"
-        "    await stock(self, settings)\n"
+        "    await stock(self)\n"
         "addon.lifecycle.Lifecycle.start = start\n"
         "from mitmproxy.tools.main import mitmdump\n"
         "mitmdump()"

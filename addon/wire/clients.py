@@ -79,6 +79,10 @@ class Clients:
         """Return the innermost layer of one client connection."""
         return kind(context, self._find)
 
+    def find(self, peer: tuple[str, int]) -> Client | None:
+        """Return the open connection from ``peer``, None where there is none. Looks at every connection."""
+        return next((one.client for one in self.open.values() if one.client.peername[:2] == peer), None)
+
     def _find(self, client: Client) -> ClientConnection | None:
         return self.open.get(client.id)
 

@@ -1,0 +1,71 @@
+"""``ObservedStream``: a call's stream that also records what passes. The call and its client notice nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from addon.flows.recording import Recording
+from addon.text.http_heads import Response, ResponseHead
+from addon.wire.stream import Stream
+
+
+class ObservedStream(Stream):
+    """Stands for ``stream``, and puts what passes into ``recording``; ``on_change`` is called when it knows more.
+
+    It has no state of its own: every attribute is the real stream's.
+    """
+
+    def __init__(self, stream: Stream, recording: Recording, on_change: Callable[[], None]) -> None:
+        self._stream = stream
+        self._recording = recording
+        self._on_change = on_change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        with self._stream.present():
+            yield
+
+    def leave(self, *, cut_off: bool = False) -> None:
+        self._stream.leave(cut_off=cut_off)
+
+    async def read(self) -> bytes:
+        piece = await self._stream.read()
+        if piece:
+            self._recording.request_body.add(piece)
+        elif not self._recording.is_request_whole:
+            self._recording.is_request_whole = True
+            self._on_change()
+        return piece
+
+    async def respond(self, response: Response) -> None:
+        await self._stream.respond(response)
+        self._recording.answer = ResponseHead(response.status, response.headers)
+        self._end(response.body)
+
+    def begin(self, head: ResponseHead) -> None:
+        self._stream.begin(head)
+        self._recording.answer = head
+        self._on_change()
+
+    async def send(self, piece: bytes) -> None:
+        await self._stream.send(piece)
+        self._recording.answer_body.add(piece)
+
+    async def end(self, last_piece: bytes = b"") -> None:
+        await self._stream.end(last_piece)
+        self._end(last_piece)
+
+    @property
+    def is_behind(self) -> bool:
+        return self._stream.is_behind
+
+    def abort(self) -> None:
+        self._stream.abort()
+
+    def _end(self, last_piece: bytes) -> None:
+        self._recording.answer_body.add(last_piece)
+        self._recording.is_answer_whole = True
+        self._on_change()

@@ -1,0 +1,172 @@
+"""``ShownCalls``: shows each call to the addons of mitmproxy that handle flows. Where there are none, it does nothing.
+
+The hooks of one call run in a task of their own, in mitmproxy's order, each after the one before. The call never waits
+for them, and what they do to a flow changes nothing but what others are shown.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from operator import is_
+
+from mitmproxy.addonmanager import AddonManager
+from mitmproxy.connection import Client
+from mitmproxy.hooks import Hook, UpdateHook
+from mitmproxy.http import HTTPFlow
+from mitmproxy.proxy.layers.http._hooks import (
+    HttpErrorHook,
+    HttpRequestHeadersHook,
+    HttpRequestHook,
+    HttpResponseHeadersHook,
+    HttpResponseHook,
+)
+
+from addon.flows.comment import comment_of
+from addon.flows.flow import new_flow, show_answer_body, show_answer_head, show_error, show_request_body
+from addon.flows.observed_stream import ObservedStream
+from addon.flows.recording import Recording, RecordingBudget
+from addon.log_limits import LogLimit
+from addon.wire.stream import Stream
+from policies.exchange import Exchange
+
+log = logging.getLogger("tollgate.flows")
+
+RunHook = Callable[[Hook], Awaitable[None]]
+
+FLOW_HOOKS = ("requestheaders", "request", "responseheaders", "response", "error")
+MAX_SHOWN_AT_ONCE = 1_000
+"""Calls that are being shown; others are served unseen."""
+
+
+class Viewers:
+    """Tells whether any addon handles flows: looked up anew only when addons came or went."""
+
+    def __init__(self, addons: AddonManager) -> None:
+        self._addons = addons
+        self._known: list[object] = []
+        self._handle_flows = False
+
+    def are_present(self) -> bool:
+        """Return whether any addon of the process handles flows."""
+        addons = self._addons.lookup
+        if len(addons) != len(self._known) or not all(map(is_, addons.values(), self._known)):
+            self._known = list(addons.values())
+            self._handle_flows = any(_handles_flows(addon) for addon in self._known)
+        return self._handle_flows
+
+
+def _handles_flows(addon: object) -> bool:
+    return any(callable(getattr(addon, name, None)) for name in FLOW_HOOKS)
+
+
+class ShownCalls:
+    """The calls that are being shown. ``find_client`` returns the client connection with the address of its peer."""
+
+    def __init__(self, addons: AddonManager, find_client: Callable[[tuple[str, int]], Client | None]) -> None:
+        self._addons = addons
+        self._viewers = Viewers(addons)
+        self._find_client = find_client
+        self._budget = RecordingBudget()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._left_out = LogLimit(log, max_lines=1)
+
+    def begin(self, stream: Stream) -> "ShownCall | None":
+        """Begin to show a call; None where nobody looks, or too many are shown already."""
+        if not self._viewers.are_present():
+            return None
+        if len(self._tasks) >= MAX_SHOWN_AT_ONCE:
+            told = f"calls are not shown as flows: {MAX_SHOWN_AT_ONCE} are being shown already"
+            self._left_out.warning(told, event="calls not shown")
+            return None
+        client = self._find_client(stream.peer)
+        if client is None:  # It left just now.
+            return None
+        call = ShownCall(stream, client, self._budget)
+        task = asyncio.get_running_loop().create_task(self._show(call))
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return call
+
+    async def close(self) -> None:
+        """Show no more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _show(self, call: "ShownCall") -> None:
+        try:
+            await call.show(self._run)
+        except Exception:
+            log.exception("a call could not be shown as a flow")
+        finally:
+            call.recording.forget()
+
+    async def _run(self, hook: Hook) -> None:
+        """Run one hook of every addon."""
+        await self._addons.trigger_event(hook)
+        (flow,) = hook.args()
+        flow.resume()  # An intercepted flow would seem to be held up.
+        await self._addons.trigger_event(UpdateHook([flow]))
+
+
+class ShownCall:
+    """One call that is shown. ``stream`` is for the call to use in place of the one that it was made of."""
+
+    def __init__(self, stream: Stream, client: Client, budget: RecordingBudget) -> None:
+        self.recording = Recording(stream.head, budget)
+        self.stream = ObservedStream(stream, self.recording, self._note_change)
+        self._client = client
+        self._changed = asyncio.Event()
+        self._ended: Exchange | None = None
+
+    def end(self, exchange: Exchange) -> None:
+        """The call has ended and is booked."""
+        self._ended = exchange
+        self._changed.set()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+    async def show(self, run: RunHook) -> None:
+        """Show the call step by step, until it has ended. ``run`` runs one hook."""
+        recording = self.recording
+        flow = new_flow(recording.head, self._client)
+        await run(HttpRequestHeadersHook(flow))
+        await self._until(lambda: recording.is_request_whole or recording.answer is not None)
+        show_request_body(flow, recording)
+        await run(HttpRequestHook(flow))
+        await self._until(lambda: recording.answer is not None)
+        answered_s = time.time()
+        if recording.answer is not None:
+            show_answer_head(flow, recording.answer, answered_s)
+            await run(HttpResponseHeadersHook(flow))
+        await self._until(lambda: False)
+        await run(self._finish(flow, answered_s))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until ``holds``, or the call has ended."""
+        while self._ended is None and not holds():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _finish(self, flow: HTTPFlow, answered_s: float) -> Hook:
+        """Complete the flow of a call that has ended; return the hook that says so."""
+        recording = self.recording
+        flow.error = None
+        if recording.answer is not None:
+            show_answer_head(flow, recording.answer, answered_s)
+            show_answer_body(flow, recording)
+        if self._ended is not None:
+            flow.comment = comment_of(self._ended, recording.notes())
+        if recording.is_answer_whole:
+            return HttpResponseHook(flow)
+        show_error(flow, self._why_incomplete())
+        return HttpErrorHook(flow)
+
+    def _why_incomplete(self) -> str:
+        if self.stream.is_cut_off:
+            return "The gateway cut the client off."
+        return "The client left." if self.stream.has_left else "The answer broke off."
