@@ -4,6 +4,7 @@ import logging
 import sys
 from pathlib import Path
 
+from mitmproxy.addons.eventstore import CallbackLogger
 from mitmproxy.addons.termlog import TermLogHandler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -22,14 +23,14 @@ def _may_be_displayed(record: logging.LogRecord) -> bool:
 
 
 def _keep_logs_apart() -> None:
-    """Write our lines as ``serve`` does, and mitmproxy's as it does: its display shows no fields and masks nothing."""
+    """Write our lines as ``serve`` does, and mitmproxy's as it does: its displays show no fields and mask nothing."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger(OURS)
     ours.setLevel(logging.INFO)
     ours.handlers = [handler]
     for shown in logging.getLogger().handlers:
-        if isinstance(shown, TermLogHandler):
+        if isinstance(shown, TermLogHandler | CallbackLogger):
             shown.addFilter(_may_be_displayed)
 
 
