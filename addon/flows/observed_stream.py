@@ -1,12 +1,11 @@
 """``ObservedStream``: a call's stream that also records what passes. The call and its client notice nothing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from addon.flows.recording import Recording
 from addon.text.http_heads import Response, ResponseHead
-from addon.wire.stream import Stream
+from addon.wire.stream import Presence, Stream
 
 
 class ObservedStream(Stream):
@@ -23,10 +22,8 @@ class ObservedStream(Stream):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    @contextmanager
-    def present(self) -> Iterator[None]:
-        with self._stream.present():
-            yield
+    def present(self) -> Presence:
+        return self._stream.present()
 
     def leave(self, *, cut_off: bool = False) -> None:
         self._stream.leave(cut_off=cut_off)
