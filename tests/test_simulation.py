@@ -223,6 +223,19 @@ def check_leaving(ran: Outcome[Ran]) -> None:
 CHECKS = (check_money, check_rows, check_counts, check_leaving)
 
 
+def check_all(ran: Outcome[Ran]) -> Outcome[Ran]:
+    """All of these, and nothing is left, and nothing was logged as an error."""
+    assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"
+    for check in CHECKS:
+        check(ran)
+    return ran
+
+
+def error_codes(runs: list[Outcome[Ran]]) -> set[str | None]:
+    """Those of all rows."""
+    return {row["error_code"] for ran in runs for row in ran.result.books.rows}
+
+
 def test_the_same_seed_gives_the_same_answers_and_rows(run: Run, runs: list[Outcome[Ran]]):
     for seed in TWICE:
         assert compare(runs[seed], run(seed)) == "", f"seed {seed}"
@@ -266,31 +279,25 @@ def test_every_kind_of_end_was_seen(runs: list[Outcome[Ran]]):
     assert {row["attempts"] for row in rows} == {1, 2}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run, seed: int):
-    ran = run(seed, Trouble(stops_after_s=1 + seed / 2, drain_timeout_s=seed / 3))
-    assert (ran.errors, ran.left) == ([], [])
-    for check in CHECKS:
-        check(ran)
-    assert "interrupted" in {row["error_code"] for row in ran.result.books.rows}
+def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run):
+    ended = [
+        check_all(run(seed, Trouble(stops_after_s=1 + seed / 2, drain_timeout_s=seed / 3)))
+        for seed in range(6)
+    ]
+    assert "interrupted" in error_codes(ended)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_of_it_holds_where_two_gateways_share_the_budget(run: Run, seed: int):
-    ran = run(seed, Trouble(gateways=2))
-    assert (ran.errors, ran.left) == ([], [])
-    for check in CHECKS:
-        check(ran)
+    ran = check_all(run(seed, Trouble(gateways=2)))
     assert len({row["id"][:20] for row in ran.result.books.rows}) == 2
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_all_of_it_holds_where_a_gateway_is_killed(run: Run, seed: int):
-    ran = run(seed, Trouble(gateways=1 + seed % 2, killed_after_s=1 + seed / 2))
-    assert (ran.errors, ran.left) == ([], [])
-    for check in CHECKS:
-        check(ran)
-    assert "interrupted" in {row["error_code"] for row in ran.result.books.rows}
+def test_all_of_it_holds_where_a_gateway_is_killed(run: Run):
+    ended = [
+        check_all(run(seed, Trouble(gateways=1 + seed % 2, killed_after_s=1 + seed / 2))) for seed in range(6)
+    ]
+    assert "interrupted" in error_codes(ended)
 
 
 @pytest.mark.parametrize("seed", range(3))
