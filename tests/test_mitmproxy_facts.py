@@ -8,6 +8,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.processes import wire_settings
 from rig.raw import H2Client, RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
@@ -181,7 +182,7 @@ def test_8_a_head_of_many_lines_is_refused(gateway: Gateway) -> None:
 
 
 def _with_short_waits(start_gateway: StartGateway) -> Gateway:
-    code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
+    code = wire_settings(head_timeout_s=0.3)
     return start_gateway(program=("-c", code + "from addon.cli import main; main()"))
 
 
@@ -237,7 +238,7 @@ def test_9_the_master_has_no_addons_but_a_gateways_own(start_gateway: StartGatew
 def test_8_an_idle_http2_connection_is_closed(
     start_gateway: StartGateway, secure_sections: Any, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
-    code = "from addon import hop; hop.IDLE_CONNECTION_TIMEOUT_S = 0.3\nfrom addon.cli import main; main()"
+    code = wire_settings(idle_timeout_s=0.3) + "from addon.cli import main; main()"
     gateway = start_gateway(program=("-c", code), sections=secure_sections)
     headers = [(name.lower(), value) for name, value in gateway.headers.items()]
     with H2Client(gateway.url, trusting) as client:

@@ -8,6 +8,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
+from rig.processes import wire_settings
 from rig.raw import H2Client, RawClient
 from rig.scripts import Script, stream_of
 from rig.upstream import Upstream
@@ -19,9 +20,8 @@ CHAT = "/v1/chat/completions"
 @pytest.fixture(scope="module")
 def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
     """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
-    code = "from addon import wire, clients; wire.HEAD_TIMEOUT_S = clients.HEAD_TIMEOUT_S = 0.3\n"
     return start_gateway(
-        program=("-c", code + "from addon.cli import main; main()"),
+        program=("-c", wire_settings(head_timeout_s=0.3) + "from addon.cli import main; main()"),
         sections=secure_sections,
     )
 

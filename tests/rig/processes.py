@@ -19,6 +19,14 @@ MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 
 
+def wire_settings(**bounds: float) -> str:
+    """Return code for ``-c`` that gives client connections other bounds, before the gateway is imported."""
+    return (
+        "import functools; from addon.wire import connection\n"
+        f"connection.WireSettings = functools.partial(connection.WireSettings, **{bounds})\n"
+    )
+
+
 _KEY = re.compile(r"\btg_[0-9A-Za-z]{40}\b")
 
 
