@@ -23,8 +23,8 @@ AREAS: Final = {
         *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
         *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.connecting"),
         *("addon.connections", "addon.request_stream", "addon.attempt_stream", "addon.clients"),
-        *("addon.telemetry.flows", "mitmproxy", "asyncio", "selectors", "socket", "ssl", "OpenSSL"),
-        *("h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
+        *("addon.deadline", "addon.telemetry.flows", "mitmproxy", "asyncio", "selectors", "socket", "ssl"),
+        *("OpenSSL", "h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
     ),
     "JSON": (
         *("addon.json_object", "addon.json_scan", "addon.json_text", "addon.large_strings", "addon.splice"),
