@@ -37,7 +37,7 @@ class Gateway(WireHost):
     """mitmproxy's addon; the hooks of client connections are those of ``WireHost``."""
 
     def __init__(self) -> None:
-        serving = Serving(self.serve_stream, WireSettings(refuse=_refused))
+        serving = Serving(self.serve_stream, WireSettings(refuse=self._refuse))
         super().__init__(serving, self._certificate)
         self._lifecycle: Lifecycle | None = None
         self._shown_calls: ShownCalls | None = None
@@ -126,6 +126,12 @@ class Gateway(WireHost):
         finally:
             shown.end(call.exchange)
 
+    def _refuse(self, refusal: Refusal) -> Response:
+        """Answer what never became a call."""
+        if self._lifecycle:
+            self._lifecycle.metrics.call_refused(refusal.code)
+        return error_response(from_refusal(refusal), [("x-request-id", new_request_id())], close=True)
+
 
 async def _serve(call: Call, stream: Stream, parts: Parts) -> None:
     try:
@@ -138,8 +144,3 @@ async def _serve(call: Call, stream: Stream, parts: Parts) -> None:
             await fail(call, stream, parts)
     except ClientLeft:
         pass  # There is nobody to be told.
-
-
-def _refused(refusal: Refusal) -> Response:
-    """Answer what never became a call."""
-    return error_response(from_refusal(refusal), [("x-request-id", new_request_id())], close=True)

@@ -25,14 +25,19 @@ class LogLimit:
         """As ``info``."""
         self._write(logging.WARNING, message, fields)
 
-    def _write(self, level: int, message: str, fields: dict[str, object]) -> None:
+    def admit(self) -> bool:
+        """Return whether a line may be written now. One that may not is counted."""
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
-        if self._lines < self._max_lines:
-            self._lines += 1
-            self._log.log(level, "%s", message, extra=fields)
-        else:
+        if self._lines >= self._max_lines:
             self._left_out += 1
+            return False
+        self._lines += 1
+        return True
+
+    def _write(self, level: int, message: str, fields: dict[str, object]) -> None:
+        if self.admit():
+            self._log.log(level, "%s", message, extra=fields)
 
     def _end_window(self) -> None:
         self._window = None

@@ -77,7 +77,7 @@ class Limits(Table):
 
     standard_rpm: Count = 60
     pro_rpm: Count = 120
-    max_request_bytes: Count = 33_554_432
+    max_request_bytes: Annotated[int, Field(ge=1, le=134_217_728)] = 33_554_432
     max_in_flight: Count = 1000
 
 

@@ -90,6 +90,13 @@ EDITS = {
         "than 0",
     ),
     "endless timeout": (CONF, "", "[upstream]\nidle_timeout_s = inf\n", "upstream.idle_timeout_s", "finite"),
+    "a body that no workspace may hold": (
+        CONF,
+        "",
+        "[limits]\nmax_request_bytes = 134217729\n",
+        "limits.max_request_bytes",
+        "less than or equal to 134217728",
+    ),
     "no body": (CONF, "", "[limits]\nmax_request_bytes = 0\n", "limits.max_request_bytes", "equal to 1"),
     "no requests": (CONF, "", "[limits]\npro_rpm = 0\n", "limits.pro_rpm", "equal to 1"),
     "float markup": (CONF, '"4"', "4.0", "billing.markup_percent", 'must be a string such as "4"'),

@@ -51,10 +51,15 @@ def slug_in_path(head: RequestHead) -> str | None:
 
 def check_size(head: RequestHead, max_request_bytes: int) -> None:
     """Refuse a body that says it is too large, before any of it is read."""
+    if declared_length(head) > max_request_bytes:
+        raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
+
+
+def declared_length(head: RequestHead) -> int:
+    """Return the length that the body is said to have, 0 where none is said."""
     length = head.headers.get("content-length", "")
     # A length that is no number was refused with the framing already.
-    if length.isdecimal() and int(length) > max_request_bytes:
-        raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
+    return int(length) if length.isdecimal() else 0
 
 
 def bearer_header(head: RequestHead) -> str | None:

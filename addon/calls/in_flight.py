@@ -17,6 +17,7 @@ from addon.calls.state import Call
 from addon.clock import Clock
 from addon.errors import INTERNAL, ErrorAnswer
 from addon.log import log_attempt_failed, log_call, log_disbelieved, log_refusal
+from addon.log_limits import LogLimit
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
@@ -49,6 +50,8 @@ class InFlight:
         self.cutting_off = False
         self._bodies = bodies
         self._clock = clock
+        self._keyless = LogLimit(log)
+        """Of calls without a key, which anybody can make."""
         self._by_workspace: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -126,7 +129,8 @@ class InFlight:
                 self.do(self._void(call.exchange.id))
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._leave(call)
-            log_refusal(call.exchange, self._clock.monotonic_s())
+            if call.exchange.workspace is not None or self._keyless.admit():
+                log_refusal(call.exchange, self._clock.monotonic_s())
             self.metrics.call_refused(error_code)
 
     def _outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:

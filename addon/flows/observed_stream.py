@@ -28,6 +28,10 @@ class ObservedStream(Stream):
     def leave(self, *, cut_off: bool = False) -> None:
         self._stream.leave(cut_off=cut_off)
 
+    @property
+    def has_whole_body(self) -> bool:
+        return self._stream.has_whole_body
+
     async def read(self) -> bytes:
         piece = await self._stream.read()
         if piece:

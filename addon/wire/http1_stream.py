@@ -81,9 +81,8 @@ class Http1Stream(Stream):
             self._wake()
 
     @property
-    def received_bytes(self) -> int:
-        """How many bytes of the body came."""
-        return self._received_bytes
+    def has_whole_body(self) -> bool:
+        return self.body.is_done
 
     async def read(self) -> bytes:
         while not self._pieces:

@@ -85,6 +85,10 @@ class Http2Stream(Stream):
             self._output.open_window(self.stream_id, self._untaken_bytes)
             self._untaken_bytes = 0
 
+    @property
+    def has_whole_body(self) -> bool:
+        return self.request_has_ended
+
     async def read(self) -> bytes:
         while True:
             if self.has_left:

@@ -80,6 +80,11 @@ class Stream(ABC):
         broken, ``request_timeout`` never: deadlines are the caller's.
         """
 
+    @property
+    @abstractmethod
+    def has_whole_body(self) -> bool:
+        """Whether all of the request's body has come, read or not."""
+
     @abstractmethod
     async def respond(self, response: Response) -> None:
         """Send a whole answer, head and body in one write. What is unread of the request is dropped, within bounds."""

@@ -58,6 +58,10 @@ class RawClient:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """The socket, for ``select``."""
+        return self._socket.fileno()
+
     def send(self, raw: bytes) -> None:
         self._socket.sendall(raw)
 

@@ -1,0 +1,243 @@
+"""Bodies that are large, slow or never end: their time, their memory, and the room that they leave to others."""
+
+import json
+import select
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+from conftest import StartGateway
+from rig.bounds import BOUND_S
+from rig.configuration import new_key, workspace
+from rig.gateway import Gateway
+from rig.memory import Growth
+from rig.raw import Answer, RawClient, request_bytes
+from rig.scripts import Gate, Received, Script, ordinary
+from rig.upstream import Upstream
+
+MIB = 1 << 20
+BUDGET = 8 * MIB
+SHARE = BUDGET // 2
+MAX_READING = 3
+CHAT = "/v1/chat/completions"
+UNAVAILABLE = (503, "rate_limit_unavailable", "1")
+CHUNKED = ("Transfer-Encoding", "chunked")
+
+SMALL = f"""
+from addon.calls import request_body
+request_body.BodyBudget.__init__.__defaults__ = ({BUDGET}, {MAX_READING})
+from addon.cli import main; main(prog_name='tollgate')
+"""
+HASTY = (
+    "from addon.calls import request_body; request_body.TIMEOUT_S = 0.3; request_body.BYTES_PER_S = 1 << 30\n"
+    + SMALL
+)
+
+
+def start(start_gateway: StartGateway, program: str) -> Gateway:
+    keys = {name: new_key() for name in ("one", "two", "three")}
+    workspaces = {
+        name: workspace((name, key, True), default_model="tester-large") for name, key in keys.items()
+    }
+    made = start_gateway(workspaces=workspaces, program=("-c", program))
+    made.keys = keys
+    return made
+
+
+@pytest.fixture(scope="module")
+def small(start_gateway: StartGateway) -> Gateway:
+    """A gateway with 8 MiB for all bodies."""
+    return start(start_gateway, SMALL)
+
+
+@pytest.fixture(scope="module")
+def hasty(start_gateway: StartGateway) -> Gateway:
+    """A gateway that has little patience, too."""
+    return start(start_gateway, HASTY)
+
+
+@pytest.fixture(autouse=True)
+def clean(upstream: Upstream, small: Gateway) -> Iterator[None]:
+    yield
+    assert "Traceback" not in "\n".join(small.stderr_lines)
+
+
+def head(gateway: Gateway, who: str, *fields: tuple[str, str]) -> bytes:
+    common = [("Authorization", f"Bearer {gateway.keys[who]}"), ("Content-Type", "application/json")]
+    return request_bytes("POST", CHAT, [*common, *fields])
+
+
+def begun(gateway: Gateway, who: str, length: int | None, body: bytes = b"") -> RawClient:
+    """A client that sent part of a body; its ``length`` is None where it comes in chunks."""
+    client = RawClient(gateway.url)
+    field = CHUNKED if length is None else ("Content-Length", str(length))
+    with suppress(ConnectionError):  # It may be refused before it was sent.
+        client.send(head(gateway, who, field) + body)
+    return client
+
+
+def body_of(size: int, text: str = "hello") -> bytes:
+    """A good body of exactly so many bytes."""
+    made = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+    return made + b" " * (size - len(made))
+
+
+def chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def ask(gateway: Gateway, who: str, size: int = 200) -> Answer:
+    with begun(gateway, who, size, body_of(size)) as client:
+        return client.read_answer()
+
+
+def told(answer: Answer) -> tuple[int, str, str | None]:
+    return answer.status, answer.json()["error"]["code"], answer.header("retry-after")
+
+
+def test_no_workspace_holds_more_than_it_leaves_free(small: Gateway) -> None:
+    with begun(small, "one", SHARE) as client:
+        small.wait_until(lambda: told_or_none(small, "one", 1024) == UNAVAILABLE)
+        assert ask(small, "two", SHARE // 2).status == 200
+        assert told(ask(small, "two", SHARE // 2 + 1024)) == UNAVAILABLE
+        client.send(body_of(SHARE))
+        assert client.read_answer().status == 200
+    assert ask(small, "one", SHARE).status == 200
+
+
+def told_or_none(gateway: Gateway, who: str, size: int) -> tuple[int, str, str | None] | None:
+    answer = ask(gateway, who, size)
+    return None if answer.status == 200 else told(answer)
+
+
+def test_a_body_that_does_not_fit_is_refused_before_it_is_read(small: Gateway) -> None:
+    with RawClient(small.url) as client:
+        client.send(head(small, "one", ("Content-Length", str(SHARE + 1)), ("Expect", "100-continue")))
+        answer = client.read_answer()
+        assert told(answer) == UNAVAILABLE
+        assert client.is_closed_by_peer()
+
+
+def test_a_body_in_chunks_is_refused_once_its_bytes_do_not_fit(small: Gateway) -> None:
+    with begun(small, "one", None, chunk(b" " * (SHARE + MIB))) as client:
+        assert told(client.read_answer()) == UNAVAILABLE
+
+
+def finish(client: RawClient) -> None:
+    client.send(body_of(SHARE))
+    assert client.read_answer().status == 200
+
+
+def be_refused(client: RawClient) -> None:
+    client.send(b"x" * SHARE)
+    assert client.read_answer().status == 400
+
+
+def leave(client: RawClient) -> None:
+    client.send(b" " * MIB)
+    client.close()
+
+
+def half_close(client: RawClient) -> None:
+    client.send(b" " * MIB)
+    client.half_close()
+
+
+ENDS: dict[str, Callable[[RawClient], None]] = {
+    "answered": finish,
+    "refused": be_refused,
+    "left": leave,
+    "half-closed": half_close,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_room_of_a_body_is_free_again_however_its_call_ends(small: Gateway, end: str) -> None:
+    with begun(small, "one", SHARE) as client:
+        ENDS[end](client)
+        small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
+
+
+def test_the_room_of_broken_chunks_is_free_again(small: Gateway) -> None:
+    with begun(small, "one", None, chunk(b" " * (SHARE - MIB)) + b"zz\r\n") as client:
+        assert client.read_answer().status == 400
+        small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
+
+
+def test_a_body_keeps_its_room_as_long_as_its_call_lasts(small: Gateway, upstream: Upstream) -> None:
+    gate = Gate()
+
+    def answer(request: Received) -> Script:
+        return (gate, *ordinary(request)) if b"held" in request.body else ordinary(request)
+
+    upstream.behave(answer)
+    with begun(small, "one", SHARE, body_of(SHARE, "held")) as client:
+        upstream.wait_for_requests()
+        assert told(ask(small, "one", 1024)) == UNAVAILABLE
+        gate.open()
+        assert client.read_answer().status == 200
+    assert ask(small, "one", SHARE).status == 200
+
+
+def test_of_one_workspace_so_many_bodies_may_be_half_in(small: Gateway) -> None:
+    half, rest = body_of(400)[:200], body_of(400)[200:]
+    with ExitStack() as opened:
+        clients = [opened.enter_context(begun(small, "one", 400, half)) for _ in range(MAX_READING + 5)]
+        refused: list[RawClient] = []
+        while len(refused) < 5:
+            ready, _, _ = select.select([one for one in clients if one not in refused], [], [], BOUND_S)
+            assert ready
+            refused += ready
+        assert [told(client.read_answer()) for client in refused] == [UNAVAILABLE] * 5
+        assert ask(small, "one").status == 200, "a body that came in one piece doesn't count"
+        assert ask(small, "two").status == 200
+        for client in clients:
+            if client not in refused:
+                client.send(rest)
+                assert client.read_answer().status == 200
+    with begun(small, "one", 400, half) as client:
+        client.send(rest)
+        assert client.read_answer().status == 200
+
+
+def test_a_body_that_stops_is_given_up(hasty: Gateway) -> None:
+    for length, body in ((SHARE, b" " * MIB), (None, chunk(b" " * MIB))):
+        with begun(hasty, "one", length, body) as client:
+            answer = client.read_answer()
+            assert (answer.status, answer.json()["error"]["code"]) == (408, "request_timeout")
+            assert client.is_closed_by_peer()
+    assert ask(hasty, "one", SHARE).status == 200
+
+
+def test_a_body_that_drips_gains_nothing(hasty: Gateway) -> None:
+    with begun(hasty, "one", None) as client:
+        stop = threading.Event()
+
+        def drip() -> None:
+            with suppress(OSError):
+                while not stop.wait(0.02):
+                    client.send(b"1\r\n \r\n")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert client.read_answer().status == 408
+        finally:
+            stop.set()
+            dripping.join()
+
+
+def test_twenty_bodies_that_never_end_take_little_memory(small: Gateway) -> None:
+    """Each would be 30 MB. None gets more than its workspace's share."""
+    growth = Growth(small)
+    body = chunk(b" " * MIB) * 30
+    with ExitStack() as opened:
+        clients = [
+            opened.enter_context(begun(small, who, None, body)) for who in small.keys for _ in range(7)
+        ]
+        statuses = [client.read_answer().status for client in clients]
+        assert statuses == [503] * len(clients)
+        assert growth.peak_mb < 4 * BUDGET / 1e6
+        assert ask(small, "one").status == 200
+    small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
