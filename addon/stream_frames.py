@@ -133,7 +133,7 @@ class StreamFrames:
         if held is None:
             return b""
         held = self._joined(held)
-        return self._with_usage(held) if with_usage and self._usage is not None else frame(held)
+        return self._with_usage(held) if with_usage else frame(held)
 
     # Members that move from one chunk to another, as the bytes that their provider wrote.
 
@@ -149,7 +149,9 @@ class StreamFrames:
         return apply_edits(payload, [value_edit(payload, "usage", b"null")])
 
     def _with_usage(self, payload: bytes) -> bytes:
-        assert self._usage is not None  # noqa: S101  (whoever calls has looked)
+        """Return ``payload`` as an event, with the usage where there is any."""
+        if self._usage is None:
+            return frame(payload)
         self._usage_sent = True
         return frame(apply_edits(payload, [member_edit(payload, "usage", self._usage)]))
 

@@ -93,7 +93,8 @@ class AccessTokens:
                 await asyncio.shield(known.renewal)
             if known.failure:
                 raise AccessTokenUnavailable(known.failure)
-        assert known.token is not None  # noqa: S101  (one that is still good, or the one just minted)
+        if known.token is None:
+            raise AccessTokenUnavailable("no token was minted")
         return replace(attempt, secret=known.token)
 
     async def close(self) -> None:
