@@ -71,6 +71,8 @@ class Http2Connection(Connection):
         self._is_over = False
         """The last byte was sent; what still comes is dropped."""
         self._is_end_announced = False
+        self._is_end_said = False
+        self._has_refused_by_drain = False
         self._has_had_request = False
         self._head_since_s: float | None = None
         self._idle_since_s = self._loop.time()
@@ -151,8 +153,7 @@ class Http2Connection(Connection):
             or len(self._open) >= MAX_STREAMS
             or len(self._streams) + len(self._new) >= MAX_CALLS
         ):
-            self._budgets.resets.take(1, self._loop.time())
-            self._output.reset(stream_id, ErrorCodes.REFUSED_STREAM)
+            self._refuse_stream(stream_id)
             return
         try:
             stream = self._new_stream(stream_id, parse_request_head(event.headers))
@@ -206,8 +207,9 @@ class Http2Connection(Connection):
     def _released(self) -> None:
         self._idle_since_s = self._loop.time()
         if self.is_draining and not self._open:
-            self._finish()
+            self._finish_drain()
         else:
+            self._say_end()
             self._set_deadline()
 
     def _stream_ended(self, stream: Stream) -> None:
@@ -236,21 +238,41 @@ class Http2Connection(Connection):
         self._deadline.close()
         self._output.close()
 
+    # GOAWAY waits until no stream is open, or the client opens another: clients on the h2 library, httpx among them,
+    # take no more of an answer once they were told to go.
+
     def announce_end(self) -> None:
-        """As RFC 9113, 6.8, has it: a first GOAWAY that refuses nothing yet, so that no request on its way is lost."""
-        if not self._is_end_announced and not self.is_draining and not self._is_over:
-            self._is_end_announced = True
+        self._is_end_announced = True
+        self._say_end()
+
+    def _say_end(self) -> None:
+        """Send a GOAWAY that refuses nothing yet, so that no request on its way is lost (RFC 9113, 6.8)."""
+        if self._is_end_announced and not (
+            self._is_end_said or self._open or self.is_draining or self._is_over
+        ):
+            self._is_end_said = True
             self._output.send_goaway(ErrorCodes.NO_ERROR, 2**31 - 1)
 
     def close_when_idle(self) -> None:
-        if not self.is_draining and not self._is_over:
-            self._output.send_goaway(ErrorCodes.NO_ERROR)
-            self._drain()
+        self._is_end_announced = True
+        self._drain()
 
     def _drain(self) -> None:
         self.is_draining = True
         if not self._open:
-            self._finish()
+            self._finish_drain()
+
+    def _finish_drain(self) -> None:
+        if self._is_end_announced and not self._is_over:
+            self._output.send_goaway(ErrorCodes.NO_ERROR)
+        self._finish()
+
+    def _refuse_stream(self, stream_id: int) -> None:
+        self._budgets.resets.take(1, self._loop.time())
+        if self.is_draining and not self._is_over and not self._has_refused_by_drain:
+            self._has_refused_by_drain = True
+            self._output.send_goaway(ErrorCodes.NO_ERROR, stream_id - 2)
+        self._output.reset(stream_id, ErrorCodes.REFUSED_STREAM)
 
     def _break_off(self, code: ErrorCodes, reason: str, *, is_announced: bool = False) -> None:
         """Say GOAWAY and close: every stream leaves."""
