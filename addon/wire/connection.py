@@ -52,6 +52,10 @@ class ClientTransport(Protocol):
     """Bytes toward one client, whatever is between: nothing, or mitmproxy's TLS layer."""
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether it was closed because the client took nothing of what waited for it."""
+
+    @property
     def buffered_bytes(self) -> int:
         """How many bytes wait for the client to take earlier ones."""
 
@@ -137,7 +141,7 @@ class Connection(ABC):
     def connection_lost(self) -> None:
         """Take that the transport is closed: every stream leaves."""
         for stream in list(self._streams):
-            stream.leave()
+            stream.leave(cut_off=self.transport.is_cut_off)
 
     @property
     def streams(self) -> int:

@@ -68,7 +68,7 @@ class Http1Connection(Connection):
         self._buffer = b""
         self._deadline.close()
         if self._stream and not self._stream.is_ended:
-            self._stream.leave()
+            self._stream.leave(cut_off=self.transport.is_cut_off)
 
     def announce_end(self) -> None:
         self.is_draining = True

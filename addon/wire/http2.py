@@ -234,7 +234,7 @@ class Http2Connection(Connection):
 
     def connection_lost(self) -> None:
         self._is_over = True
-        self._leave_all()
+        self._leave_all(cut_off=self.transport.is_cut_off)
         self._deadline.close()
         self._output.close()
 

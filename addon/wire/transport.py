@@ -52,6 +52,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._farewell: Callable[[], bytes] | None = None
         self.is_full = False
         self.is_lost = False
+        self.is_cut_off = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take_over(self) -> None:
@@ -203,6 +204,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def _check_stall(self) -> None:
         if self.buffered_bytes >= self._behind_bytes > 0:
+            self.is_cut_off = True
             self.abort()
         else:
             self._watch_stall()

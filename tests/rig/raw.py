@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -67,6 +68,11 @@ class RawClient:
 
     def half_close(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Close with RST in place of FIN."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
     def read_until(self, mark: bytes) -> bytes:
         """Everything up to and with ``mark``; raises EOFError when the peer closes first."""
@@ -237,9 +243,25 @@ class H2Client:
             self._read_into(streams)
         ready()
 
+    def begin(self, path: str, headers: Iterable[tuple[str, str]], begun: bytes) -> None:
+        """Send one request without the end of its body."""
+        shared = [(":method", "POST"), (":scheme", "https"), (":authority", self._authority), (":path", path)]
+        self._last = self._h2.get_next_available_stream_id()
+        self._h2.send_headers(self._last, [*shared, *((n.lower(), v) for n, v in headers)])
+        self._h2.send_data(self._last, begun)
+        self._flush()
+
+    def close(self) -> None:
+        """Close the connection, and say nothing."""
+        self._socket.close()
+
     def reset_and_wait(self) -> None:
         """Leave the last request, and wait until the peer has read that."""
         self._h2.reset_stream(self._last)
+        self.wait_until_read()
+
+    def wait_until_read(self) -> None:
+        """Wait until the peer has read all that was sent."""
         self._h2.ping(b"are you?")
         self._flush()
         while True:
