@@ -221,7 +221,7 @@ class Inflated(_Around):
 
 
 class Guarded(_Around):
-    """A reader that can't raise: mitmproxy would hang the client, or cut a 200 short without telling anybody.
+    """A reader that can't raise: a fault of ours becomes a failure of the answer, which the client is told.
 
     Whatever it reads, ``secrets`` are in nothing that it returns: a provider may show the key that it was called with
     in any field of an answer, or between events. The reader returns whole events, so that none is in two pieces.
