@@ -17,7 +17,7 @@ from rig.gateway import Gateway
 MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
 """The command that mitmproxy installs, run by a new interpreter."""
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
-
+MITMWEB = ("-c", "from mitmproxy.tools.main import mitmweb; mitmweb()")
 
 def wire_settings(**bounds: float) -> str:
     """Return code for ``-c`` that gives client connections other bounds, before the gateway is imported."""
