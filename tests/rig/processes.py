@@ -19,6 +19,7 @@ MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 MITMWEB = ("-c", "from mitmproxy.tools.main import mitmweb; mitmweb()")
 
+
 def wire_settings(**bounds: float) -> str:
     """Return code for ``-c`` that gives client connections other bounds, before the gateway is imported."""
     return (
