@@ -346,6 +346,17 @@ def test_a_broken_body_stays_broken():
     assert not reader.is_done
 
 
+@pytest.mark.parametrize("broken", [b"zz\r\n", b"2\r\nabc\r\n", b"0\r\n:\r\n\r\n"])
+def test_what_came_before_broken_chunks_is_there_however_it_arrives(broken: bytes):
+    raw = b"3\r\nold\r\n" + broken
+    for at in range(len(raw)):
+        reader, read = BodyReader(CHUNKED), b""
+        with pytest.raises(HttpSyntaxError):
+            for piece in (raw[:at], raw[at:]):
+                read += reader.feed(piece)
+        assert (read + reader.before_fault).startswith(b"old")
+
+
 ENDLESS = {
     "zeros of a size": (b"", b"0", 17),
     "an extension": (b"1;", b"a", MAX_OVERHEAD_BYTES + 20),

@@ -40,13 +40,15 @@ def _read_small_chunks(data: bytes, at: int, pieces: list[bytes]) -> int:
 class BodyReader:
     """Separates the bytes of one body from its framing and from what follows it.
 
-    ``is_done`` becomes true where the message ends; ``rest`` then holds the bytes behind it. Between two calls at most
-    one unfinished line is kept, within ``MAX_OVERHEAD_BYTES``.
+    ``is_done`` becomes true where the message ends; ``rest`` then holds the bytes behind it. ``before_fault`` is what
+    came before broken framing, in the same ``feed``. Between two calls at most one unfinished line is kept, within
+    ``MAX_OVERHEAD_BYTES``.
     """
 
     def __init__(self, framing: Framing) -> None:
         self.is_done = framing.length == 0
         self.rest = b""
+        self.before_fault = b""
         self._is_chunked = framing.is_chunked
         self._until_close = framing.until_close
         self._is_broken = False
@@ -72,10 +74,13 @@ class BodyReader:
             return self._feed_counted(data)
         if self._is_broken:
             raise HttpSyntaxError("the body's framing was broken before")
-        self._is_broken = True
-        piece = self._feed_chunked(data)
-        self._is_broken = False
-        return piece
+        pieces: list[bytes] = []
+        try:
+            self._feed_chunked(data, pieces)
+        except HttpSyntaxError:
+            self._is_broken, self.before_fault = True, b"".join(pieces)
+            raise
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def end(self) -> None:
         """Take the close of the peer, which ends a body until then. Raises HttpSyntaxError where bytes are missing."""
@@ -94,23 +99,22 @@ class BodyReader:
         self.rest = data[left:]
         return data[:left]
 
-    def _feed_chunked(self, data: bytes) -> bytes:
+    def _feed_chunked(self, data: bytes, pieces: list[bytes]) -> None:
         if len(data) <= self._left - 2:
             self._left -= len(data)
-            return data
+            pieces.append(data)
+            return
         if self._line:
             if b"\r\n" not in data and not (self._line.endswith(b"\r") and data.startswith(b"\n")):
                 self._keep_line(data)
-                return b""
+                return
             data = bytes(self._line) + data
             self._line.clear()
-        pieces: list[bytes] = []
         at = self._read_rest_of_chunk(data, 0, pieces) if self._left else 0
         if not self._left and not self._in_trailers:
             at = self._read_chunks(data, at, pieces)
         if self._in_trailers:
             self._read_trailers(data, at)
-        return b"".join(pieces)
 
     def _read_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> int:
         """Read chunks up to the last one, or as far as ``data`` goes; return the index behind what was read."""

@@ -184,6 +184,8 @@ class UpstreamConnection:
             else:
                 self._read_body(self._body, data)
         except HttpSyntaxError as error:
+            if self._body is not None:
+                self._add(self._body.before_fault)
             self._fail(str(error), is_garbage=True)
             self._link.abort()
         self._wake()
@@ -244,16 +246,18 @@ class UpstreamConnection:
         self._read_body(body, rest)
 
     def _read_body(self, body: BodyReader, data: bytes) -> None:
-        piece = body.feed(data) if data else b""
-        if piece:
-            self._pieces.append(piece)
-            self._unread_bytes += len(piece)
+        self._add(body.feed(data) if data else b"")
         if body.is_done:
             self._is_done = True
             if body.rest:
                 self._refuse_stray_bytes()
         elif self._unread_bytes >= HIGH_WATER_BYTES:
             self._link.pause()
+
+    def _add(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._unread_bytes += len(piece)
 
     def _refuse_stray_bytes(self) -> None:
         """Close a connection whose provider sent what belongs to no answer. A complete answer stays readable."""
