@@ -1,5 +1,6 @@
 """``tollgate serve`` with a certificate: both versions of HTTP over TLS, and nothing without it."""
 
+import asyncio
 import ssl
 from typing import Any
 
@@ -9,8 +10,8 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.processes import wire_settings
-from rig.raw import H2Client, RawClient
-from rig.scripts import Script, stream_of
+from rig.raw import RawClient
+from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
@@ -80,19 +81,25 @@ def test_tls_older_than_1_2_is_refused(secure_gateway: Gateway, trusting: ssl.SS
         RawClient(secure_gateway.url, trusting)
 
 
-def test_http2_calls_drain_too(
+async def test_http2_calls_drain_too(
     start_gateway: StartGateway, upstream: Upstream, secure_sections: dict[str, Any], trusting: ssl.SSLContext
 ) -> None:
-    gateway = start_gateway(sections=secure_sections)
-
-    def drain_meanwhile(_request: Any) -> Script:
+    """By httpx, which gives up a stream that is open when it hears of its connection's end."""
+    gateway, gate = start_gateway(sections=secure_sections), Gate()
+    rest = (event(chunk("two", finish_reason="stop")), DONE)
+    upstream.behave(chunked(event(chunk("one")), gate, *rest))
+    body = {"messages": HELLO, "stream": True}
+    async with (
+        httpx.AsyncClient(
+            http1=False, http2=True, verify=trusting, timeout=BOUND_S, trust_env=False
+        ) as client,
+        client.stream("POST", gateway.url + CHAT, headers=gateway.headers, json=body) as answer,
+    ):
+        pieces = answer.aiter_bytes()
+        received = await anext(pieces)
         gateway.terminate()
-        gateway.wait_until(lambda: gateway.readiness().status_code == 503)
-        return stream_of("one", "two")
-
-    upstream.behave(drain_meanwhile)
-    with H2Client(gateway.url, trusting) as client:
-        body = httpx.Request("POST", "http://x", json={"messages": HELLO, "stream": True}).content
-        [answer] = client.post_all(CHAT, gateway.headers.items(), [body])
-    assert answer.body.endswith(b"data: [DONE]\n\n")
-    assert gateway.wait() == 0
+        await asyncio.to_thread(gateway.wait_until, lambda: gateway.readiness().status_code == 503)
+        gate.open()
+        received += b"".join([piece async for piece in pieces])
+    assert received.endswith(DONE)
+    assert await asyncio.to_thread(gateway.wait) == 0
