@@ -55,7 +55,7 @@ class AttemptRun:
     ) -> None:
         self.call, self.attempt, self.stream, self.parts = call, attempt, stream, parts
         self.timeouts = call.settings.conf.upstream
-        self.began_s = self.sent_s = self.due_s = began_s
+        self.began_s = self.sent_s = self.due_s = self.shown_s = began_s
         self.patience = Patience(0)
         self.connection: UpstreamConnection | None = None
 
@@ -178,8 +178,9 @@ class AttemptRun:
     async def _pass_on(self, piece: bytes) -> None:
         if piece:
             self._commit()
+            self.shown_s = self.parts.clock.monotonic_s()
             if self.call.first_byte_s is None:
-                self.call.first_byte_s = self.parts.clock.monotonic_s()
+                self.call.first_byte_s = self.shown_s
             with self.stream.present():
                 await self.stream.send(piece)
 
@@ -222,9 +223,16 @@ class AttemptRun:
         self._wait_from(self.parts.clock.monotonic_s())
 
     def _wait_from(self, now_s: float) -> None:
-        left_s, heartbeat_s = self.due_s - now_s, self.timeouts.heartbeat_s
-        is_beating = heartbeat_s and self.call.exchange.stream
-        self.patience.give(max(0.0, min(left_s, heartbeat_s) if is_beating else left_s))
+        until_s = self.due_s
+        if self._is_beating():
+            until_s = min(until_s, self.shown_s + self.timeouts.heartbeat_s)
+        self.patience.give(max(0.0, until_s - now_s))
+
+    def _is_beating(self) -> bool:
+        """Tell whether the client gets heartbeats: not while an error is read, which another attempt may follow."""
+        if not (self.timeouts.heartbeat_s and self.call.exchange.stream):
+            return False
+        return self.attempt.status is None or self.attempt.status < 300
 
     def _provider_due_s(self) -> float:
         """Return when the next piece, or the rest, must be in."""
@@ -245,13 +253,15 @@ class AttemptRun:
 
     async def _bear_silence(self) -> None:
         """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""
-        if self._is_overdue() or not (self.timeouts.heartbeat_s and self.call.exchange.stream):
+        if self._is_overdue() or not self._is_beating():
             self.attempt.lagged = self.patience.lagged
             reader = self.attempt.reader
             raise _Failed((reader.give_up() if reader else None) or timed_out())
-        self._commit()
-        with self.stream.present():
-            await self.stream.send(HEARTBEAT)
+        self.shown_s = self.parts.clock.monotonic_s()
+        if not self.stream.is_behind:
+            self._commit()
+            with self.stream.present():
+                await self.stream.send(HEARTBEAT)
         self._wait_from(self.parts.clock.monotonic_s())
 
     def _said_of_break(self, reader: Relay) -> ErrorAnswer:
