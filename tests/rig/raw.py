@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -66,6 +67,16 @@ class RawClient:
     def send(self, raw: bytes) -> None:
         self._socket.sendall(raw)
 
+    def send_at_once(self, raw: bytes, silent_s: float = 0.5) -> int:
+        """Send what the peer and the kernels take while nothing is read here; return how many bytes that were."""
+        bound_s, sent = self._socket.gettimeout(), 0
+        self._socket.settimeout(silent_s)
+        with suppress(TimeoutError):
+            while sent < len(raw):
+                sent += self._socket.send(raw[sent : sent + 65_536])
+        self._socket.settimeout(bound_s)
+        return sent
+
     def half_close(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
 
@@ -80,6 +91,11 @@ class RawClient:
             if not self._more():
                 raise EOFError(f"closed before {mark!r}; got {bytes(self._buffer)!r}")
         return self._take(self._buffer.index(mark) + len(mark))
+
+    def read_some(self) -> bytes:
+        """What comes next; b"" when the peer has closed."""
+        self._more()
+        return self._take(len(self._buffer))
 
     def read_to_close(self) -> bytes:
         """Everything until the peer closes."""
