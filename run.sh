@@ -98,11 +98,11 @@ install() {
     version=$("$venv/bin/python" -c 'import platform; print(platform.python_version())')
     say "installing $1.lock into .venv (Python $version)"
     # uv does not read pip's configuration, so where it fails pip may still know the index.
-    if uv_works && uv pip install --quiet --python "$venv/bin/python" --require-hashes -r "$root/$1.lock" >&2; then
+    if uv_works && uv pip install --quiet --python "$venv/bin/python" --no-deps --require-hashes -r "$root/$1.lock" >&2; then
         return
     fi
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
-    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes -r "$root/$1.lock" >&2 ||
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r "$root/$1.lock" >&2 ||
         die "the packages of $1.lock could not be installed (see above);" \
             "another Python can be named in TOLLGATE_PYTHON."
 }
