@@ -90,7 +90,7 @@ def client(spied: Spied) -> Iterator[httpx.Client]:
 
 
 def _assert_of_acme(seen: Seen, gateway: Gateway) -> None:
-    comment = "workspace acme, model tester-large, provider TESTER, 11 tokens (9 in, 2 out), "
+    comment = "acme, tester-large, TESTER, 11 tokens (9 in, 2 out), "
     assert re.fullmatch(re.escape(comment) + r"0\.\d+ USD", seen["comment"])
     url = urlsplit(gateway.url)
     assert (seen["server"], seen["live"]) == ([url.hostname, url.port], False)
@@ -132,7 +132,7 @@ def test_a_streamed_answer_is_shown_when_it_begins_and_when_it_has_ended(
     flow = spied.flow_of(answer)
     assert [seen["hook"] for seen in flow] == IN_ORDER
     assert flow[-1]["answer"] == text
-    assert flow[-1]["comment"].startswith("workspace acme, model tester-large, provider TESTER, ")
+    assert flow[-1]["comment"].startswith("acme, tester-large, TESTER, ")
 
 
 def _ordinary_stream() -> list[Any]:
@@ -162,7 +162,7 @@ def test_refused_calls(spied: Spied, client: httpx.Client, upstream: Upstream) -
     bad = client.post(CHAT, json={"messages": 5})
     flow = spied.flow_of(bad)
     assert (flow[-1]["status"], flow[-1]["content"]) == (400, '{"messages":5}')
-    assert flow[-1]["comment"] == "workspace acme, error validation_failed"
+    assert flow[-1]["comment"] == "acme, error validation_failed"
     unserved = client.get("/nowhere")
     assert spied.flow_of(unserved)[-1]["comment"] == "error not_found"
     assert upstream.requests == []
@@ -362,9 +362,7 @@ def test_mitmweb_shows_a_call(web: Web, stream: bool) -> None:
     assert flow["server_conn"]["address"] == [url.hostname, url.port]
     assert dict(flow["request"]["headers"])["authorization"] == "Bearer ***"
     assert (flow["response"]["status_code"], flow["intercepted"]) == (200, False)
-    assert flow["comment"].startswith(
-        "workspace acme, model tester-large, provider TESTER, 11 tokens (9 in, 2 out), "
-    )
+    assert flow["comment"].startswith("acme, tester-large, TESTER, 11 tokens (9 in, 2 out), ")
     shown = web.get(f"/flows/{flow['id']}/response/content.data")
     assert shown.content == answer.content
     asked = json.loads(web.get(f"/flows/{flow['id']}/request/content.data").content)
@@ -416,7 +414,7 @@ def test_mitmweb_shows_calls_over_tls(
     flow = web.flow_of(answer)
     assert (flow["request"]["scheme"], flow["request"]["http_version"]) == ("https", _version(http2))
     assert flow["client_conn"]["tls_established"]
-    assert flow["comment"].startswith("workspace acme, model tester-large, provider TESTER, 11 tokens")
+    assert flow["comment"].startswith("acme, tester-large, TESTER, 11 tokens")
 
 
 def _call_over_tls(web: Web, trusting: ssl.SSLContext, *, http2: bool) -> httpx.Response:

@@ -7,17 +7,20 @@ from policies.money import format_nanousd
 
 
 def comment_of(exchange: Exchange, notes: Iterable[str]) -> str:
-    """Return the comment of a call that has ended; ``notes`` come last."""
+    """Return the comment of a call that has ended: workspace, slug, provider, tokens, cost, error code, ``notes``.
+
+    What is not known is left out. There are no labels, as mitmweb shows no more than some words of it in its list.
+    """
     return ", ".join([*_whose(exchange), *_outcome(exchange), *notes])
 
 
 def _whose(exchange: Exchange) -> Iterable[str]:
     if exchange.workspace:
-        yield f"workspace {exchange.workspace.id}"
+        yield exchange.workspace.id
     if exchange.route:
-        yield f"model {exchange.attempt.model.slug}"
+        yield exchange.attempt.model.slug
     if exchange.was_sent_upstream:
-        yield f"provider {exchange.attempt.model.provider.name}"
+        yield exchange.attempt.model.provider.name
 
 
 def _outcome(exchange: Exchange) -> Iterable[str]:
