@@ -406,7 +406,6 @@ async def test_a_body_that_nobody_reads_is_not_received_without_bound(kind: dict
         stream = held.streams[0]
         assert isinstance(stream, Http1Stream)
         assert await settled(lambda: stream.unread_bytes) <= 2 * 65_536
-        assert stream.received_bytes == stream.unread_bytes
 
 
 async def test_pieces_of_one_read_are_joined():
