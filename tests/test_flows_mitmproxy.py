@@ -17,7 +17,7 @@ from rig.gateway import Gateway
 from rig.processes import MITMDUMP, MITMWEB, Mitmdump
 from rig.raw import RawClient
 from rig.redis_server import free_port
-from rig.scripts import UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, event
+from rig.scripts import UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
@@ -53,11 +53,13 @@ class Spied(Mitmdump):
         return self.flow(lambda one: field in (one["answer_headers"] or ()))
 
 
-def _start(start_gateway: StartGateway, folder: Path, **changes: Any) -> Spied:
+def _start(
+    start_gateway: StartGateway, folder: Path, program: tuple[str, ...] = MITMDUMP, **changes: Any
+) -> Spied:
     started = start_gateway(
         folder=folder,
         kind=Spied,
-        program=MITMDUMP,
+        program=program,
         arguments=(*PLAIN, "-s", ADDONS),
         **changes,
     )
@@ -244,12 +246,33 @@ def test_what_is_intercepted_is_shown_as_resumed_and_what_is_killed_as_it_was(
         assert (flow[-1]["status"], flow[-1]["error"]) == (200, None)
 
 
-def test_no_secret_is_in_any_flow_or_log(spied: Spied, client: httpx.Client) -> None:
+def test_no_secret_is_in_any_flow_or_log(spied: Spied, client: httpx.Client, upstream: Upstream) -> None:
+    upstream.behave(whole(completion(f"my key is {PROVIDER_KEY}")))
     answer = client.post(CHAT, json={"messages": HELLO})
-    spied.flow_of(answer)
+    assert spied.flow_of(answer)[-1]["answer"] == answer.text
+    assert "my key is ***" in answer.text
     seen = json.dumps(spied.seen())
     assert not [one for one in (*spied.keys.values(), PROVIDER_KEY) if one in seen]
     spied.assert_no_secret_logged()
+
+
+def test_calls_beyond_those_that_may_be_shown_at_once_are_served_unseen(
+    start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
+) -> None:
+    few = "from addon.flows import shown_calls; shown_calls.MAX_SHOWN_AT_ONCE = 2\n"
+    variables = {"FLOWS_SEEN": str(tmp_path / "seen.jsonl")}
+    program = ("-c", few + MITMDUMP[1])
+    spied = _start(start_gateway, tmp_path, program=program, environment=variables)
+    for act in ("", "never return", "never return", "", ""):
+        headers = spied.headers | {"x-vandal": act}
+        answer = httpx.post(
+            spied.url + CHAT, headers=headers, json={"messages": HELLO}, timeout=BOUND_S, trust_env=False
+        )
+        assert answer.status_code == 200
+    spied.wait_for_log(lambda line: line.get("event") == "calls not shown")
+    assert len(upstream.requests) == 5
+    assert len({one["id"] for one in spied.seen()}) == 3
+    assert spied.stop() == 0
 
 
 # mitmweb.

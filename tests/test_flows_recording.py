@@ -1,6 +1,7 @@
 """What is kept of a call to be shown: bounded, without credentials, and only while anybody looks."""
 
 import inspect
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,13 +11,14 @@ from mitmproxy.options import Options
 from addon.flows.observed_stream import ObservedStream
 from addon.flows.recording import (
     MAX_BODY_BYTES,
+    MAX_BYTES_IN_MEMORY,
     RecordedBody,
     Recording,
     RecordingBudget,
     shown_fields,
     shown_target,
 )
-from addon.flows.shown_calls import FLOW_HOOKS, Viewers
+from addon.flows.shown_calls import FLOW_HOOKS, MAX_SHOWN_AT_ONCE, Viewers
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.stream import Stream
 
@@ -88,6 +90,13 @@ def test_a_recording_says_what_it_lacks() -> None:
     assert recording.notes() == []
     recording.answer_body.add(b"x" * (MAX_BODY_BYTES + 1))
     assert recording.notes() == ["response body cut off here"]
+
+
+def test_the_page_on_operating_names_the_bounds() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
+    each, together = MAX_BODY_BYTES >> 20, MAX_BYTES_IN_MEMORY >> 20
+    assert f"Of each body {each} MiB is kept, of all calls in flight {together} MiB" in page
+    assert f"Beyond {MAX_SHOWN_AT_ONCE:,} calls" in page
 
 
 def test_an_observed_stream_hands_on_all_that_a_stream_can_do() -> None:
