@@ -8,7 +8,8 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
-from rig.processes import wire_settings
+from rig.money import holds
+from rig.processes import with_wire
 from rig.raw import H2Client, RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
@@ -42,31 +43,71 @@ def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) 
     return start_gateway(program=("-c", code), sections=sections)
 
 
-@pytest.mark.parametrize("hook", ["requestheaders", "request", "_guard", "_begin"])
-def test_1_a_hook_that_raises_sends_nothing_upstream(
-    start_gateway: StartGateway, upstream: Upstream, hook: str
+CALL, ATTEMPT = "addon.calls.call", "addon.calls.attempt_run"
+UNSENT = [
+    ("addon.gateway", "", "begin"),
+    ("addon.gateway", "", "serve"),
+    (CALL, "", "admit"),
+    (CALL, "", "read_chat_request"),
+    (CALL, "", "find_route"),
+    (CALL, "", "reserve_first"),
+    (CALL, ".AttemptRun", "run"),
+    (ATTEMPT, ".AttemptRun", "_connect"),
+    (ATTEMPT, "", "request_head"),
+]
+"""The steps of a call before its request is sent."""
+
+SENT = [
+    (ATTEMPT, "", "note_head"),
+    (ATTEMPT, ".AttemptRun", "_relay"),
+    (ATTEMPT, "", "answer_headers"),
+    ("addon.calls.in_flight", ".InFlight", "attempt_ended"),
+    ("addon.calls.in_flight", "", "outcome"),
+    ("addon.calls.in_flight", "", "log_call"),
+    ("addon.calls.in_flight", ".InFlight", "settle"),
+]
+"""The steps behind that; the last three book a call."""
+
+
+def _by_name(steps: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("step", steps, ids=[name for _, _, name in steps])
+
+
+@_by_name(UNSENT)
+def test_1_a_step_that_raises_sends_nothing_upstream(
+    start_gateway: StartGateway, upstream: Upstream, step: tuple[str, str, str]
 ) -> None:
-    gateway = _sabotaged(start_gateway, "addon.gateway", ".Gateway", hook)
+    gateway = _sabotaged(start_gateway, *step)
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway))
         answer = client.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
     assert upstream.requests == []
+    assert gateway.stop() == 0
+    assert holds(gateway.folder / "var" / "tollgate.db") == []
 
 
-@pytest.mark.parametrize("hook", ["responseheaders", "attempt_failed", "response"])
+@_by_name(SENT)
 @pytest.mark.parametrize("stream", [False, True])
-def test_1_a_hook_that_raises_later_neither_hangs_nor_leaks(
-    start_gateway: StartGateway, upstream: Upstream, hook: str, stream: bool
+def test_1_a_step_that_raises_later_neither_hangs_nor_leaks(
+    start_gateway: StartGateway, upstream: Upstream, step: tuple[str, str, str], stream: bool
 ) -> None:
-    gateway = _sabotaged(start_gateway, "addon.gateway", ".Gateway", hook)
+    gateway, books = _sabotaged(start_gateway, *step), step in SENT[-3:]
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=stream))
         answer = client.read_answer()
     assert b"vendor" not in answer.body
     assert len(upstream.requests) == 1
-    if hook == "responseheaders":
+    if answer.status != 200:
         assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
+    elif not books:
+        assert stream, "a whole answer that is none"
+        assert b'"internal_error"' in answer.body
+        assert b"[DONE]" not in answer.body
+    assert gateway.stop() == 0
+    if step[2] != "settle":
+        assert holds(gateway.folder / "var" / "tollgate.db") == []
+        assert len(gateway.ledger_rows()) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -154,15 +195,16 @@ def test_7_an_http2_client_may_have_many_calls_in_flight(
     assert len({answer.header("x-request-id") for answer in answers}) == count
 
 
-def test_7_an_http2_client_that_calls_again_and_again_reuses_connections(
+def test_7_clients_that_call_again_and_again_reuse_connections(
     secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
     before = upstream.connections
     headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
-    with H2Client(secure_gateway.url, trusting) as client:
-        for _ in range(10):
-            assert client.post_all(CHAT, headers, [_body()])[0].status == 200
-    assert upstream.connections == before + 1
+    for _ in range(2):
+        with H2Client(secure_gateway.url, trusting) as client:
+            for _ in range(5):
+                assert client.post_all(CHAT, headers, [_body()])[0].status == 200
+    assert upstream.connections <= before + 1
 
 
 def test_8_an_endless_head_is_refused(gateway: Gateway) -> None:
@@ -181,13 +223,8 @@ def test_8_a_head_of_many_lines_is_refused(gateway: Gateway) -> None:
     assert raw.startswith(b"HTTP/1.1 431 ")
 
 
-def _with_short_waits(start_gateway: StartGateway) -> Gateway:
-    code = wire_settings(head_timeout_s=0.3)
-    return start_gateway(program=("-c", code + "from addon.cli import main; main()"))
-
-
 def test_8_a_slow_head_is_answered_and_closed_a_silent_client_closed(start_gateway: StartGateway) -> None:
-    gateway = _with_short_waits(start_gateway)
+    gateway = start_gateway(program=with_wire(head_timeout_s=0.3))
     with RawClient(gateway.url) as slow, RawClient(gateway.url) as silent:
         slow.send(b"GET /v1/models HTTP/1.1\r\nHost:")
         raw = slow.read_to_close()
@@ -232,29 +269,29 @@ def test_9_the_master_has_no_addons_but_a_gateways_own(start_gateway: StartGatew
     )
     gateway = start_gateway(program=("-c", code))
     assert gateway.stop() == 0
-    assert "addons: gateway proxyserver tlsconfig" in gateway.stderr_lines
+    assert "addons: gateway proxyserver" in gateway.stderr_lines
 
 
 def test_8_an_idle_http2_connection_is_closed(
     start_gateway: StartGateway, secure_sections: Any, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
-    code = wire_settings(idle_timeout_s=0.3) + "from addon.cli import main; main()"
-    gateway = start_gateway(program=("-c", code), sections=secure_sections)
+    gateway = start_gateway(program=with_wire(idle_timeout_s=0.3), sections=secure_sections)
     headers = [(name.lower(), value) for name, value in gateway.headers.items()]
     with H2Client(gateway.url, trusting) as client:
         assert client.post_all(CHAT, headers, [_body()])[0].status == 200
         assert client.is_closed_by_peer()
 
 
-def test_an_http2_client_that_reads_nothing_is_cut_off(
-    secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
+def test_8_an_http2_client_that_takes_nothing_is_cut_off(
+    start_gateway: StartGateway, secure_sections: Any, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
     """mitmproxy would keep the whole answer for it, however long."""
+    gateway = start_gateway(program=with_wire(write_timeout_s=0.3), sections=secure_sections)
     pieces = [event(chunk("x" * 100_000)) for _ in range(80)]
     upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
-    headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
-    with H2Client(secure_gateway.url, trusting) as client:
-        client.post_without_reading(CHAT, headers, _body(stream=True, user="reads nothing"))
-        row = secure_gateway.wait_for_row(lambda row: row["end_user"] == "reads nothing")
+    headers = [(name.lower(), value) for name, value in gateway.headers.items()]
+    with H2Client(gateway.url, trusting) as client:
+        client.post_without_reading(CHAT, headers, _body(stream=True))
+        row = gateway.wait_for_row(lambda _row: True)
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")
     assert upstream.last.client_left.wait(BOUND_S)

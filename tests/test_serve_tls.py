@@ -9,7 +9,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
-from rig.processes import wire_settings
+from rig.processes import with_wire
 from rig.raw import RawClient
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
@@ -21,10 +21,7 @@ CHAT = "/v1/chat/completions"
 @pytest.fixture(scope="module")
 def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
     """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
-    return start_gateway(
-        program=("-c", wire_settings(head_timeout_s=0.3) + "from addon.cli import main; main()"),
-        sections=secure_sections,
-    )
+    return start_gateway(program=with_wire(head_timeout_s=0.3), sections=secure_sections)
 
 
 @pytest.mark.parametrize(("http2", "version"), [(False, "HTTP/1.1"), (True, "HTTP/2")])

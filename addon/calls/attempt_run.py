@@ -205,8 +205,8 @@ class AttemptRun:
     def _commit(self) -> None:
         """Begin a streamed answer: from here on there is no other attempt."""
         if not self.call.is_committed:
-            self.call.is_committed = True
             self.stream.begin(ResponseHead(OK, answer_headers(self.call)))
+            self.call.is_committed = True
 
     def _hand_back(self) -> None:
         """Return the connection to the pool, once its message has ended. The client does not wait for that."""

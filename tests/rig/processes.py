@@ -20,12 +20,15 @@ MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 MITMWEB = ("-c", "from mitmproxy.tools.main import mitmweb; mitmweb()")
 
 
-def wire_settings(**bounds: float) -> str:
-    """Return code for ``-c`` that gives client connections other bounds, before the gateway is imported."""
-    return (
-        "import functools; from addon.wire import connection\n"
-        f"connection.WireSettings = functools.partial(connection.WireSettings, **{bounds})\n"
+def with_wire(**bounds: float) -> tuple[str, str]:
+    """Return a program: ``tollgate``, with other bounds of ``WireSettings`` for its client connections."""
+    code = (
+        "import functools\n"
+        "from addon import cli, gateway\n"
+        f"gateway.WireSettings = functools.partial(gateway.WireSettings, **{bounds})\n"
+        "cli.main()"
     )
+    return "-c", code
 
 
 _KEY = re.compile(r"\btg_[0-9A-Za-z]{40}\b")
