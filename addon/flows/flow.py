@@ -20,7 +20,7 @@ def new_flow(head: RequestHead, client: Client) -> HTTPFlow:
 
     Its server is the gateway itself, which is where a replay goes. It is not live: there is nothing to kill or resume.
     """
-    flow = HTTPFlow(copy.copy(client), Server(address=client.sockname), live=False)
+    flow = HTTPFlow(copy.copy(client), Server(address=client.sockname[:2]), live=False)
     flow.request = _request(head, client)
     return flow
 
