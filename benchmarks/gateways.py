@@ -22,15 +22,18 @@ READY = "tollgate listening on "
 class Setup:
     """How a gateway differs from the plain one: one worker of this checkout, on SQLite, without TLS.
 
-    ``slugs`` are the names of further models, by the dialect in which they are called. ``certificate`` is what clients
-    see, ``authority`` what the provider's certificate is checked against: with it the provider speaks TLS. ``samples``
-    is the file that ``benchmarks.sampled`` writes to.
+    ``slugs`` are the names of further models, by the dialect in which they are called; ``others`` are those of further
+    providers, with the ports of these. ``keys`` are those of further workspaces, one each. ``certificate`` is what
+    clients see, ``authority`` what the provider's certificate is checked against: with it the provider speaks TLS.
+    ``samples`` is the file that ``benchmarks.sampled`` writes to.
     """
 
     name: str = "tollgate"
     workers: int = 1
     redis_url: str = ""
     slugs: Mapping[str, str] = MappingProxyType({})
+    others: Mapping[str, int] = MappingProxyType({})
+    keys: tuple[str, ...] = ()
     checkout: Path = ROOT
     certificate: Path | None = None
     authority: Path | None = None
@@ -67,9 +70,12 @@ PLAIN = Setup()
 @contextlib.contextmanager
 def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[Target]:
     """Yield a gateway before the upstream, with every limit set; its files are written to ``folder``."""
-    key = "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
-    base_url = f"{'https' if setup.authority else 'http'}://127.0.0.1:{upstream_port}/v1"
-    conf = _write_configuration(folder, base_url, hashlib.sha256(key.encode()).hexdigest(), setup)
+    key = new_key()
+    origin = f"{'https' if setup.authority else 'http'}://127.0.0.1"
+    base_url = f"{origin}:{upstream_port}/v1"
+    conf = _write_configuration(folder, base_url, key, setup)
+    for slug, port in setup.others.items():
+        _add_models_of(folder / "catalog_data", slug, f"{origin}:{port}/v1")
     for dialect, slug in setup.slugs.items():
         _add_model(folder / "catalog_data", dialect, slug, base_url)
     log = folder / "gateway.log"
@@ -79,7 +85,12 @@ def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[
         yield Target(setup.name, process.pid, port, key, tls=setup.certificate is not None)
 
 
-def _write_configuration(folder: Path, base_url: str, key_hash: str, setup: Setup) -> Path:
+def new_key() -> str:
+    """Return a key as the gateway makes them."""
+    return "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
+
+
+def _write_configuration(folder: Path, base_url: str, key: str, setup: Setup) -> Path:
     """Write the files of one gateway; return proxy.conf's path."""
     state = f'[state]\nbackend = "redis"\nredis_url = "{setup.redis_url}"\n' if setup.redis_url else ""
     tls = f'[listen]\ntls_certificate = "{setup.certificate}"\n' if setup.certificate else ""
@@ -91,16 +102,41 @@ def _write_configuration(folder: Path, base_url: str, key_hash: str, setup: Setu
         f'upstream_model_id = "{UPSTREAM_MODEL_ID}"\nfamily = "bench"\ninput_price_per_m = "0.15"\n'
         'output_price_per_m = "0.60"\nmax_completion_tokens = 16384\nbyok_only = false\nactive = true\n',
         "catalog_data/families.toml": '[bench]\ncap_field = "max_completion_tokens"\n',
-        "policies/workspaces/bench.toml": 'name = "Benchmark"\nplan = "pro"\nrpm_override = 100000000\n'
-        'monthly_spend_cap_usd = "1000000"\noverage_protection = true\n'
-        f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n'
-        'spend_cap_usd = "1000000"\nrequest_cap = 1000000000\n',
+        **{
+            f"policies/workspaces/bench{number or ''}.toml": _workspace(one)
+            for number, one in enumerate([key, *setup.keys])
+        },
     }
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder / "proxy.conf"
+
+
+def _workspace(key: str) -> str:
+    key_hash = hashlib.sha256(key.encode()).hexdigest()
+    return (
+        'name = "Benchmark"\nplan = "pro"\nrpm_override = 100000000\n'
+        'monthly_spend_cap_usd = "1000000"\noverage_protection = true\n'
+        f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n'
+        'spend_cap_usd = "1000000"\nrequest_cap = 1000000000\n'
+    )
+
+
+def _add_models_of(catalog: Path, slug: str, base_url: str) -> None:
+    """Add a provider named as its one model, ``slug``."""
+    name = slug.upper()
+    tables = {
+        "providers.toml": f'["{name}"]\nbase_url = "{base_url}"\n'
+        'dialect = "openai"\nplatform_key = "env:BENCH_PROVIDER_KEY"\n',
+        "models.toml": f'["{slug}"]\nprovider = "{name}"\nupstream_model_id = "up"\nfamily = "bench"\n'
+        'input_price_per_m = "0.15"\noutput_price_per_m = "0.60"\nmax_completion_tokens = 16384\n'
+        "byok_only = false\nactive = true\n",
+    }
+    for file_name, text in tables.items():
+        with (catalog / file_name).open("a", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _add_model(catalog: Path, dialect: str, slug: str, base_url: str) -> None:

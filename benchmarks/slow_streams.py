@@ -1,18 +1,22 @@
 """Many open streams that say little: what each costs a worker in memory, from plain clients to a provider on TLS."""
 
 import asyncio
+import contextlib
 import resource
 import time
+from dataclasses import replace
+from functools import partial
+from itertools import cycle, product
 from pathlib import Path
 from typing import Final, override
 
 from tabulate import tabulate
 
 from benchmarks.certificate import write_certificate
-from benchmarks.gateways import Setup, gateway
+from benchmarks.gateways import Setup, gateway, new_key
 from benchmarks.processes import upstream
 from benchmarks.procfs import cpu_s, peak_mb, reset_peak, resident_mb
-from benchmarks.traffic import PAUSE_S, Target, request_bytes
+from benchmarks.traffic import PAUSE_S, SLUG, Target, request_bytes
 
 AIM_MB: Final = 250
 AIM_STREAMS: Final = 2_000
@@ -21,6 +25,9 @@ OPENING: Final = 50
 """How many connections are opened at once, so that it is the streams that are measured, and no rush."""
 _LIMIT_S: Final = 100.0
 _FILES: Final = 3
+_A_PROVIDER: Final = 1_000
+_A_WORKSPACE: Final = 200
+"""Streams of one provider and of one workspace, within what a worker lets them have."""
 
 
 class Client(asyncio.Protocol):
@@ -50,13 +57,18 @@ def run(folder: Path, streams: int, checkout: Path | None) -> None:
     """Open ``streams`` slow streams on one worker; print its memory before, meanwhile and after."""
     _allow_files(_FILES * streams)
     authority = write_certificate(folder)
-    setup = (
-        Setup(authority=authority)
-        if checkout is None
-        else Setup("against", checkout=checkout, authority=authority)
-    )
-    with upstream(authority) as provider, gateway(provider.port, folder, setup) as target:
-        asyncio.run(_hold(target, streams))
+    keys = tuple(new_key() for _ in range(1, -(-streams // _A_WORKSPACE)))
+    with contextlib.ExitStack() as stack:
+        first, *others = (
+            stack.enter_context(upstream(authority)).port for _ in range(-(-streams // _A_PROVIDER))
+        )
+        slugs = {f"bench_{number}": port for number, port in enumerate(others, 1)}
+        setup = Setup(authority=authority, keys=keys, others=slugs)
+        if checkout is not None:
+            setup = replace(setup, name="against", checkout=checkout)
+        target = stack.enter_context(gateway(first, folder, setup))
+        kinds = product([SLUG, *slugs], [target.key, *keys])
+        asyncio.run(_hold(target, streams, [request_bytes("slow", key, slug) for slug, key in kinds]))
 
 
 def _allow_files(files: int) -> None:
@@ -66,13 +78,13 @@ def _allow_files(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard) if hard >= 0 else files, hard))
 
 
-async def _hold(target: Target, streams: int) -> None:
-    warm = await _open(target, 4)
+async def _hold(target: Target, streams: int, requests: list[bytes]) -> None:
+    warm = await _open(target, 4, requests)
     await _until_each_has(warm, 1)
     await _close(warm)
     idle_mb = resident_mb(target.pid)
     reset_peak(target.pid)
-    clients = await _open(target, streams)
+    clients = await _open(target, streams, requests)
     await _until_each_has(clients, 2)
     rows = [("idle", 0, idle_mb, 0.0), _row("open", clients, target, idle_mb)]
     before_s, before = cpu_s(target.pid), sum(client.events for client in clients)
@@ -96,13 +108,13 @@ def _row(what: str, clients: list[Client], target: Target, idle_mb: float) -> tu
     return what, sum(not client.is_lost for client in clients), now_mb, now_mb - idle_mb
 
 
-async def _open(target: Target, streams: int) -> list[Client]:
-    loop = asyncio.get_running_loop()
-    request = request_bytes("slow", target.key)
+async def _open(target: Target, streams: int, requests: list[bytes]) -> list[Client]:
+    """Open streams, as many by each of ``requests``."""
+    loop, turns = asyncio.get_running_loop(), cycle(requests)
     clients: list[Client] = []
     while len(clients) < streams:
         connecting = [
-            loop.create_connection(lambda: Client(request), "127.0.0.1", target.port)
+            loop.create_connection(partial(Client, next(turns)), "127.0.0.1", target.port)
             for _ in range(min(OPENING, streams - len(clients)))
         ]
         opened = [client for _, client in await asyncio.gather(*connecting)]
@@ -116,7 +128,8 @@ async def _until_each_has(clients: list[Client], events: int) -> None:
     deadline = time.monotonic() + _LIMIT_S
     while any(client.events < events and not client.is_lost for client in clients):
         if time.monotonic() > deadline:
-            raise RuntimeError("streams did not begin")
+            begun = sum(client.events >= events for client in clients)
+            raise RuntimeError(f"{begun} of {len(clients)} streams had {events} events in time")
         await asyncio.sleep(PAUSE_S["slow"] / 100)
 
 

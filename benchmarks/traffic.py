@@ -53,10 +53,10 @@ class Scenario:
         return f"{self.kind}{', TLS' if self.tls else ''}, {self.connections} connection{plural}"
 
 
-def request_bytes(kind: Kind, key: str) -> bytes:
+def request_bytes(kind: Kind, key: str, slug: str = SLUG) -> bytes:
     """Return one whole HTTP/1.1 call, as small SDK calls are."""
     body: dict[str, Any] = {
-        "model": SLUG,
+        "model": slug,
         "messages": [
             {"role": "system", "content": f"You are a helpful assistant. [bench {kind}]"},
             {"role": "user", "content": "Say in one sentence what a gateway does."},

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, run_to_its_end
 from rig.raw import RawClient, request_bytes
+from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
@@ -43,7 +45,7 @@ def default_port() -> int:
 
 @pytest.fixture(scope="module")
 def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
-    """A mitmdump that was told nothing but where proxy.conf is."""
+    """A mitmdump that was told nothing but where proxy.conf is, and to close silent connections after a second."""
     program = ("-c", DEFAULT_PORT.format(port=default_port))
     listen = {"host": "127.0.0.3", "port": 0}
     keys = {"ci": new_key(), "hops": new_key()}
@@ -52,7 +54,11 @@ def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
         "hops": workspace(("hops", keys["hops"], True), fallback_model="tester-small"),
     }
     made = start_gateway(
-        kind=Mitmdump, program=program, arguments=(), sections={"listen": listen}, workspaces=workspaces
+        kind=Mitmdump,
+        program=program,
+        arguments=("--set", "tcp_timeout=1"),
+        sections={"listen": listen},
+        workspaces=workspaces,
     )
     made.keys = keys
     return made
@@ -104,6 +110,21 @@ def test_a_fallback_serves_a_call_whose_provider_can_not_be_reached(
     assert upstream.last.json()["model"] == "vendor-small"
     row = mitmdump.wait_for_row(answer.headers["x-request-id"])
     assert (row["attempts"], row["fallback"], row["model_slug"]) == (2, 1, "tester-small")
+
+
+def test_a_silent_stream_outlives_the_watchdog_of_mitmproxy(mitmdump: Gateway, upstream: Upstream) -> None:
+    gate = Gate()
+    upstream.behave(chunked(event(chunk("yes")), gate, event(chunk(finish="stop")), DONE))
+    with RawClient(mitmdump.url) as raw:
+        raw.send(mitmdump.chat_bytes(stream=True, user="silent"))
+        raw.read_head()
+        raw.read_chunks_until(b"yes")
+        # Time itself is what this is about: more than twice what mitmproxy waits.
+        time.sleep(2.2)
+        gate.open()
+        raw.read_chunks_until(b"[DONE]")
+    row = mitmdump.wait_for_row(lambda row: row["end_user"] == "silent")
+    assert (row["status"], row["error_code"]) == (200, None)
 
 
 def test_the_catalog(client: httpx.Client, upstream: Upstream) -> None:
