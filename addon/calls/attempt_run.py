@@ -7,12 +7,12 @@ import asyncio
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
+from addon.calls.provider_time import ProviderTime
 from addon.calls.read_on import read_on
 from addon.calls.responses import answer_headers
 from addon.calls.state import Call
 from addon.calls.upstream_origin import origin_of, request_head
 from addon.calls.upstream_request import note_head
-from addon.deadline import Patience
 from addon.errors import (
     LIMITS_UNAVAILABLE,
     ErrorAnswer,
@@ -31,9 +31,6 @@ from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
 
 OK = 200
-
-HOLD_TIMEOUT_S = 1.0
-"""How long the last chunk with a choice waits for the usage that it is to bear."""
 
 END_TIMEOUT_S = 1.0
 """How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
@@ -54,9 +51,7 @@ class AttemptRun:
         self, call: Call, attempt: UpstreamAttempt, stream: Stream, parts: Parts, began_s: float
     ) -> None:
         self.call, self.attempt, self.stream, self.parts = call, attempt, stream, parts
-        self.timeouts = call.settings.conf.upstream
-        self.began_s = self.sent_s = self.due_s = self.shown_s = began_s
-        self.patience = Patience(0)
+        self.time = ProviderTime(call, attempt, parts.clock, began_s)
         self.connection: UpstreamConnection | None = None
 
     async def run(self) -> ErrorAnswer | None:
@@ -76,7 +71,7 @@ class AttemptRun:
                 await read_on(self.call, self.attempt, self.connection, self.parts)
             raise
         finally:
-            self.patience.close()
+            self.time.patience.close()
             if self.connection:
                 # Kept where its message has ended, as that of an error mostly has; else closed.
                 self.connection.release()
@@ -91,16 +86,16 @@ class AttemptRun:
             # Its provider had closed it just then: not a failure, and no attempt of its own.
             head = await self._send_again(connection)
         self.attempt.head_s = self.parts.clock.monotonic_s()
-        note_head(self.call, self.attempt, head, self.parts.clock.now())
-        if self.attempt.reader is None:
-            raise RuntimeError(f"call {self.call.exchange.id}: an answer without a reader")
-        return await self._relay(self.attempt.reader)
+        return await self._relay(note_head(self.call, self.attempt, head, self.parts.clock.now()))
 
     # Connect, send, and await the head.
 
     async def _connect(self, *, fresh: bool) -> UpstreamConnection:
         workspace, _ = self.call.exchange.caller
-        origin, timeout_s = origin_of(self.attempt, workspace.id), self.timeouts.connect_timeout_s
+        origin, timeout_s = (
+            origin_of(self.attempt, workspace.id),
+            self.call.settings.conf.upstream.connect_timeout_s,
+        )
         try:
             with self.stream.present():
                 connection = await self.parts.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
@@ -115,13 +110,12 @@ class AttemptRun:
         return connection
 
     async def _send(self, connection: UpstreamConnection) -> ResponseHead:
-        self.sent_s = self.parts.clock.monotonic_s()
-        self._await_more()
+        self.time.begin()
         self.attempt.is_sent = True
         connection.send(request_head(self.attempt), self.attempt.request.content)
         while True:
             try:
-                with self.stream.present(), self.patience:
+                with self.stream.present(), self.time.patience:
                     return await connection.head()
             except TimeoutError:
                 await self._bear_silence()
@@ -137,7 +131,7 @@ class AttemptRun:
     # Relay the answer.
 
     async def _relay(self, reader: Relay) -> ErrorAnswer | None:
-        self._await_more()
+        self.time.renew()
         while True:
             piece = await self._read(reader)
             if not piece:
@@ -151,16 +145,16 @@ class AttemptRun:
                 return reader.failure
             if reader.holds:
                 if not had_hold:
-                    self.patience.give(HOLD_TIMEOUT_S)
+                    self.time.hold()
             else:
-                self._await_more()
+                self.time.renew()
 
     async def _read(self, reader: Relay) -> bytes:
         """Return the next piece of the answer, ``b""`` where it has ended, though perhaps not properly."""
         connection = self._connection()
         while True:
             try:
-                with self.stream.present(), self.patience:
+                with self.stream.present(), self.time.patience:
                     return await connection.read()
             except UpstreamBroke:
                 if reader.complete:
@@ -169,20 +163,21 @@ class AttemptRun:
             except TimeoutError:
                 if reader.holds:
                     await self._pass_on(reader.release())
-                    self._await_more()
-                elif reader.complete and self._is_overdue():
+                    self.time.renew()
+                elif reader.complete and self.time.is_over:
                     return b""
                 else:
                     await self._bear_silence()
 
     async def _pass_on(self, piece: bytes) -> None:
-        if piece:
+        if not piece:
+            return
+        if self.call.first_byte_s is None:
             self._commit()
-            self.shown_s = self.parts.clock.monotonic_s()
-            if self.call.first_byte_s is None:
-                self.call.first_byte_s = self.shown_s
-            with self.stream.present():
-                await self.stream.send(piece)
+            self.call.first_byte_s = self.parts.clock.monotonic_s()
+        self.time.note_shown()
+        with self.stream.present():
+            await self.stream.send(piece)
 
     async def _end(self, reader: Relay, last: bytes) -> ErrorAnswer | None:
         """Book the call, then send the last bytes: a client with a whole answer finds it in the ledger."""
@@ -216,53 +211,17 @@ class AttemptRun:
         else:
             self.parts.in_flight.do(_await_end(connection))
 
-    # Time.
-
-    def _await_more(self) -> None:
-        self.due_s = self._provider_due_s()
-        self._wait_from(self.parts.clock.monotonic_s())
-
-    def _wait_from(self, now_s: float) -> None:
-        until_s = self.due_s
-        if self._is_beating():
-            until_s = min(until_s, self.shown_s + self.timeouts.heartbeat_s)
-        self.patience.give(max(0.0, until_s - now_s))
-
-    def _is_beating(self) -> bool:
-        """Tell whether the client gets heartbeats: not while an error is read, which another attempt may follow."""
-        if not (self.timeouts.heartbeat_s and self.call.exchange.stream):
-            return False
-        return self.attempt.status is None or self.attempt.status < 300
-
-    def _provider_due_s(self) -> float:
-        """Return when the next piece, or the rest, must be in."""
-        timeouts = self.timeouts
-        if self.call.first_byte_s is not None:
-            return self.parts.clock.monotonic_s() + timeouts.idle_timeout_s
-        # Comments before a stream's first event, and an error or a whole answer that drips, gain no time.
-        if self.call.exchange.stream:
-            return self.sent_s + timeouts.first_byte_timeout_s
-        is_first_of_two = self.call.exchange.has_next_attempt
-        until_s = self.began_s + timeouts.whole_timeout_s / (2 if is_first_of_two else 1)
-        if self.attempt.head_s is not None and self.attempt.status and self.attempt.status >= 300:
-            until_s = min(until_s, self.attempt.head_s + timeouts.first_byte_timeout_s)
-        return until_s
-
-    def _is_overdue(self) -> bool:
-        return self.parts.clock.monotonic_s() >= self.due_s
-
     async def _bear_silence(self) -> None:
         """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""
-        if self._is_overdue() or not self._is_beating():
-            self.attempt.lagged = self.patience.lagged
+        if self.time.is_over or not self.time.is_beating:
+            self.attempt.lagged = self.time.patience.lagged
             reader = self.attempt.reader
             raise _Failed((reader.give_up() if reader else None) or timed_out())
-        self.shown_s = self.parts.clock.monotonic_s()
         if not self.stream.is_behind:
             self._commit()
             with self.stream.present():
                 await self.stream.send(HEARTBEAT)
-        self._wait_from(self.parts.clock.monotonic_s())
+        self.time.go_on()
 
     def _said_of_break(self, reader: Relay) -> ErrorAnswer:
         if self.call.first_byte_s is not None:

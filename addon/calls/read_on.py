@@ -34,11 +34,12 @@ def _is_worth_it(call: Call, attempt: UpstreamAttempt) -> bool:
 async def _read_rest(
     call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, parts: Parts
 ) -> None:
-    if attempt.reader is None:
+    reader = attempt.reader
+    if reader is None:
         head = await connection.head()
         attempt.head_s = parts.clock.monotonic_s()
-        note_head(call, attempt, head, parts.clock.now())
-    if attempt.reader is not None and await _is_read_whole(attempt.reader, connection, call.exchange.stream):
+        reader = note_head(call, attempt, head, parts.clock.now())
+    if await _is_read_whole(reader, connection, call.exchange.stream):
         connection.release()
 
 

@@ -131,11 +131,12 @@ def _dropped(
     return dropped_header(given, sendable, dropped_in(sanitized.changes), request.left_out)
 
 
-def note_head(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> None:
-    """Take note of the head of an answer, and of who reads it."""
+def note_head(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> Relay:
+    """Take note of the head of an answer; return the reader of the rest."""
     attempt.status, attempt.retry_after = head.status, head.headers.get("retry-after")
     attempt.advice = parse_retry_advice(head.headers, now)
-    attempt.reader = _reader_of(call, attempt, head)
+    attempt.reader = reader = _reader_of(call, attempt, head)
+    return reader
 
 
 def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Relay:
