@@ -143,7 +143,7 @@ class ShownCall:
         if recording.answer is not None:
             show_answer_head(flow, recording.answer, answered_s)
             await run(HttpResponseHeadersHook(flow))
-        await self._until(lambda: False)
+        await self._until(lambda: False)  # It ends for every call.
         await run(self._finish(flow, answered_s))
 
     async def _until(self, holds: Callable[[], bool]) -> None:
