@@ -19,9 +19,9 @@ from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(
     {
-        *("believable", "breaker", "bucket", "caps", "change", "estimate", "facts", "fallback", "families"),
-        *("key_claims", "key_rest", "keywords", "large_text", "limits", "messages", "money", "refusal"),
-        *("request_facts", "review", "routing", "sanitize", "schema_prompt", "spend"),
+        *("believable", "breaker", "bucket", "caps", "change", "estimate", "exchange", "facts"),
+        *("fallback", "families", "key_claims", "key_rest", "keywords", "large_text", "limits", "messages"),
+        *("money", "refusal", "request_facts", "review", "routing", "sanitize", "schema_prompt", "spend"),
     }
 )
 """The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""

@@ -34,6 +34,8 @@ HASTY = (
     + SMALL
 )
 
+DRIP_S = 0.02
+
 
 def start(start_gateway: StartGateway, program: str) -> Gateway:
     keys = {name: new_key() for name in ("one", "two", "three")}
@@ -216,7 +218,7 @@ def test_a_body_that_drips_gains_nothing(hasty: Gateway) -> None:
 
         def drip() -> None:
             with suppress(OSError):
-                while not stop.wait(0.02):
+                while not stop.wait(DRIP_S):
                     client.send(b"1\r\n \r\n")
 
         dripping = threading.Thread(target=drip)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from rig.bounds import BOUND_S
 from rig.http1_inputs import AnswerInput, answer_inputs
 from rig.pooled import acquire, exchange, pool_of
 from rig.provider import Peer, Provider
@@ -35,7 +36,7 @@ async def test_each_answer_is_relayed_or_refused_as_in_the_table():
     wrong = []
     async with Provider(answer) as provider:
         for given in inputs:
-            async with asyncio.timeout(120), pool_of() as pool:
+            async with asyncio.timeout(BOUND_S), pool_of() as pool:
                 outcome = await outcome_of(given, pool, provider)
             if outcome != (given.status, given.is_reusable):
                 wrong.append((given.name, outcome))

@@ -73,7 +73,7 @@ class Calls:
 
 
 async def settled(condition) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(BOUND_S):
         while not condition():  # noqa: ASYNC110  (states of several objects, none of which tells)
             await asyncio.sleep(0.005)
 
@@ -789,7 +789,7 @@ async def test_a_head_that_does_not_come_to_its_end_closes(begun: bytes):
     async with serving(calls.serve, head_timeout_s=0.05) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(begun if begun in PREFACE else PREFACE + raw_frame(4, 0, 0) + begun)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(BOUND_S):
             while await reader.read(65_536):
                 pass
         writer.close()

@@ -5,7 +5,7 @@ differently is an error: bare LF, folded lines, a space before a colon, two leng
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -89,7 +89,7 @@ def parse_request_head(raw: bytes) -> RequestHead:
     The authority of an absolute target is split off, and must equal ``Host``. Any token is a method. Raises
     HttpSyntaxError.
     """
-    line, headers = _parse_lines(raw, _REQUEST_LINE)
+    line, headers = _parse_lines(raw, _REQUEST_LINE.match)
     if line is None:
         raise HttpSyntaxError("the request line is malformed, or its version is not HTTP/1.0 or HTTP/1.1")
     method, target, version = line.groups()
@@ -109,7 +109,7 @@ def parse_response_head(raw: bytes) -> ResponseHead:
 
     Raises HttpSyntaxError, also for a status outside 100 to 599.
     """
-    line, headers = _parse_lines(raw, _STATUS_LINE)
+    line, headers = _parse_lines(raw, _STATUS_LINE.match)
     if line is None:
         raise HttpSyntaxError("the status line is malformed, or its version or status is unknown")
     return ResponseHead(int(line[2]), headers, _version(line[1]))
@@ -119,10 +119,12 @@ def _version(text: str) -> Version:
     return "1.1" if text == "1.1" else "1.0"
 
 
-def _parse_lines(raw: bytes, first_line: re.Pattern[str]) -> tuple[re.Match[str] | None, Headers]:
-    """Return the match of ``first_line`` at the start of a whole head, or None, and the fields behind it."""
+def _parse_lines(
+    raw: bytes, match_first_line: Callable[[str], re.Match[str] | None]
+) -> tuple[re.Match[str] | None, Headers]:
+    """Return the match of the first line of a whole head, or None, and the fields behind it."""
     text = raw.decode("latin-1")
-    line = first_line.match(text)
+    line = match_first_line(text)
     if line is None:
         return None, Headers()
     first = line.end() - 2
