@@ -1,13 +1,16 @@
 """How ``tollgate serve`` ends: calls in flight finish, nothing new begins, and nobody holds it up."""
 
 import signal
+import ssl
+from typing import Any
 
+import httpx
 import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.raw import RawClient, request_bytes
-from rig.scripts import DONE, Gate, Script, chunk, chunked, completion, event, whole
+from rig.scripts import DONE, USAGE, Gate, Script, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 
 MODELS = request_bytes("GET", "/v1/models", [])
@@ -88,3 +91,68 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
     booked = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
     assert booked == [(499, "interrupted", int(stream))]
     assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_is_read_on_is_waited_for(
+    start_gateway: StartGateway, upstream: Upstream, stream: bool
+) -> None:
+    gateway, gate = start_gateway(), Gate()
+    ended = event(chunk("one", finish="stop"))
+    rest = event(chunk(usage=USAGE)) + DONE
+    upstream.behave(chunked(ended, gate, rest) if stream else (gate, *whole(completion())))
+    with RawClient(gateway.url) as client:
+        client.send(gateway.chat_bytes(stream=stream))
+        upstream.wait_for_requests()
+        if stream:
+            client.read_head()
+            client.read_chunks_until(b"one")
+    assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
+    gateway.terminate()
+    gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+    assert gateway.is_running
+    gate.open()
+    assert gateway.wait() == 0
+    (row,) = gateway.ledger_rows()
+    assert (row["status"], row["error_code"], row["usage_source"]) == (499, "client_disconnected", "provider")
+
+
+PIECES = 160
+LARGE = [event(chunk("x" * 100_000)) for _ in range(PIECES)]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_slow_client_gets_its_last_bytes(
+    start_gateway: StartGateway,
+    secure_sections: dict[str, Any],
+    trusting: ssl.SSLContext,
+    upstream: Upstream,
+    secure: bool,
+) -> None:
+    gateway = start_gateway(sections=secure_sections if secure else {})
+    upstream.behave(chunked(*LARGE, event(chunk("two", finish="stop")), DONE))
+    with RawClient(gateway.url, trusting if secure else None) as client:
+        client.send(gateway.chat_bytes(stream=True))
+        client.read_head()
+        gateway.terminate()
+        gateway.wait_until(lambda: gateway.readiness().status_code == 503)
+        answer = _rest(client, stream=True)
+    assert answer.count(b"x" * 100_000) == PIECES
+    assert gateway.wait() == 0
+    assert [row["status"] for row in gateway.ledger_rows()] == [200]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_takes_nothing_holds_up_no_end(
+    start_gateway: StartGateway, upstream: Upstream, stream: bool
+) -> None:
+    gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.3}})
+    large = whole(completion("x" * 20_000_000))
+    upstream.behave(chunked(*LARGE, event(chunk("two", finish="stop")), DONE) if stream else large)
+    with RawClient(gateway.url) as client:
+        client.send(gateway.chat_bytes(stream=stream))
+        client.read_head()
+        assert gateway.stop() == 0
+    (row,) = gateway.ledger_rows()
+    # A whole answer was the client's before its first byte was sent.
+    assert (row["status"], row["error_code"]) == ((499, "interrupted") if stream else (200, None))
