@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL
 from rig.bounds import BOUND_S
 from rig.egress_proxy import GRANTED, proxying
 from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
@@ -153,6 +156,55 @@ async def test_large_bodies_over_tls_both_ways_and_slowly(serving: ssl.SSLContex
         assert await body_of(connection) == body
         connection.release()
         assert pool.stats().idle == 1
+
+
+def renegotiating(authority: trustme.CA) -> SSL.Context:
+    """A context of OpenSSL itself: the standard library's servers can't begin a handshake within TLS 1.2."""
+    certificate = authority.issue_cert("localhost")
+    context = SSL.Context(SSL.TLSv1_2_METHOD)
+    chain = certificate.cert_chain_pems[0].bytes()
+    context.use_certificate(x509.load_pem_x509_certificate(chain))
+    context.use_privatekey(
+        serialization.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
+    )
+    return context
+
+
+def answer_after_a_new_handshake(context: SSL.Context, listening: socket.socket) -> tuple[bytes, int]:
+    """Serve one request: ask for a new handshake once its head is in. Return its body, and how many there were."""
+    peer, _ = listening.accept()
+    with peer:
+        connection = SSL.Connection(context, peer)
+        connection.set_accept_state()
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += connection.recv(100)
+        connection.renegotiate()
+        connection.do_handshake()
+        head, _, body = request.partition(b"\r\n\r\n")
+        size = int(head.rpartition(b": ")[2])
+        while len(body) < size:
+            body += connection.recv(65_536)
+        connection.sendall(OK)
+        return body, connection.total_renegotiations()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_provider_may_ask_for_a_new_handshake_in_the_middle_of_a_request(
+    authority: trustme.CA,
+) -> None:
+    sent = bytes(range(256)) * (8 << 12)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        # Small, so that the handshake comes while most of the body waits to be sent.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        served = asyncio.get_running_loop().run_in_executor(
+            None, answer_after_a_new_handshake, renegotiating(authority), listening
+        )
+        async with pool_of() as pool:
+            connection = await acquire(pool, Origin("https", "localhost", listening.getsockname()[1]))
+            assert await exchange(connection, sent) == b"ok"
+            assert await served == (sent, 1)
+            connection.release()
 
 
 @pytest.mark.usefixtures("trusted")

@@ -71,6 +71,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._decrypt(pieces)
         if pieces and self._upper is not None:
             self._upper.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if self._backlog and not self._is_blocked:
+            self.resume_writing()  # The peer had begun a handshake, which had to come first.
         if self._is_ended and self._upper is not None:
             self._upper.eof_received()
             self.close()
@@ -111,6 +113,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._lower is not None and data:
             self._backlog.append(memoryview(data))
             self._encrypt()
+            if self._backlog and not self._is_blocked and self._upper is not None:
+                self._upper.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing to set: "resume" always means that all is with the kernel."""
@@ -189,15 +193,21 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _encrypt(self) -> None:
         try:
             while self._backlog and not self._is_blocked and self._lower is not None:
-                view = self._backlog.popleft()
-                written = 0
-                while written < min(len(view), WRITE_BYTES):
-                    written += self._tls.write(view[written : written + RECORD_BYTES])
-                if written < len(view):
-                    self._backlog.appendleft(view[written:])
-                self._flush()
+                self._encrypt_some(self._backlog.popleft())
+        except ssl.SSLWantReadError:
+            self._flush()  # A handshake within the connection (TLS 1.2 knows them): ``data_received`` goes on.
         except ssl.SSLError as error:
             self._break(error)
+
+    def _encrypt_some(self, view: memoryview) -> None:
+        written = 0
+        try:
+            while written < min(len(view), WRITE_BYTES):
+                written += self._tls.write(view[written : written + RECORD_BYTES])
+        finally:
+            if written < len(view):
+                self._backlog.appendleft(view[written:])
+        self._flush()
 
     def _flush(self) -> None:
         if self._outgoing.pending and self._lower is not None:
@@ -213,4 +223,5 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._error is None:
             self._error = error
         if self._lower is not None:
-            self._lower.abort()
+            # Not at once: asyncio loses a connection twice that is aborted while it resumes writing.
+            asyncio.get_running_loop().call_soon(self._lower.abort)
