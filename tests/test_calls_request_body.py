@@ -243,3 +243,23 @@ def test_twenty_bodies_that_never_end_take_little_memory(small: Gateway) -> None
         assert growth.peak_mb < 4 * BUDGET / 1e6
         assert ask(small, "one").status == 200
     small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
+
+
+def test_a_large_body_is_kept_once_while_its_answer_comes(gateway: Gateway, upstream: Upstream) -> None:
+    gate = Gate()
+
+    def answer(request: Received) -> Script:
+        head, first, *rest = ordinary(request)
+        return head, first, gate, *rest
+
+    upstream.behave(answer)
+    text = b"hello world " * (24 * MIB // 12)
+    body = b'{"stream": true, "messages": [{"role": "user", "content": "%b"}]}' % text
+    growth = Growth(gateway)
+    headers = [*gateway.headers.items(), ("Content-Length", str(len(body)))]
+    with RawClient(gateway.url) as client:
+        client.send(request_bytes("POST", CHAT, headers) + body)
+        assert client.read_head().status == 200
+        assert growth.now_mb < 1.5 * len(body) / 1e6
+        gate.open()
+        client.read_chunks_until(b"[DONE]")

@@ -4,6 +4,7 @@ Every wait has an end: the provider's time (``[upstream]`` of proxy.conf), or th
 """
 
 import asyncio
+from dataclasses import replace
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
@@ -85,6 +86,8 @@ class AttemptRun:
                 raise _Failed(_garbage() if broke.is_garbage else unreachable()) from None
             # Its provider had closed it just then: not a failure, and no attempt of its own.
             head = await self._send_again(connection)
+        # Nothing of this attempt is sent again, and its body may be large.
+        self.attempt.request = replace(self.attempt.request, content=b"")
         self.attempt.head_s = self.parts.clock.monotonic_s()
         return await self._relay(note_head(self.call, self.attempt, head, self.parts.clock.now()))
 
