@@ -11,7 +11,7 @@ from addon.calls import request_body
 from addon.text import http1, http1_body
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
 from addon.upstream.numbers import DEFAULT_LIMITS as POOL
-from addon.wire import clients
+from addon.wire import clients, tls
 from addon.wire import http1 as client_http1
 from addon.wire.connection import WireSettings
 
@@ -28,6 +28,7 @@ def rows(title: str) -> list[list[str]]:
 BOUNDS = {
     "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
     "time for them, from the first byte; for the first byte of a connection": f"{WIRE['head_timeout_s']:g} s",
+    "a TLS client's greeting": f"{tls.MAX_HELLO_BYTES >> 10} KiB, {tls.MAX_HELLO_RECORDS} records",
     "connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",
     "request body": "`[limits] max_request_bytes`",
     "time for a request body": (

