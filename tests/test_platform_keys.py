@@ -272,8 +272,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecycle]:
-    made = Lifecycle(SettingsFiles(tmp_path / "proxy.conf"), settings, lambda _: None)
-    await made.start(settings)
+    made = Lifecycle(SettingsFiles(tmp_path / "proxy.conf"), settings)
+    await made.start()
     yield made
     await made.stop()
 

@@ -103,11 +103,11 @@ class Http2Connection(Connection):
     def _after_read(self) -> None:
         """Begin what came. A request that the same read took back has left before its call begins."""
         is_in_head = self._reader.is_in_head or self._budgets.is_in_block
+        new, self._new = self._new, []
         if not is_in_head:
             self._head_since_s = None
-        elif self._head_since_s is None:
+        elif self._head_since_s is None or new:  # Where one came whole, what is left is of another.
             self._head_since_s = self._loop.time()
-        new, self._new = self._new, []
         for stream in new:
             self._begin_stream(stream)
         self._output.schedule_flush()
