@@ -1,11 +1,14 @@
 """``tollgate serve`` with a certificate: both versions of HTTP over TLS, and nothing without it."""
 
 import asyncio
+import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import trustme
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
@@ -76,6 +79,40 @@ def test_tls_older_than_1_2_is_refused(secure_gateway: Gateway, trusting: ssl.SS
         trusting.minimum_version = trusting.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionResetError)):
         RawClient(secure_gateway.url, trusting)
+
+
+def test_a_renewed_certificate_is_served_and_a_broken_one_is_not(
+    start_gateway: StartGateway, authority: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    pem = tmp_path / "server.pem"
+
+    def issue() -> bytes:
+        issued = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
+        issued.write_to_path(str(pem))
+        return issued.bytes()
+
+    def served() -> str:
+        """Return the PEM of the certificate that a new connection gets."""
+        address = ("127.0.0.1", httpx.URL(gateway.url).port)
+        with socket.create_connection(address, BOUND_S) as sock:  # noqa: SIM117  (the socket has to close, too)
+            with trusting.wrap_socket(sock, server_hostname="127.0.0.1") as connection:
+                return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True) or b"")
+
+    first = issue()
+    gateway = start_gateway(sections={"listen": {"tls_certificate": str(pem)}})
+    assert served().encode() in first
+    second = issue()
+    assert served().encode() in second
+    other_key = authority.issue_cert("127.0.0.1").private_key_pem.bytes()
+    certificate = second[second.index(b"-----BEGIN CERTIFICATE") :]
+    for broken in (b"", second[: len(second) // 2], other_key + certificate):
+        pem.write_bytes(broken)
+        assert served().encode() in second
+    gateway.wait_for_log(lambda line: line.get("event") == "file broken")
+    pem.unlink()
+    assert served().encode() in second
+    third = issue()
+    assert served().encode() in third
 
 
 async def test_http2_calls_drain_too(

@@ -34,6 +34,7 @@ class WireHost:
     def __init__(self, serving: Serving, certificate: Callable[[], Path | None]) -> None:
         self.clients = Clients(max_clients(), serving)
         self._certificate = certificate
+        self._certificates = tls.ServerCertificates()
         self._tls_failures = LogLimit(log)
 
     @property
@@ -57,7 +58,7 @@ class WireHost:
 
     def tls_start_client(self, data: TlsData) -> None:
         if certificate := self._certificate():
-            tls.start_client(data, certificate)
+            self._certificates.start_client(data, certificate)
 
     def tls_failed_client(self, data: TlsData) -> None:
         if data.conn.error != tls.LEFT:

@@ -1,6 +1,5 @@
 """TLS toward clients, with the operator's certificate; what they send is repeated in no log."""
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +13,38 @@ CLIENT_PROTOCOLS = (b"h2", b"http/1.1")
 _RELEASE_BUFFERS = 0x10  # SSL_MODE_RELEASE_BUFFERS of OpenSSL
 
 
-def start_client(data: TlsData, certificate: Path) -> None:
-    """Accept a client's TLS with ``certificate``: a PEM with the private key and the chain."""
-    # The file's time is in the cache's key, so that a renewed certificate is used at once.
-    connection = SSL.Connection(_client_context(certificate, certificate.stat().st_mtime_ns))
-    connection.set_accept_state()
-    data.ssl_conn = connection
+class ServerCertificates:
+    """The operator's certificate for clients, as its file has it at each handshake.
+
+    A file that can't be used, perhaps because it is being written, leaves the certificate that was last read in place.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[Path, int, int] | None = None
+        self._context: SSL.Context | None = None
+
+    def start_client(self, data: TlsData, certificate: Path) -> None:
+        """Accept a client's TLS with ``certificate``: a PEM with the private key and the chain."""
+        connection = SSL.Connection(self.context(certificate))
+        connection.set_accept_state()
+        data.ssl_conn = connection
+
+    def context(self, certificate: Path) -> SSL.Context:
+        """Return what serves the file's certificate. Raises OSError and SSL.Error where none was ever read."""
+        try:
+            stat = certificate.stat()
+            read = certificate, stat.st_mtime_ns, stat.st_size
+            if self._context is None or read != self._read:
+                self._context = _client_context(certificate)
+                self._read = read
+        except (OSError, SSL.Error):
+            # The watcher of the settings says what is wrong with the file.
+            if self._context is None:
+                raise
+        return self._context
 
 
-@lru_cache(maxsize=2)
-def _client_context(certificate: Path, _mtime_ns: int) -> SSL.Context:
+def _client_context(certificate: Path) -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.use_certificate_chain_file(str(certificate))
