@@ -99,7 +99,7 @@ def boundary(text: bytes | memoryview, start: int, end: int) -> int:
     piece = bytes(text[start:end])
     at = piece.rfind(_BACKSLASH, max(0, len(piece) - _LONGEST_ESCAPE_BYTES))
     if at < 0:
-        while text[end] & 0xC0 == 0x80:
+        while end < len(text) and text[end] & 0xC0 == 0x80:
             end += 1
         return end
     run = at + 1 - len(piece[: at + 1].rstrip(_BACKSLASH))

@@ -18,8 +18,8 @@ from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import Upstream
 
-from addon import access_tokens
 from addon.settings import load_settings
+from addon.upstream import access_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")

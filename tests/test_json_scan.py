@@ -5,7 +5,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from addon import json_scan, large_strings
@@ -131,6 +131,7 @@ def test_long_strings_are_cut_out_read_and_put_back_to_the_byte(texts: list[str]
 
 
 @given(text=ESCAPED, start=st.just(0), end=st.integers(1, 80))
+@example(text="a" * 20 + "😀", start=0, end=21)
 def test_a_boundary_is_in_no_character_and_no_escape(text: str, start: int, end: int) -> None:
     raw = text.encode()
     at = boundary(raw, start, end)
