@@ -26,7 +26,7 @@ def rows(title: str) -> list[list[str]]:
 
 
 BOUNDS = {
-    "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
+    "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB, {http1.MAX_HEAD_LINES} lines",
     "time for them, from the first byte; for the first byte of a connection": f"{WIRE['head_timeout_s']:g} s",
     "a TLS client's greeting": f"{tls.MAX_HELLO_BYTES >> 10} KiB, {tls.MAX_HELLO_RECORDS} records",
     "connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",

@@ -12,6 +12,7 @@ from rig.http1_inputs import AnswerInput, answer_inputs, request_inputs
 from addon.text.http1 import (
     LAST_CHUNK,
     MAX_HEAD_BYTES,
+    MAX_HEAD_LINES,
     Framing,
     HttpSyntaxError,
     TooLargeError,
@@ -60,7 +61,12 @@ def serve(raw: bytes) -> tuple[list[int], bool]:
     while (start := skip_blank_lines(raw, at)) < len(raw) or start - at > MAX_OVERHEAD_BYTES:
         try:
             end = find_head_end(raw, start)
-            if (len(raw) if end < 0 else end) - start > MAX_HEAD_BYTES or start - at > MAX_OVERHEAD_BYTES:
+            is_long = (len(raw) if end < 0 else end) - start > MAX_HEAD_BYTES
+            if (
+                is_long
+                or start - at > MAX_OVERHEAD_BYTES
+                or raw.count(b"\n", start, max(end, 0)) > MAX_HEAD_LINES
+            ):
                 return [*statuses, 431], True
             assert end > 0
             head = parse_request_head(raw[start:end])

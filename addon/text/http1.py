@@ -14,6 +14,9 @@ from addon.text.http_heads import Field, Headers, RequestHead, ResponseHead, Ver
 MAX_HEAD_BYTES = 65_536
 """The longest head that a caller may collect: request or status line, fields, and the blank line."""
 
+MAX_HEAD_LINES = 500
+"""In a request's head: each is objects of 120 bytes here, however short it is."""
+
 LAST_CHUNK = b"0\r\n\r\n"
 """The end of a chunked body without trailers."""
 

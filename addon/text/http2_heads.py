@@ -7,6 +7,7 @@ the form of the path and of the host.
 import re
 from collections.abc import Iterable, Sequence
 
+from addon.text.http1 import MAX_HEAD_LINES
 from addon.text.http_heads import Field, Headers, RequestHead
 
 _NAME = rb"[!#$%&'*+\-.^_`|~0-9a-z]++"
@@ -53,8 +54,8 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
         else:
             lines.append(b"%b\0%b\n" % (name, value))
     raw = b"".join(lines)
-    if len(raw) + 30 * len(lines) > MAX_LIST_BYTES:
-        raise TooLargeError(f"The request head exceeds {MAX_LIST_BYTES} bytes.")
+    if len(raw) + 30 * len(lines) > MAX_LIST_BYTES or len(lines) > MAX_HEAD_LINES:
+        raise TooLargeError(f"The request head exceeds {MAX_LIST_BYTES} bytes, or {MAX_HEAD_LINES} lines.")
     regular = _split(raw, len(lines))
     if regular is None:
         raise MalformedError("A header field is malformed.")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from addon.deadline import MovableDeadline
 from addon.text.http1 import (
     MAX_HEAD_BYTES,
+    MAX_HEAD_LINES,
     Framing,
     HttpSyntaxError,
     TooLargeError,
@@ -115,8 +116,12 @@ class Http1Connection(Connection):
             buffer = self._buffer = buffer[blank:]
             self._blank_bytes += blank
         end = find_head_end(buffer, max(self._searched - 3, 0)) if buffer else -1
-        if (len(buffer) if end < 0 else end) > MAX_HEAD_BYTES or self._blank_bytes > MAX_BLANK_BYTES:
-            told = f"The request head exceeds {MAX_HEAD_BYTES} bytes."
+        if (
+            (len(buffer) if end < 0 else end) > MAX_HEAD_BYTES
+            or self._blank_bytes > MAX_BLANK_BYTES
+            or buffer.count(b"\n", 0, max(end, 0)) > MAX_HEAD_LINES
+        ):
+            told = f"The request head exceeds {MAX_HEAD_BYTES} bytes, or {MAX_HEAD_LINES} lines."
             self.refuse(Refusal("request_header_fields_too_large", told))
             return None
         if end < 0:
