@@ -89,9 +89,10 @@ def test_a_gateway_killed_under_load_loses_no_call_and_no_nano_dollar(
         calls = sized_calls(CALLS, "dear", seed=number)
         for body in list(calls.values())[::3]:
             body["stream"] = True
+        kill_after = len(upstream.requests) + dice.randint(1, CALLS // 2)
         with ThreadPoolExecutor(1) as pool:
             load = pool.submit(run_calls, [crashing.gateway.url], crashing.key, calls, at_once=16)
-            upstream.wait_for_requests(len(upstream.requests) + dice.randint(1, CALLS // 2))
+            upstream.wait_for_requests(kill_after)
             crashing.kill(whole=number % 3 == 2)
             outcome = load.result()
         assert set(outcome.statuses) <= {200, 503}, outcome.statuses
