@@ -69,23 +69,25 @@ async def within(bound_s: float) -> AsyncIterator[None]:
 class MovableDeadline:
     """One deadline after another, by one timer: setting a later one costs nothing until the timer fires.
 
-    Believed only while the event loop was on time: one that is noticed late is put off once, by ``GRACE_S``.
+    Believed only while the event loop was on time: one that is noticed late is put off by ``GRACE_S``, as long as that
+    is noticed late as well, but at most ``LATE_LOOKS`` times.
     """
 
     GRACE_S = 0.5
+    LATE_LOOKS = 10
 
     def __init__(self, expire: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
         self._due_s: float | None = None
-        self._was_put_off = False
+        self._late_looks_left = self.LATE_LOOKS
         self.lagged = False
-        """Whether it was noticed late, also at the second look."""
+        """Whether it was noticed late, also at the last look."""
 
     def set(self, bound_s: float) -> None:
         """Expire in ``bound_s`` seconds, and not when it was said before."""
-        self._was_put_off = False
+        self._late_looks_left = self.LATE_LOOKS
         self._aim(self._loop.time() + bound_s)
 
     def extend(self, more_s: float) -> None:
@@ -121,8 +123,8 @@ class MovableDeadline:
             self._aim(self._due_s)
             return
         self.lagged = is_late(self._due_s, now_s)
-        if self.lagged and not self._was_put_off:
-            self._was_put_off = True
+        if self.lagged and self._late_looks_left:
+            self._late_looks_left -= 1
             self._aim(now_s + self.GRACE_S)
         else:
             self._due_s = None

@@ -124,7 +124,7 @@ async def many_calls_of_http2(world: World) -> list[Answer]:
 
 
 def test_every_answer_over_http2_is_its_own_calls_and_nothing_is_left():
-    runs = [simulate(seed, many_calls_of_http2) for seed in range(4)]
+    runs = [simulate(seed, many_calls_of_http2) for seed in range(2)]
     endings: Counter[str] = Counter()
     for ran in runs:
         assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"
@@ -135,11 +135,11 @@ def test_every_answer_over_http2_is_its_own_calls_and_nothing_is_left():
                 assert set(answer.text.split()) == {answer.call}, f"seed {ran.seed}"
     assert endings["whole"] > len(runs) * CALLS / 4
     assert {"left", "BrokenMessage"} <= set(endings)
-    assert compare(runs[3], simulate(3, many_calls_of_http2)) == ""
+    assert compare(runs[1], simulate(1, many_calls_of_http2)) == ""
 
 
 def test_every_answer_is_its_own_calls_whatever_the_network_does_and_nothing_is_left():
-    runs = [simulate(seed, many_calls) for seed in range(8)]
+    runs = [simulate(seed, many_calls) for seed in range(4)]
     endings: Counter[str] = Counter()
     for ran in runs:
         assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"

@@ -21,6 +21,8 @@ def start(
     start_gateway: StartGateway, upstreams: dict[str, Any], authority: trustme.CA, tmp_path: Path
 ) -> Any:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name in ("SECURE", "TESTER"):
+        upstreams[name].reset()
 
     def begin(proxy_port: int) -> Gateway:
         return start_gateway(

@@ -1053,7 +1053,7 @@ async def test_settings_of_a_client_grow_nothing():
         assert h2.encoder.header_table_size == 4_096
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(

@@ -46,13 +46,11 @@ class _Failed(Exception):  # noqa: N818  (an answer, not a fault)
 
 
 class AttemptRun:
-    """One attempt of ``call`` for the client of ``stream``. ``began_s`` is when the call's first one was begun."""
+    """One attempt of ``call`` for the client of ``stream``."""
 
-    def __init__(
-        self, call: Call, attempt: UpstreamAttempt, stream: Stream, parts: Parts, began_s: float
-    ) -> None:
+    def __init__(self, call: Call, attempt: UpstreamAttempt, stream: Stream, parts: Parts) -> None:
         self.call, self.attempt, self.stream, self.parts = call, attempt, stream, parts
-        self.time = ProviderTime(call, attempt, parts.clock, began_s)
+        self.time = ProviderTime(call, attempt, parts.clock)
         self.connection: UpstreamConnection | None = None
 
     async def run(self) -> ErrorAnswer | None:

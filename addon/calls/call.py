@@ -55,8 +55,7 @@ async def _serve_chat(call: Call, stream: Stream, parts: Parts) -> None:
     accept_request(call, await read_chat_request(call, stream, parts.bodies))
     accept_route(call, await work_off(call.chat.body_bytes, find_route, call))
     attempt = await reserve_first(call, parts)
-    began_s = parts.clock.monotonic_s()
-    while failed := await AttemptRun(call, attempt, stream, parts, began_s).run():
+    while failed := await AttemptRun(call, attempt, stream, parts).run():
         failure = with_advice(failed, attempt.advice)
         parts.in_flight.attempt_ended(call, attempt, failure)
         following = None

@@ -10,18 +10,18 @@ HOLD_TIMEOUT_S = 1.0
 
 
 class ProviderTime:
-    """The time that the provider of one attempt has. ``began_s`` is when the call's first attempt was begun.
+    """The time that the provider of one attempt has.
 
     ``patience`` ends each wait: where the time is over, or, before that, where a heartbeat is due.
     """
 
-    def __init__(self, call: Call, attempt: UpstreamAttempt, clock: Clock, began_s: float) -> None:
+    def __init__(self, call: Call, attempt: UpstreamAttempt, clock: Clock) -> None:
         self.patience = Patience(0)
         self._call, self._attempt, self._clock = call, attempt, clock
         self._conf = call.settings.conf.upstream
         self._idle_timeout_s = self._conf.idle_timeout_s
         self._heartbeat_s = self._conf.heartbeat_s if call.exchange.stream else 0.0
-        self._began_s = self._sent_s = self._shown_s = self._due_s = began_s
+        self._sent_s = self._shown_s = self._due_s = clock.monotonic_s()
 
     @property
     def is_over(self) -> bool:
@@ -37,6 +37,8 @@ class ProviderTime:
     def begin(self) -> None:
         """The request is sent now."""
         self._sent_s = self._clock.monotonic_s()
+        if self._call.sent_s is None:
+            self._call.sent_s = self._sent_s
         self.renew()
 
     def renew(self) -> None:
@@ -71,7 +73,8 @@ class ProviderTime:
         if self._call.exchange.stream:
             return self._sent_s + self._conf.first_byte_timeout_s
         is_first_of_two = self._call.exchange.has_next_attempt
-        until_s = self._began_s + self._conf.whole_timeout_s / (2 if is_first_of_two else 1)
+        began_s = self._sent_s if self._call.sent_s is None else self._call.sent_s
+        until_s = began_s + self._conf.whole_timeout_s / (2 if is_first_of_two else 1)
         head_s, status = self._attempt.head_s, self._attempt.status
         if head_s is not None and status is not None and status >= 300:
             until_s = min(until_s, head_s + self._conf.first_byte_timeout_s)

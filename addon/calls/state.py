@@ -16,10 +16,10 @@ class Call:
     """One call. The settings stay those that it began with, whatever is loaded meanwhile.
 
     ``current`` is the attempt that is made now or was made last, ``failed`` the one before it, where one was sent, and
-    ``first_failure`` what went wrong then. ``first_byte_s`` is when the client got the first byte of an answer, by the
-    clock of ``exchange.started_s``. ``is_committed``: it has some byte, if only of a heartbeat, so no other attempt may
-    follow. ``body_bytes`` are counted in the budget of all bodies. ``is_cut_off``: the gateway would not wait for its
-    client any more.
+    ``first_failure`` what went wrong then. ``sent_s`` is when the first attempt was sent, and ``first_byte_s`` when the
+    client got the first byte of an answer, by the clock of ``exchange.started_s``. ``is_committed``: it has some byte,
+    if only of a heartbeat, so no other attempt may follow. ``body_bytes`` are counted in the budget of all bodies.
+    ``is_cut_off``: the gateway would not wait for its client any more.
     """
 
     exchange: Exchange
@@ -28,6 +28,7 @@ class Call:
     current: UpstreamAttempt | None = None
     failed: UpstreamAttempt | None = None
     first_failure: ErrorAnswer | None = None
+    sent_s: float | None = None
     first_byte_s: float | None = None
     is_committed: bool = False
     body_bytes: int = 0
