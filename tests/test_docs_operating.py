@@ -8,6 +8,7 @@ import pytest
 
 from addon import answer_bounds, json_scan, log, sse, supervisor, upstream_message
 from addon.calls import request_body
+from addon.keepalive import KEEPALIVE_S
 from addon.text import http1, http1_body
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
 from addon.upstream.numbers import DEFAULT_LIMITS as POOL
@@ -61,7 +62,7 @@ BOUNDS = {
         "`[upstream] whole_timeout_s`; half of it where a second attempt may follow"
     ),
     "rest of its error answer": "`[upstream] first_byte_timeout_s`",
-    "silence of a peer, client or provider, that is gone": f"TCP keepalive after {clients.KEEPALIVE_S} s",
+    "silence of a peer, client or provider, that is gone": f"TCP keepalive after {KEEPALIVE_S} s",
     "head of its answer, and of the egress proxy's": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
     "its whole answer": "`[upstream] max_response_bytes`",
     "its structure": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",

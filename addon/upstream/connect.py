@@ -14,6 +14,7 @@ from itertools import chain, zip_longest
 from typing import Final, Protocol
 
 from addon.deadline import Deadline
+from addon.keepalive import keep_alive
 from addon.upstream.link import Link
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.proxy import EgressProxy
@@ -25,9 +26,6 @@ LOOKUPS: Final = 32
 
 ATTEMPT_DELAY_S: Final = 0.25
 """How long an address is tried alone before the next one joins. Source: RFC 8305, 8."""
-
-KEEPALIVE_S: Final = 60
-_KEEPALIVE: Final = {"TCP_KEEPIDLE": KEEPALIVE_S, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 
 type MakeLink = Callable[[], Link]
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -127,7 +125,7 @@ class SocketConnector:
         addresses = await self._addresses(at.host, at.port)
         transport, protocol = await race(first, addresses, at.port)
         try:
-            _keep_alive(transport)
+            _set_options(transport)
             while isinstance(protocol, Tunnel | TlsTransport):
                 protocol = await protocol.ready
             if not isinstance(protocol, Link):
@@ -179,17 +177,14 @@ def _discard(attempt: asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]) 
         attempt.result()[0].abort()
 
 
-def _keep_alive(transport: asyncio.Transport) -> None:
-    """Let the kernel find out that a silent provider is gone. Source: tcp(7)."""
+def _set_options(transport: asyncio.Transport) -> None:
+    """Send small requests at once, and notice a provider that is gone. A simulated transport has no socket."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     with suppress(OSError):  # It may have been closed meanwhile.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE.items():
-            if option := getattr(socket, name, None):
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    keep_alive(sock)
 
 
 def _reason(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import socket
 from contextlib import suppress
 
 from mitmproxy import ctx
@@ -10,15 +9,11 @@ from mitmproxy.connection import Client, Connection
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
+from addon.keepalive import keep_alive
 from addon.wire.layer import ClientConnection, GatewayLayer, Serving
 from addon.wire.transport import READ_BYTES
 
 CLOSE_TIMEOUT_S = 5.0
-
-KEEPALIVE_S = 60
-"""How long a connection is silent before its peer's kernel is asked whether it is there."""
-
-_KEEPALIVE = {"TCP_KEEPIDLE": KEEPALIVE_S, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 
 _FILES_PER_CLIENT = 3  # its socket, an upstream's, and one to spare
 _FILES_OF_OUR_OWN = 64
@@ -40,7 +35,6 @@ class Clients:
         self.limit = limit
         self.serving = serving
         self.open: dict[str, ClientConnection] = {}
-        self.is_draining = False
         self._all_gone = asyncio.Event()
         self._calls: set[asyncio.Task[None]] = set()
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -58,7 +52,7 @@ class Clients:
         elif len(self.open) >= self.limit:
             client.error = "too many client connections"
         else:
-            _keep_alive(transport.get_extra_info("socket"))
+            keep_alive(transport.get_extra_info("socket"))
             _disarm_watchdog(handler)
             one = ClientConnection(handler, transport, reader, self.serving, self._buffer)
             self.open[client.id] = one
@@ -94,7 +88,6 @@ class Clients:
 
     def close_when_idle(self) -> None:
         """Let every connection close once its calls are answered; those without a call close at once."""
-        self.is_draining = True
         for one in list(self.open.values()):
             if one.connection:
                 one.connection.close_when_idle()
@@ -137,15 +130,6 @@ def _disarm_watchdog(handler: ConnectionHandler) -> None:
         pass
 
     handler.timeout_watchdog.callback = do_nothing
-
-
-def _keep_alive(raw: socket.socket) -> None:
-    """Let the kernel find out that a silent peer is gone. Source: tcp(7)."""
-    with suppress(OSError):  # It may have been closed meanwhile.
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE.items():
-            if option := getattr(socket, name, None):
-                raw.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _handler_of(client: Client) -> ConnectionHandler | None:

@@ -67,7 +67,7 @@ class Http2Connection(Connection):
         self._h2 = build_h2()
         self._open: dict[int, Http2Stream] = {}
         self._new: list[Http2Stream] = []
-        self._output = Http2Output(self._h2, transport, settings.clock, self._budgets, self._open)
+        self._output = Http2Output(self._h2, transport, settings.date, self._budgets, self._open)
         self._is_over = False
         """The last byte was sent; what still comes is dropped."""
         self._is_end_announced = False

@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from email.utils import formatdate
-from functools import lru_cache
 from typing import Final, Protocol
 
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from hyperframe.frame import GoAwayFrame
 
-from addon.clock import Clock
 from addon.text.http2_heads import encode_response_fields
 from addon.text.http_heads import Field
 from addon.wire.connection import ClientTransport
+from addon.wire.date import DateField
 from addon.wire.http2_frames import SMALL_BYTES, FrameBudgets
 from addon.wire.stream import ClientLeft
 
@@ -23,12 +21,6 @@ MAX_DATA_BYTES: Final = 16_384
 """Of one DATA frame that is sent: every client takes that much. Source: RFC 9113, 4.2."""
 HEAD_BYTES: Final = 512
 """What a head is counted as."""
-
-
-@lru_cache(maxsize=4)
-def _date(at_s: int) -> Field:
-    """Return the field ``date`` of a second."""
-    return "date", formatdate(at_s, usegmt=True)
 
 
 class Writer(Protocol):
@@ -45,13 +37,13 @@ class Http2Output:
         self,
         h2: H2Connection,
         transport: ClientTransport,
-        clock: Clock,
+        date: DateField,
         budgets: FrameBudgets,
         streams: Mapping[int, Writer],
     ) -> None:
         self._h2 = h2
         self._transport = transport
-        self._clock = clock
+        self._date = date
         self._budgets = budgets
         self._streams = streams
         self._loop = asyncio.get_running_loop()
@@ -85,7 +77,7 @@ class Http2Output:
     def send_head(self, stream_id: int, status: int, fields: Iterable[Field], *, is_last: bool) -> None:
         """Send HEADERS, with ``date``. Raises ValueError where a field can't be sent."""
         if stream_id in self._streams:
-            date = [_date(int(self._clock.now().timestamp()))] if status >= 200 else []
+            date = [self._date.now()] if status >= 200 else []
             self._h2.send_headers(
                 stream_id, encode_response_fields(status, [*fields, *date]), end_stream=is_last
             )
