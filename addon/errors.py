@@ -235,3 +235,10 @@ LIMITS_UNAVAILABLE = from_refusal(
         "Limits can't be checked at the moment, so no call is let through; try again shortly.",
     )
 )
+NO_CONNECTION_FREE = from_refusal(
+    Refusal(
+        "rate_limit_unavailable",
+        "All connections to the provider that may be open are in use; try again in a moment.",
+        retry_after_s=1,
+    )
+)

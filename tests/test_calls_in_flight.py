@@ -132,3 +132,35 @@ def test_refusals_of_calls_with_a_key_are_all_logged(small: Gateway) -> None:
     with httpx.Client(base_url=small.url, timeout=BOUND_S, trust_env=False, headers=headers) as client:
         ids = {client.post(CHAT, content=b"{").headers["x-request-id"] for _ in range(5 * MAX_LINES)}
     small.wait_until(lambda: ids <= {line.get("id") for line in small.logs})
+
+
+# --- connections to providers ----------------------------------------------------------------------------------------
+
+
+def test_a_call_that_gets_no_connection_in_its_time_says_so_and_is_no_fault_of_the_provider(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    code = (
+        "import functools\n"
+        "from addon import cli, lifecycle\n"
+        "from addon.upstream.numbers import PoolLimits\n"
+        f"limits = PoolLimits(open_per_workspace={LIMIT})\n"
+        "lifecycle.Pool = functools.partial(lifecycle.Pool, limits=limits)\n"
+        "cli.main()"
+    )
+    narrow = start_gateway(program=("-c", code), sections={"upstream": {"connect_timeout_s": 0.3}})
+    gate, clients = hold(narrow, upstream)
+    refused = ask(narrow, narrow.key)
+    assert_error(refused, 503, "rate_limit_unavailable", "api_error")
+    assert refused.headers["retry-after"] == "1"
+    assert "connections to the provider" in refused.json()["error"]["message"]
+    call_id = refused.headers["x-request-id"]
+    line = narrow.wait_for_log(lambda one: one.get("event") == "no connection" and one["id"] == call_id)
+    assert "no place" in line["message"]
+    (row,) = [one for one in narrow.ledger_rows() if one["id"] == call_id]
+    assert (row["status"], row["usage_source"], row["retail_nanousd"]) == (503, "none", 0)
+    gate.open()
+    for client in clients:
+        client.read_chunks_until(b"[DONE]")
+        client.close()
+    assert ask(narrow, narrow.key).status_code == 200

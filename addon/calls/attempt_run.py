@@ -11,11 +11,12 @@ from addon.calls.parts import Parts
 from addon.calls.provider_time import ProviderTime
 from addon.calls.read_on import read_on
 from addon.calls.responses import answer_headers
+from addon.calls.settlement import OK
 from addon.calls.state import Call
 from addon.calls.upstream_origin import origin_of, request_head
 from addon.calls.upstream_request import note_head
 from addon.errors import (
-    LIMITS_UNAVAILABLE,
+    NO_CONNECTION_FREE,
     ErrorAnswer,
     stream_interrupted,
     timed_out,
@@ -30,8 +31,6 @@ from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import PoolFull, Unreachable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
-
-OK = 200
 
 END_TIMEOUT_S = 1.0
 """How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
@@ -93,16 +92,15 @@ class AttemptRun:
 
     async def _connect(self, *, fresh: bool) -> UpstreamConnection:
         workspace, _ = self.call.exchange.caller
-        origin, timeout_s = (
-            origin_of(self.attempt, workspace.id),
-            self.call.settings.conf.upstream.connect_timeout_s,
-        )
+        origin = origin_of(self.attempt, workspace.id)
+        timeout_s = self.call.settings.conf.upstream.connect_timeout_s
         try:
             with self.stream.present():
                 connection = await self.parts.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
         except PoolFull:
             self.attempt.lagged = True
-            raise _Failed(LIMITS_UNAVAILABLE) from None
+            log_no_connection(self.call.exchange, "no place among the open connections was free in time")
+            raise _Failed(NO_CONNECTION_FREE) from None
         except Unreachable as error:
             self.attempt.lagged = error.lagged
             log_no_connection(self.call.exchange, error.reason)
@@ -119,7 +117,7 @@ class AttemptRun:
                 with self.stream.present(), self.time.patience:
                     return await connection.head()
             except TimeoutError:
-                await self._bear_silence()
+                await self._meet_silence()
 
     async def _send_again(self, stale: UpstreamConnection) -> ResponseHead:
         stale.close()
@@ -168,7 +166,7 @@ class AttemptRun:
                 elif reader.complete and self.time.is_over:
                     return b""
                 else:
-                    await self._bear_silence()
+                    await self._meet_silence()
 
     async def _pass_on(self, piece: bytes) -> None:
         if not piece:
@@ -212,7 +210,7 @@ class AttemptRun:
         else:
             self.parts.in_flight.do(_await_end(connection))
 
-    async def _bear_silence(self) -> None:
+    async def _meet_silence(self) -> None:
         """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""
         if self.time.is_over or not self.time.is_beating:
             self.attempt.lagged = self.time.patience.lagged
