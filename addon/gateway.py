@@ -5,6 +5,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from mitmproxy import ctx
@@ -134,13 +135,12 @@ class Gateway(WireHost):
 
 
 async def _serve(call: Call, stream: Stream, parts: Parts) -> None:
-    try:
+    """Serve one request. A client that left before it could be told of a failure is told nothing."""
+    with suppress(ClientLeft):
         try:
             await serve(call, stream, parts)
-        except Exception as error:
-            if isinstance(error, ClientLeft):
-                raise
+        except ClientLeft:
+            raise
+        except Exception:
             log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
             await fail(call, stream, parts)
-    except ClientLeft:
-        pass  # There is nobody to be told.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +20,7 @@ from pydantic import (
 
 from addon.policy_modules import check_name
 from addon.sealed import check_token
+from addon.text.urls import split_url
 from addon.upstream.proxy import parse_proxy
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
@@ -108,18 +108,7 @@ def _parse_hash(text: str) -> str:
 
 
 def _check_base_url(text: str) -> str:
-    # The URL is never shown: what is wrong with it may be a password inside it.
-    try:
-        parts = urlsplit(text)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    if not re.fullmatch(r"[!-~]+", text) or "\\" in text:
-        raise ValueError("must be printable ASCII without spaces")
-    if parts.scheme not in ("http", "https"):
-        raise ValueError("must begin with https:// or http://")
-    if not host or port == 0:
-        raise ValueError("must name a host")
+    parts = split_url(text, ("http", "https"), "must begin with https:// or http://")
     if "@" in parts.netloc:
         raise ValueError("must not hold credentials; they belong in platform_key")
     if "?" in text or "#" in text:

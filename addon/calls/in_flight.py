@@ -51,7 +51,7 @@ class InFlight:
         self._bodies = bodies
         self._clock = clock
         self._keyless = LogLimit(log)
-        """Of calls without a key, which anybody can make."""
+        """Bounds the log lines of calls without a valid key: anyone can make them."""
         self._by_workspace: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -91,10 +91,10 @@ class InFlight:
             self.do(self.store.note_attempt(circuit, failed=call.has_failed(attempt, failure)))
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
-        """End a call that was dispatched, once: of a call that has ended it asks nothing.
+        """End a call that was dispatched. Do nothing where it has ended already, or was never dispatched.
 
-        Return when the call is booked, or after ``LAST_BYTES_TIMEOUT_S``: its last bytes go out then, so that whoever
-        has a whole answer finds it in the ledger.
+        Return when the call is booked, or after ``LAST_BYTES_TIMEOUT_S``. Its last bytes go out then: a client that has
+        a whole answer finds it in the ledger.
         """
         if call.exchange.stage is not Stage.DISPATCHED:
             return

@@ -4,9 +4,11 @@ import base64
 import re
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pydantic import SecretStr
+
+from addon.text.urls import split_url
 
 DEFAULT_PORT: Final = 80
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
@@ -34,20 +36,13 @@ def parse_proxy(url: str) -> EgressProxy:
 
     Raises ValueError with a message that shows nothing of ``url``.
     """
-    try:
-        parts = urlsplit(url)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        raise ValueError("is not a URL") from None
-    if not re.fullmatch(r"[!-~]+", url) or "\\" in url:
-        raise ValueError("must be printable ASCII without spaces")
-    if parts.scheme != "http":
-        raise ValueError("must begin with http://: the proxy is asked by plain CONNECT")
-    if not host or not _HOST.fullmatch(host) or port == 0:
+    parts = split_url(url, ("http",), "must begin with http://: the proxy is asked by plain CONNECT")
+    host = parts.hostname or ""
+    if not _HOST.fullmatch(host):
         raise ValueError("must name a host")
     if parts.path not in ("", "/") or "?" in url or "#" in url:
         raise ValueError("must not hold a path, a query or a fragment")
-    return EgressProxy(host, DEFAULT_PORT if port is None else port, _authorization(parts.netloc))
+    return EgressProxy(host, DEFAULT_PORT if parts.port is None else parts.port, _authorization(parts.netloc))
 
 
 def _authorization(netloc: str) -> SecretStr | None:
