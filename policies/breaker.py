@@ -9,7 +9,7 @@ Each workspace has circuits of its own: one customer's failures, which it may pr
 platform's keys a provider is also passed over for all workspaces, while the circuits of ``LEAST_WORKSPACES`` of them
 are open and nobody has succeeded there since the first of these failures. What is kept of that is a ``Circuit`` of one
 failure, which never is open itself: ``began_us`` is when a success was last noted, ``retry_us`` when all may try again.
-Times are readings of one clock, in µs. Source: docs/decisions/a-failing-provider-is-passed-over.md.
+Times are readings of one clock, in µs. Source: docs/decisions/circuit-breakers-skip-failing-providers.md.
 """
 
 from collections import Counter

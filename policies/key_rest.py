@@ -5,7 +5,7 @@ as the provider said, or else likewise. A success makes it fresh, any other answ
 while a key rests, or was sent before its rest began, is of the same rest, and what was sent before and succeeds does
 not end it. No call is refused for a rest: where all keys rest, the one that is ready soonest is taken. Moments are
 readings of one clock, in seconds.
-Source: docs/decisions/platform-keys-take-turns.md.
+Source: docs/decisions/platform-keys-rotate-and-cool-down.md.
 """
 
 from collections.abc import Mapping, Sequence
