@@ -57,7 +57,7 @@ def test_what_stands_for_a_call_s_cost_is_documented() -> None:
 
 def test_what_stands_for_a_client_that_left_is_documented() -> None:
     assert f"{CLIENT_CLOSED_REQUEST} when the client left before the end" in PAGE
-    assert f"`{CLIENT_DISCONNECTED}` beside {CLIENT_CLOSED_REQUEST}, or `{INTERRUPTED}`" in PAGE
+    assert f"with status {CLIENT_CLOSED_REQUEST} `{CLIENT_DISCONNECTED}`, or `{INTERRUPTED}`" in PAGE
 
 
 def test_every_source_of_counts_is_documented() -> None:
