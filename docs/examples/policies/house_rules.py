@@ -1,10 +1,10 @@
-"""Some keys may use some models only, and no message may speak of what must not leave the house."""
+"""Allow some models only for some keys, and refuse messages with confidential words."""
 
 from policies.keywords import compile_keywords
 from policies.refusal import Refusal
 from policies.review import ReviewedCall
 
-# By workspace and key. A key that does not stand here may use every model.
+# By workspace and key. A key that is not listed may use every model.
 ALLOWED_MODELS = {
     ("acme", "ci"): {"gpt-4o-mini"},
     ("acme", "support"): {"gpt-4o-mini", "claude-haiku-4-5"},
@@ -19,4 +19,4 @@ def review(call: ReviewedCall) -> None:
         models = ", ".join(sorted(allowed))
         raise Refusal("byok_required", f"This key may use these models only: {models}.", "model")
     if any(BANNED.find_in(message.text.casefold()) for message in call.messages):
-        raise Refusal("validation_failed", "A message speaks of what must not leave the house.", "messages")
+        raise Refusal("validation_failed", "A message has a confidential word.", "messages")

@@ -1,8 +1,8 @@
-"""Some keys get short answers: so many tokens for all choices of a call together."""
+"""Narrow the answers of some keys: a number of tokens for all choices of a call together."""
 
 from policies.review import Narrowing, ReviewedCall
 
-# By workspace and key. A key that does not stand here is not narrowed.
+# By workspace and key. A key that is not listed is not narrowed.
 ANSWER_TOKENS = {
     ("acme", "trial"): 256,
     ("acme", "ci"): 2_000,
