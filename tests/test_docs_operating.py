@@ -28,9 +28,11 @@ def rows(title: str) -> list[list[str]]:
 
 BOUNDS = {
     "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB, {http1.MAX_HEAD_LINES} lines",
-    "time for them, from the first byte; for the first byte of a connection": f"{WIRE['head_timeout_s']:g} s",
-    "a TLS client's greeting": f"{tls.MAX_HELLO_BYTES >> 10} KiB, {tls.MAX_HELLO_RECORDS} records",
-    "connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",
+    "time for the request head, from its first byte; time for the first byte of a connection": (
+        f"{WIRE['head_timeout_s']:g} s"
+    ),
+    "TLS greeting of a client": f"{tls.MAX_HELLO_BYTES >> 10} KiB, {tls.MAX_HELLO_RECORDS} records",
+    "client connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",
     "request body": "`[limits] max_request_bytes`",
     "time for a request body": (
         f"{request_body.TIMEOUT_S:g} s, and 1 s more for each {request_body.BYTES_PER_S >> 10} KiB that came"
@@ -42,7 +44,7 @@ BOUNDS = {
     "chunk extensions and trailers of a body; blank lines before a request": (
         f"{http1_body.MAX_OVERHEAD_BYTES >> 10} KiB"
     ),
-    "rest of a body that was answered before its end": (
+    "rest of a request body that was answered before its end": (
         f"{WIRE['discard_timeout_s']:g} s, {WIRE['max_discard_bytes'] >> 20} MiB"
     ),
     "time in which a client takes nothing of its answer": f"{WIRE['write_timeout_s']:g} s",
@@ -50,29 +52,31 @@ BOUNDS = {
     "connections to one provider, of one worker": (
         f"{POOL.open_per_origin:,}, of which {POOL.idle_per_origin} idle"
     ),
-    "connections that the calls of one workspace hold, of one worker": str(POOL.open_per_workspace),
-    "waiting its turn": "`[upstream] connect_timeout_s`",
+    "connections that the calls of one workspace use, of one worker": str(POOL.open_per_workspace),
+    "time that a call waits for a connection to be free": "`[upstream] connect_timeout_s`",
     "idle connection to a provider": f"{POOL.idle_s:g} s",
     "age of a connection to a provider": f"{POOL.age_s:g} s",
-    "interim answers (1xx) before its answer": str(MAX_INTERIM_ANSWERS),
+    "interim answers (1xx) before an answer": str(MAX_INTERIM_ANSWERS),
     "connecting to a provider, egress proxy and TLS included": "`[upstream] connect_timeout_s`",
-    "first byte of its answer, in a stream": "`[upstream] first_byte_timeout_s`",
-    "pause inside a stream": "`[upstream] idle_timeout_s`",
-    "its answer that is not streamed, until it is in": (
+    "time to the first byte of a streamed answer": "`[upstream] first_byte_timeout_s`",
+    "pause inside a streamed answer": "`[upstream] idle_timeout_s`",
+    "time for a whole answer that is not streamed": (
         "`[upstream] whole_timeout_s`; half of it where a second attempt may follow"
     ),
-    "rest of its error answer": "`[upstream] first_byte_timeout_s`",
-    "silence of a peer, client or provider, that is gone": f"TCP keepalive after {KEEPALIVE_S} s",
-    "head of its answer, and of the egress proxy's": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
-    "its whole answer": "`[upstream] max_response_bytes`",
-    "its structure": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
-    "the structure of its whole answer": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
-    "one event of its stream": (
+    "time for the rest of a provider's error answer": "`[upstream] first_byte_timeout_s`",
+    "silence of a client or provider that is gone": f"TCP keepalive after {KEEPALIVE_S} s",
+    "head of the answer of a provider or the egress proxy": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
+    "whole answer that is not streamed": "`[upstream] max_response_bytes`",
+    "structure of a request body": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
+    "structure of a whole answer that is not streamed": (
+        f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
+    ),
+    "one event of a stream": (
         f"{sse.MAX_EVENT_BYTES >> 20} MiB, {sse.MAX_EVENT_LINES:,} lines, "
         f"{answer_bounds.MAX_EVENT_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
     ),
-    "the choices of its answer, whole or streamed": f"{answer_bounds.MAX_CHOICES:,}",
-    "its error answer": (
+    "choices of an answer, whole or streamed": f"{answer_bounds.MAX_CHOICES:,}",
+    "a provider's error answer": (
         f"{upstream_message.MAX_READ_BYTES >> 20} MiB, "
         f"and of one sentence {upstream_message.MAX_SENTENCE_CHARS:,} characters"
     ),
@@ -88,7 +92,7 @@ def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
-    assert f"some\n{round(clients.max_clients(), -2):,} client connections" in PAGE
+    assert f"some {round(clients.max_clients(), -2):,} client connections" in PAGE
 
 
 def test_how_patient_a_supervisor_is_is_documented() -> None:

@@ -95,7 +95,7 @@ def test_a_recording_says_what_it_lacks() -> None:
 def test_the_page_on_operating_names_the_bounds() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
     each, together = MAX_BODY_BYTES >> 20, MAX_BYTES_IN_MEMORY >> 20
-    assert f"Of each body {each} MiB is kept, of all calls in flight {together} MiB" in page
+    assert f"keeps {each} MiB of each body, and {together} MiB of all calls in flight" in page
     assert f"Beyond {MAX_SHOWN_AT_ONCE:,} calls" in page
 
 
