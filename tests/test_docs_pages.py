@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+INDEX = ROOT / "docs" / "decisions" / "README.md"
+DECISIONS = sorted(set(INDEX.parent.glob("*.md")) - {INDEX})
 FACTS = (ROOT / "docs" / "decisions" / "mitmproxy-facts.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
@@ -40,6 +41,14 @@ def test_a_decision_says_what_led_to_it_what_was_decided_and_what_follows(page: 
     places = [text.find(f"\n**{part}.** ") for part in ("Context", "Decision", "Consequences")]
     assert -1 not in places
     assert places == sorted(places)
+
+
+def test_the_index_lists_each_decision_once_under_its_heading() -> None:
+    listed = re.findall(
+        r"^\| \[(.+)\]\(([\w-]+)\.md\) \| \S", INDEX.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    headings = [page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for page in DECISIONS]
+    assert sorted(listed) == sorted(zip(headings, (page.stem for page in DECISIONS), strict=True))
 
 
 def test_every_test_that_is_said_to_keep_a_mitmproxy_fact_exists() -> None:
