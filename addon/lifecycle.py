@@ -21,7 +21,7 @@ from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.request_id import new_request_id
-from addon.sandbox import Sandbox
+from addon.sandbox.server import Sandbox
 from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable

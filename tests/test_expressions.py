@@ -33,7 +33,7 @@ MADE = {
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
     "addon.mask._escapable": Expression("_escapable", _escapable("sk-a/b"), True),
-    "addon.sandbox_script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
+    "addon.sandbox.script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
     "policies.keywords.compile_keywords": Expression(
         "compile_keywords",
         compile_keywords(("sql", "a b", "two  words", "été", "東京", "c++", "- -")).pattern,

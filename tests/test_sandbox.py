@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from rig.bounds import BOUND_S
 
-from addon.sandbox import Sandbox
-from addon.sandbox_directives import FLAGS, NAMES, NUMBERS, parse_directives
-from addon.sandbox_request import CHAT_MODEL, REASONER_MODEL
-from addon.sandbox_schema import plain_value
-from addon.sandbox_script import MAX_COUNTED_CHARS, count_tokens, split_tokens
+from addon.sandbox.directives import FLAGS, NAMES, NUMBERS, parse_directives
+from addon.sandbox.request import CHAT_MODEL, REASONER_MODEL
+from addon.sandbox.schema import plain_value
+from addon.sandbox.script import MAX_COUNTED_CHARS, count_tokens, split_tokens
+from addon.sandbox.server import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 4_096
@@ -673,5 +673,5 @@ async def _dropped(caller: Caller) -> None:
 
 
 def test_the_command_line_does_not_wait_for_tornado() -> None:
-    script = "import sys, addon.cli, addon.sandbox, addon.admin; sys.exit('tornado' in sys.modules)"
+    script = "import sys, addon.cli, addon.sandbox.server, addon.admin; sys.exit('tornado' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from addon.sandbox_answer import Plan, plan_answer, plan_error
-from addon.sandbox_request import SandboxError, parse_request
+from addon.sandbox.answer import Plan, plan_answer, plan_error
+from addon.sandbox.request import SandboxError, parse_request
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any
 
-from addon.sandbox_directives import DirectiveError
-from addon.sandbox_request import SandboxError, SandboxRequest, refused_directive
-from addon.sandbox_script import Choice, Counts, FinishReason, Piece, choices_of, counts_of
+from addon.sandbox.directives import DirectiveError
+from addon.sandbox.request import SandboxError, SandboxRequest, refused_directive
+from addon.sandbox.script import Choice, Counts, FinishReason, Piece, choices_of, counts_of
 
 # What an OpenAI-like provider says with each status: (type, code). Any other 4xx is an invalid request.
 _STATUS_ERRORS: Mapping[int, tuple[str, str]] = {

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from addon.sandbox_directives import STREAM_ONLY, DirectiveError, Directives, parse_directives
+from addon.sandbox.directives import STREAM_ONLY, DirectiveError, Directives, parse_directives
 
 CHAT_MODEL = "sandbox-chat-001"
 REASONER_MODEL = "sandbox-reasoner-001"

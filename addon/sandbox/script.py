@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Literal
 
-from addon.sandbox_directives import DirectiveError
-from addon.sandbox_request import REASONER_MODEL, Message, NamedTool, SandboxRequest, Tool
-from addon.sandbox_schema import plain_value
+from addon.sandbox.directives import DirectiveError
+from addon.sandbox.request import REASONER_MODEL, Message, NamedTool, SandboxRequest, Tool
+from addon.sandbox.schema import plain_value
 
 TOKENS_OF_OTHER_PART = 85
 """What a part that is not text counts as."""

@@ -1,0 +1,1 @@
+"""The built-in upstream: it answers on loopback as a chat-completions provider would."""
