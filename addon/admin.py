@@ -16,7 +16,7 @@ from policies.refusal import Refusal
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
 
-    from addon.local_http import LocalServer
+    from addon.runtime.local_http import LocalServer
 
 log = logging.getLogger("tollgate.admin")
 
@@ -48,8 +48,8 @@ class Admin:
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
         # Imported here, so that a command which serves nothing does not wait for tornado.
-        from addon.listening import base_url
-        from addon.local_http import LocalServer
+        from addon.runtime.listening import base_url
+        from addon.runtime.local_http import LocalServer
 
         server = LocalServer(self._answer, MAX_BODY_BYTES)
         bound = await server.start(host, port)
@@ -72,7 +72,7 @@ class Admin:
         return 200 if found.ready else 503, JSON, body
 
     async def _answer(self, request: "HTTPServerRequest") -> None:
-        from addon.local_http import send_answer
+        from addon.runtime.local_http import send_answer
 
         page = self.pages.get(request.path)
         if page is None:

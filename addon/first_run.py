@@ -7,7 +7,7 @@ lost nothing, the next first run makes the rest, and one that is provoked by del
 from pathlib import Path
 
 from addon.auth import hash_key, new_key
-from addon.folder_lock import locked
+from addon.runtime.folder_lock import locked
 from addon.settings_io import write_atomically
 from addon.settings_sources import Sources
 

@@ -16,11 +16,11 @@ from addon.calls.parts import Parts
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.clock import SYSTEM_CLOCK
 from addon.measured_store import MeasuredStore
 from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.request_id import new_request_id
+from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
 from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import SecretStr
 
-from addon.clock import SYSTEM_CLOCK, Clock
 from addon.metrics import KeyState, Metrics
 from addon.retry_after import parse_retry_after
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings import Settings
 from policies.facts import Attempt, Provider
 from policies.key_rest import FRESH, KeyRest, after_answer, next_key

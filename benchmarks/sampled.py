@@ -20,10 +20,25 @@ TICK_S: Final = 0.001
 """The kernel takes its own tick where that is longer."""
 AREAS: Final = {
     "wire": (
-        *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
+        *(
+            "addon.wire",
+            "addon.upstream",
+            "addon.text.http",
+            "addon.server",
+            "addon.runtime.listening",
+            "addon.tls",
+        ),
         *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.connecting"),
         *("addon.connections", "addon.request_stream", "addon.attempt_stream", "addon.clients"),
-        *("addon.deadline", "addon.telemetry.flows", "mitmproxy", "asyncio", "selectors", "socket", "ssl"),
+        *(
+            "addon.runtime.deadline",
+            "addon.telemetry.flows",
+            "mitmproxy",
+            "asyncio",
+            "selectors",
+            "socket",
+            "ssl",
+        ),
         *("OpenSSL", "h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
     ),
     "JSON": (

@@ -20,10 +20,10 @@ SEQUENCES = (
 )
 """What brings the others together: each call's sequence and its end, the start and stop of the parts, the commands."""
 FOUNDATIONS = (
-    "addon.deadline",
-    "addon.keepalive",
-    "addon.listening",
-    "addon.local_http",
+    "addon.runtime",
+    "addon.runtime.keepalive",
+    "addon.runtime.listening",
+    "addon.runtime.local_http",
     "addon.log_limits",
 )
 """What modules that do I/O may stand on: knows nothing of the gateway."""

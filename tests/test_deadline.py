@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from addon.deadline import LATE_S, STEPS, Deadline, within
+from addon.runtime.deadline import LATE_S, STEPS, Deadline, within
 
 
 class Turns:
@@ -55,7 +55,7 @@ async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
 async def test_a_loop_that_is_always_late_has_so_many_turns_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("addon.deadline.LATE_S", 0.001)
+    monkeypatch.setattr("addon.runtime.deadline.LATE_S", 0.001)
     turns = Turns(block_s=0.005)
     deadline = Deadline(0.0001, turns.expired.set)
     await turns.expired.wait()

@@ -80,7 +80,7 @@ def test_a_taken_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> 
 SECOND_START = """
 import sys
 from addon.cli import main
-from addon.listening import bind
+from addon.runtime.listening import bind
 first = bind("127.0.0.1", 0)
 sys.argv += ["--port", str(first.getsockname()[1])]
 main()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rig.simulation import Deadlock, Faults, TooManySteps, World, compare, simulate
 from rig.simulation.loop import BEGIN
 
-from addon.deadline import Deadline, within
+from addon.runtime.deadline import Deadline, within
 
 HOUR_S = 3600.0
 PORT = 80

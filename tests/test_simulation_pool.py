@@ -9,7 +9,7 @@ from rig.simulation.clients import Answer, Client, draw_habits
 from rig.simulation.provider import Generated, Provider
 from rig.simulation.wire_server import WireServer
 
-from addon.deadline import within
+from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.upstream.connect import SocketConnector
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection

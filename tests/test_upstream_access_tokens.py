@@ -17,7 +17,7 @@ from rig.service_accounts import EMAIL, key_file, pem, rsa_key
 from tornado.httputil import HTTPServerRequest
 
 from addon.dialects.endpoint import auth_headers
-from addon.local_http import LocalServer, send_answer
+from addon.runtime.local_http import LocalServer, send_answer
 from addon.service_account import parse_service_account
 from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connect import SocketConnector

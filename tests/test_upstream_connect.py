@@ -326,7 +326,7 @@ async def test_a_refusing_port_is_unreachable() -> None:
 
 
 async def test_time_that_this_process_lost_is_not_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("addon.deadline.LATE_S", -1)  # Every timer is late.
+    monkeypatch.setattr("addon.runtime.deadline.LATE_S", -1)  # Every timer is late.
     async with Provider(mute) as provider, pool_of(context=ssl.create_default_context()) as pool:
         error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port), 0.01)
         assert error.lagged

@@ -10,8 +10,8 @@ from addon.calls.responses import catalog_response, error_response, gateway_fiel
 from addon.calls.state import Call
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
-from addon.heavy_work import work_off
 from addon.retry_after import with_advice
+from addon.runtime.heavy_work import work_off
 from addon.store import StoreUnavailable
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream

@@ -7,8 +7,8 @@ from addon.calls.in_flight import InFlight
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.clock import Clock
 from addon.platform_keys import PlatformKeys
+from addon.runtime.clock import Clock
 from addon.settings import Settings
 from addon.store import Store
 from addon.upstream.access_tokens import AccessTokens

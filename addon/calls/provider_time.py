@@ -2,8 +2,8 @@
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.state import Call
-from addon.clock import Clock
-from addon.deadline import Patience
+from addon.runtime.clock import Clock
+from addon.runtime.deadline import Patience
 
 HOLD_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it is to bear."""

@@ -6,8 +6,8 @@ from addon.calls.state import Call
 from addon.calls.unrelayed import STREAM_MAX_BYTES
 from addon.calls.upstream_request import note_head
 from addon.errors import unreachable
-from addon.heavy_work import work_off
 from addon.relay import Relay
+from addon.runtime.heavy_work import work_off
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from policies.exchange import Stage
 

@@ -9,8 +9,8 @@ from collections import Counter
 from addon.calls.endpoints import declared_length
 from addon.calls.state import Call
 from addon.chat import ChatRequest, check_content_type, parse_chat_request
-from addon.deadline import Patience
-from addon.heavy_work import work_off
+from addon.runtime.deadline import Patience
+from addon.runtime.heavy_work import work_off
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from addon.deadline import Deadline
+from addon.runtime.deadline import Deadline
 
 STREAM_TIMEOUT_S = 5.0
 """A stream whose finish_reason is in has no more than its usage to say."""

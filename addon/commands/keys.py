@@ -18,7 +18,7 @@ from addon.auth import hash_key, new_key
 from addon.commands.common import clear_errors, conf_option, json_option, load_served, unknown_workspace
 from addon.commands.key_lines import add_key
 from addon.commands.revocation import find_problem, revoke_key
-from addon.folder_lock import locked
+from addon.runtime.folder_lock import locked
 from addon.settings import load_conf
 from addon.settings_files import WorkspaceTable
 from addon.settings_io import SettingsError, validate, write_atomically

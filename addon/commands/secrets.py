@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from addon.commands.common import clear_errors
-from addon.folder_lock import locked
+from addon.runtime.folder_lock import locked
 from addon.sealed import SCHEME, MasterKeys, new_master_key
 from addon.settings_io import SettingsError, dotted, write_atomically
 from addon.settings_secrets import load_master_keys

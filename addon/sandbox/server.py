@@ -18,7 +18,7 @@ from addon.sandbox.request import SandboxError, parse_request
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
 
-    from addon.local_http import LocalServer
+    from addon.runtime.local_http import LocalServer
 
 PATH = "/v1/chat/completions"
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ class Sandbox:
     async def start(self) -> str:
         """Listen on a free port of 127.0.0.1, and return the base URL, such as ``http://127.0.0.1:49152/v1``."""
         # Imported here, so that a command which serves nothing does not wait for tornado.
-        from addon.local_http import LocalServer
+        from addon.runtime.local_http import LocalServer
 
         self._server = LocalServer(self._serve, MAX_BODY_BYTES)
         port = await self._server.start("127.0.0.1", 0)
@@ -67,7 +67,7 @@ class Sandbox:
         return plan_answer(parse_request(request.body), completion_id, int(time.time()))
 
     async def _send(self, request: "HTTPServerRequest", plan: Plan) -> None:
-        from addon.local_http import connection_of, send_head
+        from addon.runtime.local_http import connection_of, send_head
 
         await self._sleep(plan.delay_ms / 1000)
         sized = {} if plan.length_bytes is None else {"Content-Length": str(plan.length_bytes)}

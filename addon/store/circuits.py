@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from addon.clock import Clock
+from addon.runtime.clock import Clock
 from addon.store import UPKEEP_S, StoreUnavailable
 from policies import breaker
 from policies.breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of

@@ -7,7 +7,7 @@ ended finds every hold that a dead process left, and reads nothing of the others
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from addon.clock import Clock
+from addon.runtime.clock import Clock
 from addon.store import LEASE_S
 from addon.store.owner import Owner
 from addon.store.redis_client import RedisClient, Script

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from addon.clock import SYSTEM_CLOCK, Clock
-from addon.folder_lock import locked
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.folder_lock import locked
 from addon.store import BOUND_S, StoreUnavailable
 from addon.store.migrations import migrate
 

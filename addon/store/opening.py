@@ -1,6 +1,6 @@
 """The store that ``[state]`` in proxy.conf names."""
 
-from addon.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings_files import ProxyConf
 from addon.store import Store
 from addon.store.redis import RedisStore

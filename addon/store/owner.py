@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from addon.folder_lock import locked
+from addon.runtime.folder_lock import locked
 from addon.settings_io import write_atomically
 
 _MACHINE = ".machine"

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from addon.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
 from addon.store.circuits import Circuits, SharesCircuits
 from addon.store.kept import Kept, log_lost

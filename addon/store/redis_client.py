@@ -18,7 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from addon.deadline import within
+from addon.runtime.deadline import within
 from addon.store import BOUND_S, StoreUnavailable
 
 CONNECTIONS = 32

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from addon.clock import SYSTEM_CLOCK, Clock, monotonic_us
+from addon.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_us
 from addon.store import (
     BOUND_S,
     HOLDS_NOTHING,

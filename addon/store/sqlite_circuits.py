@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from addon.clock import Clock, monotonic_us
+from addon.runtime.clock import Clock, monotonic_us
 from addon.store.circuits import Reading
 from addon.store.ledger_file import LedgerFile
 from policies.breaker import CLOSED, Change, Circuit

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 
-from addon.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store import Booking
 
 KEPT_S = 60.0

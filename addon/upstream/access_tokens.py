@@ -14,9 +14,9 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import SecretStr
 
-from addon.clock import SYSTEM_CLOCK, Clock
-from addon.deadline import within
 from addon.mask import bookable
+from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.runtime.deadline import within
 from addon.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
 from addon.text.http1 import encode_request_head
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection

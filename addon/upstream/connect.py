@@ -13,8 +13,8 @@ from functools import cached_property, partial
 from itertools import chain, zip_longest
 from typing import Final, Protocol
 
-from addon.deadline import Deadline
-from addon.keepalive import keep_alive
+from addon.runtime.deadline import Deadline
+from addon.runtime.keepalive import keep_alive
 from addon.upstream.link import Link
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.proxy import EgressProxy

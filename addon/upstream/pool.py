@@ -7,7 +7,7 @@ workspace and of the origin; beyond them it waits for its turn.
 import asyncio
 from typing import Final, NamedTuple
 
-from addon.deadline import within
+from addon.runtime.deadline import within
 from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.gates import Gate

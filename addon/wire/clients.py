@@ -9,7 +9,7 @@ from mitmproxy.connection import Client, Connection
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
-from addon.keepalive import keep_alive
+from addon.runtime.keepalive import keep_alive
 from addon.wire.layer import ClientConnection, GatewayLayer, Serving
 from addon.wire.transport import READ_BYTES
 

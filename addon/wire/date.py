@@ -2,7 +2,7 @@
 
 from email.utils import formatdate
 
-from addon.clock import Clock
+from addon.runtime.clock import Clock
 from addon.text.http_heads import Field
 
 

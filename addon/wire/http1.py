@@ -6,7 +6,7 @@ What is received goes to the state the connection is in: ``_read_head``, ``_read
 import asyncio
 from collections.abc import Callable
 
-from addon.deadline import MovableDeadline
+from addon.runtime.deadline import MovableDeadline
 from addon.text.http1 import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,

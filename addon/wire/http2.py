@@ -21,7 +21,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from addon.deadline import MovableDeadline
+from addon.runtime.deadline import MovableDeadline
 from addon.text.http2_heads import MalformedError, TooLargeError, parse_request_head
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings

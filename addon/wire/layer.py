@@ -19,7 +19,7 @@ from mitmproxy.proxy.layers.tls import TLSLayer
 from mitmproxy.proxy.server import ConnectionHandler
 from OpenSSL import SSL
 
-from addon.deadline import MovableDeadline
+from addon.runtime.deadline import MovableDeadline
 from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.http2 import Http2Connection

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from addon.deadline import MovableDeadline
+from addon.runtime.deadline import MovableDeadline
 from addon.wire.stream import ClientLeft
 
 READ_BYTES = 65_536

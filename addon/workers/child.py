@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Self
 
 from addon.admin import Readiness
-from addon.deadline import within
+from addon.runtime.deadline import within
 from addon.settings import Settings
 from addon.workers.link import ASK, PING, pack, parse_answer
 

@@ -28,7 +28,13 @@ from rig.bounds import BOUND_S
 
 PRELOADED = (
     *("addon.cli", "mitmproxy.tools.main", "mitmproxy.tools.dump"),
-    *("addon.server", "addon.supervisor", "addon.commands.serve", "addon.local_http", "addon.store.redis"),
+    *(
+        "addon.server",
+        "addon.supervisor",
+        "addon.commands.serve",
+        "addon.runtime.local_http",
+        "addon.store.redis",
+    ),
     *("redis.asyncio", "genai_prices.data_snapshot"),
 )
 """The command line, what it imports when it is needed, and mitmdump."""

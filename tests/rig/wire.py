@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from addon.listening import bind
+from addon.runtime.listening import bind
 from addon.text.http_heads import Headers, Response
 from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.stream import Stream

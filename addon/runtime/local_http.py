@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.iostream import StreamClosedError
 
-from addon.listening import bind
+from addon.runtime.listening import bind
 
 log = logging.getLogger("tollgate.local_http")
 
