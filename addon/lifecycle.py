@@ -10,14 +10,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from addon import VERSION
-from addon.admin import Admin, Readiness
 from addon.calls.in_flight import InFlight
 from addon.calls.parts import Parts
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
 from addon.measured_store import MeasuredStore
-from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.request_id import new_request_id
 from addon.runtime.clock import SYSTEM_CLOCK
@@ -26,6 +24,8 @@ from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
+from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool

@@ -5,8 +5,8 @@ import time
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from addon.metrics import Metrics, StoreOperation
 from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable, WalletEntry
+from addon.telemetry.metrics import Metrics, StoreOperation
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")

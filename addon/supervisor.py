@@ -11,12 +11,12 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 
-from addon.admin import Admin, Readiness
-from addon.metrics import render_workers, worker_ended
 from addon.runtime.listening import base_url, reserve
 from addon.settings import Settings, SettingsFiles
 from addon.settings_watcher import Watcher
 from addon.stop_signals import stop_signals
+from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.metrics import render_workers, worker_ended
 from addon.workers.child import Child, WorkerFailed
 from addon.workers.link import pack
 

@@ -47,7 +47,13 @@ AREAS: Final = {
     ),
     "policies": ("policies",),
     "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
-    "log": ("addon.log", "addon.metrics", "addon.telemetry", "logging", "prometheus_client"),
+    "log": (
+        "addon.telemetry.logs",
+        "addon.telemetry.metrics",
+        "addon.telemetry",
+        "logging",
+        "prometheus_client",
+    ),
 }
 """The areas of a call and the modules and packages in each; the rest of the project is its logic."""
 LOGIC: Final = "logic"

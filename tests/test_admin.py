@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from rig.bounds import BOUND_S
 
-from addon.admin import Admin, Readiness
+from addon.telemetry.admin import Admin, Readiness
 
 READY = Readiness(True, {"settings": "ok", "store": "ok"})
 

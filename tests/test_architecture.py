@@ -24,7 +24,7 @@ FOUNDATIONS = (
     "addon.runtime.keepalive",
     "addon.runtime.listening",
     "addon.runtime.local_http",
-    "addon.log_limits",
+    "addon.telemetry.log_limits",
 )
 """What modules that do I/O may stand on: knows nothing of the gateway."""
 

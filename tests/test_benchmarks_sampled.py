@@ -22,7 +22,7 @@ LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.s
         (("policies.spend", "addon.store.sqlite", *LOOP), "policies"),
         (("json.encoder", "addon.chat", *LOOP), "JSON"),
         (("pydantic.main", "addon.chat", *LOOP), "JSON"),
-        (("json.encoder", "json", "addon.log", "logging", "addon.books", *LOOP), "log"),
+        (("json.encoder", "json", "addon.telemetry.logs", "logging", "addon.books", *LOOP), "log"),
         (("json.encoder", "addon.store.outbox", *LOOP), "store"),
         (("sqlite3", "addon.store.sqlite", *LOOP), "store"),
         (("heapq",), "other"),

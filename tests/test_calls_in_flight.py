@@ -11,7 +11,7 @@ from rig.scripts import Gate, Received, Script, ordinary
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
-from addon.log_limits import MAX_LINES
+from addon.telemetry.log_limits import MAX_LINES
 
 CHAT = "/v1/chat/completions"
 LIMIT = 3

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 
-from addon.log import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from addon.mask import MASK, mask_credentials
+from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 
@@ -367,7 +367,7 @@ def test_logs_go_to_stderr_by_default(lines: Lines, capsys: pytest.CaptureFixtur
 
 SPEAKER = """
 import asyncio, logging, sys
-from addon.log import configure_logging
+from addon.telemetry.logs import configure_logging
 
 async def speak(number):
     log = logging.getLogger("tollgate.speaker")
@@ -448,7 +448,7 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
 
 def test_a_pipe_that_nobody_reads_any_more_ends_no_call() -> None:
     code = (
-        "import logging; from addon.log import configure_logging; configure_logging()\n"
+        "import logging; from addon.telemetry.logs import configure_logging; configure_logging()\n"
         "for _ in range(3): logging.getLogger('tollgate').warning('unheard')\n"
         "print('still here')"
     )

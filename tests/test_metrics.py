@@ -21,7 +21,9 @@ from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
 
 from addon.measured_store import MeasuredStore
-from addon.metrics import (
+from addon.store import Booking, HoldRequest, Store, StoreUnavailable
+from addon.store.sqlite import SqliteStore
+from addon.telemetry.metrics import (
     MOST,
     MOST_NAMED,
     OTHER,
@@ -31,8 +33,6 @@ from addon.metrics import (
     render_workers,
     worker_ended,
 )
-from addon.store import Booking, HoldRequest, Store, StoreUnavailable
-from addon.store.sqlite import SqliteStore
 from addon.upstream.numbers import PoolStats
 from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
@@ -339,7 +339,7 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
 WORKER = """
 import sys
 from test_metrics import CATALOG, EXCHANGE
-from addon.metrics import Metrics
+from addon.telemetry.metrics import Metrics
 
 metrics = Metrics("1.2.3")
 print("ready", flush=True)

@@ -14,9 +14,9 @@ from settings_files_on_disk import edit, write_files
 
 from addon.lifecycle import Lifecycle
 from addon.mask import mask_credentials
-from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.settings import Settings, SettingsFiles, load_settings
+from addon.telemetry.metrics import Metrics
 from policies.breaker import FAILURES
 from policies.facts import Attempt
 

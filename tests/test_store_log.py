@@ -20,10 +20,10 @@ from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
 from addon.measured_store import MeasuredStore
-from addon.metrics import Metrics
 from addon.store import CallNotHeld, Store, StoreUnavailable
 from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore
+from addon.telemetry.metrics import Metrics
 
 ONCE = ["store unavailable", "store recovered"]
 

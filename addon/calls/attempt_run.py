@@ -23,9 +23,9 @@ from addon.errors import (
     unreachable,
     upstream_garbage,
 )
-from addon.log import log_no_connection
 from addon.relay import Relay
 from addon.runtime.heavy_work import work_off
+from addon.telemetry.logs import log_no_connection
 from addon.text.http_heads import Response, ResponseHead
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import PoolFull, Unreachable

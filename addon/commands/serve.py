@@ -9,11 +9,11 @@ from mitmproxy.exceptions import OptionsError
 
 from addon.commands.wallet import credit_entry, enter
 from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
-from addon.log import configure_logging
 from addon.settings import Settings, SettingsFiles, load_conf
 from addon.settings_builder import Problem
 from addon.settings_io import SettingsError
 from addon.store import StoreUnavailable
+from addon.telemetry.logs import configure_logging
 from addon.workers.child import WorkerFailed
 
 FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)

@@ -26,7 +26,7 @@ from addon.flows.comment import comment_of
 from addon.flows.flow import new_flow, show_answer_body, show_answer_head, show_error, show_request_body
 from addon.flows.observed_stream import ObservedStream
 from addon.flows.recording import Recording, RecordingBudget
-from addon.log_limits import LogLimit
+from addon.telemetry.log_limits import LogLimit
 from addon.wire.stream import Stream
 from policies.exchange import Exchange
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from addon.log_limits import LogLimit
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
+from addon.telemetry.log_limits import LogLimit
 from addon.text.http_heads import Response
 from addon.wire.date import DateField
 from addon.wire.stream import ClientLeft, Stream

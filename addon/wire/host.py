@@ -15,8 +15,8 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.tls import TlsData
 
-from addon.log_limits import LogLimit
 from addon.runtime.listening import LISTEN_BACKLOG
+from addon.telemetry.log_limits import LogLimit
 from addon.wire import tls
 from addon.wire.clients import Clients, max_clients
 from addon.wire.layer import PlainHttpLayer, Serving

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
-from addon.admin import Readiness
 from addon.runtime.deadline import within
 from addon.settings import Settings
+from addon.telemetry.admin import Readiness
 from addon.workers.link import ASK, PING, pack, parse_answer
 
 log = logging.getLogger("tollgate.workers")

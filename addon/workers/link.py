@@ -11,8 +11,8 @@ import pickle
 from types import MappingProxyType
 from typing import Any
 
-from addon.admin import Readiness
 from addon.settings import Settings
+from addon.telemetry.admin import Readiness
 
 ASK = "how are you?"
 """The question that is answered with a worker's readiness."""

@@ -18,13 +18,13 @@ from addon.calls.request_body import BodyBudget
 from addon.calls.responses import error_response
 from addon.calls.unrelayed import UnrelayedAnswers
 from addon.errors import from_refusal
-from addon.metrics import Metrics
 from addon.platform_keys import PlatformKeys
 from addon.request_id import RequestIds
 from addon.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify
+from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from addon.errors import ErrorAnswer
-from addon.exception_text import format_exception
 from addon.mask import mask_credentials
+from addon.telemetry.exception_text import format_exception
 from policies.exchange import Exchange
 
 OURS = "tollgate"
