@@ -14,7 +14,6 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
-from addon.auth import not_a_key
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.endpoints import Endpoint, check_size
 from addon.calls.state import Call
@@ -30,6 +29,7 @@ from addon.chat import parse_chat_request
 from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.explained_fields import explained_fields
 from addon.json_object import decode_object
+from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.report import ReadUsed, find_limits
 from addon.text.http_heads import Headers, RequestHead

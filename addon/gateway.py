@@ -21,8 +21,8 @@ from addon.flows.shown_calls import ShownCalls
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
 from addon.request_id import new_request_id
-from addon.settings import Settings, SettingsFiles
-from addon.settings_io import SettingsError
+from addon.settings.files import SettingsError
+from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings

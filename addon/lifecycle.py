@@ -20,8 +20,8 @@ from addon.platform_keys import PlatformKeys
 from addon.request_id import new_request_id
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
-from addon.settings import Settings, SettingsFiles
-from addon.settings_watcher import Watcher
+from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.opening import open_store
 from addon.telemetry.admin import Admin, Readiness

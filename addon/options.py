@@ -4,7 +4,7 @@ from typing import Any
 
 from mitmproxy.options import Options
 
-from addon.settings import Settings
+from addon.settings.settings import Settings
 
 MODE = "reverse:http://tollgate.invalid:1"
 """mitmproxy wants a target; this one does not exist. Where a call goes is said for each call, or it goes nowhere."""

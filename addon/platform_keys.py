@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from addon.retry_after import parse_retry_after
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from policies.facts import Attempt, Provider
 from policies.key_rest import FRESH, KeyRest, after_answer, next_key

@@ -14,7 +14,7 @@ from mitmproxy.utils import asyncio_utils
 from addon.gateway import Gateway
 from addon.options import MODE, mitmproxy_options
 from addon.runtime.listening import base_url, bind
-from addon.settings import Settings, SettingsFiles
+from addon.settings.settings import Settings, SettingsFiles
 from addon.stop_signals import stop_signals
 from addon.wire.host import Listener
 

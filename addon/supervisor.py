@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from addon.runtime.listening import base_url, reserve
-from addon.settings import Settings, SettingsFiles
-from addon.settings_watcher import Watcher
+from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.watcher import Watcher
 from addon.stop_signals import stop_signals
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import render_workers, worker_ended

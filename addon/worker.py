@@ -14,7 +14,7 @@ from addon.commands.serve import FAULTS
 from addon.gateway import Gateway
 from addon.runtime.listening import join
 from addon.server import serving
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.stop_signals import stop_signals
 from addon.telemetry.logs import configure_logging
 from addon.workers.link import PING, pack_alive, pack_answer, receive

@@ -12,7 +12,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from addon.settings import load_conf
+from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest, Store
 from addon.store.opening import open_store
 from benchmarks.gateways import Setup, gateway

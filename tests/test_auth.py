@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.auth import hash_key, identify, new_key, parse_bearer
+from addon.settings.api_keys import hash_key, identify, new_key, parse_bearer
 from policies.facts import Key, Workspace
 from policies.refusal import Refusal
 

@@ -8,7 +8,7 @@ from rig.ledger import answered_exchange
 
 from addon.calls.state import Call
 from addon.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from policies.exchange import Stage
 from policies.facts import Family
 

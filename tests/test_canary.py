@@ -49,7 +49,7 @@ from rig.scripts import completion, whole
 from rig.upstream import Upstream
 
 from addon.cli import main
-from addon.sealed import MasterKeys
+from addon.settings.sealed_secrets import MasterKeys
 
 
 @pytest.fixture(scope="module")

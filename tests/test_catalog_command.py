@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from addon.commands.catalog import catalog, compare_prices
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from policies.facts import Family, Model, Prices, Provider
 
 CATALOG = Path(__file__).parent.parent / "catalog_data"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from addon.settings import Settings, load_settings
+from addon.settings.settings import Settings, load_settings
 from policies.sanitize import sanitize
 
 CATALOG = Path(__file__).parent.parent / "catalog_data"

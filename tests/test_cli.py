@@ -7,8 +7,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from addon.auth import new_key
 from addon.cli import main
+from addon.settings.api_keys import new_key
 
 ROOT = Path(__file__).resolve().parents[1]
 

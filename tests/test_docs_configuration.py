@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from pydantic.fields import FieldInfo
 
-from addon import settings_catalog, settings_files
-from addon.settings import load_conf
-from addon.settings_files import ProxyConf
-from addon.settings_table import Table
+from addon.settings import catalog_schema as settings_catalog
+from addon.settings import files_schema as settings_files
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import load_conf
+from addon.settings.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from rig.reviewed import reviewed
 
 from addon.errors import REFUSALS
-from addon.policy_modules import PolicyModule, compile_policy
+from addon.settings.policy_modules import PolicyModule, compile_policy
 from policies.refusal import Refusal
 from policies.review import REFUSAL_CODES, ReviewedCall, ReviewedMessage, review
 

@@ -18,7 +18,7 @@ from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import Upstream
 
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from addon.upstream import access_tokens
 
 ROOT = Path(__file__).resolve().parents[1]

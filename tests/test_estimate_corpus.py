@@ -28,7 +28,7 @@ from rig.recorded_prompts import (
 
 from addon.answer import rewrite_answer
 from addon.chat_chunks import ChatChunks
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from addon.source import Source
 from addon.sse import StreamRelay
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens

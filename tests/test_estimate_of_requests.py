@@ -9,7 +9,7 @@ import pytest
 
 from addon.chat import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from policies.facts import NO_SECRET, Attempt, Model
 from policies.refusal import Refusal
 from policies.sanitize import sanitize

@@ -19,7 +19,7 @@ from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
-from addon.settings import Settings, load_settings
+from addon.settings.settings import Settings, load_settings
 from addon.store import StoreUnavailable
 from policies.caps import completion_cap
 from policies.exchange import Exchange, Stage

@@ -28,7 +28,7 @@ MADE = {
     # The tables of genai-prices on an operator's own URL: nobody hostile writes either.
     "addon.commands.catalog._find_published": None,
     # ``_matching``, whose calls are among the expressions.
-    "addon.settings_types.check": None,
+    "addon.settings.value_types.check": None,
     "addon.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rig.sent import sent, shipped_families
 
 from addon.chat import parse_chat_request
-from addon.settings_catalog import FAMILIES_FILE
+from addon.settings.catalog_schema import FAMILIES_FILE
 from policies.facts import Family
 from policies.refusal import Refusal
 

@@ -19,8 +19,8 @@ from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
 
 from addon.commands.wallet import credit_entry, enter
-from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
-from addon.settings import load_conf
+from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
+from addon.settings.settings import load_conf
 
 type Start = Callable[..., Gateway]
 

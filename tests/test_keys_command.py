@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from settings_files_on_disk import edit, replace, write_files
 
-from addon.auth import hash_key, identify
 from addon.commands.key_lines import add_key, turn_off_key
 from addon.commands.keys import keys
-from addon.first_run import ensure_workspace
-from addon.settings import SettingsFiles, load_settings
+from addon.settings.api_keys import hash_key, identify
+from addon.settings.first_run import ensure_workspace
+from addon.settings.settings import SettingsFiles, load_settings
 
 ACME = "policies/workspaces/acme.toml"
 

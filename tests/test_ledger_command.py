@@ -22,7 +22,7 @@ from rig.money import USD, select
 from rig.redis_server import RedisServer
 
 from addon.commands.ledger import ledger
-from addon.settings import load_conf
+from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable, WalletEntry
 from addon.store.opening import open_store
 from policies.spend import Want

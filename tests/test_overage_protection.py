@@ -21,7 +21,7 @@ from rig.scripts import Gate, Received, Script, completion, whole
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from policies.estimate import estimate_prompt_tokens
 from policies.facts import Model
 from policies.limits import Limit, wallet_counter

@@ -15,7 +15,7 @@ from settings_files_on_disk import edit, write_files
 from addon.lifecycle import Lifecycle
 from addon.mask import mask_credentials
 from addon.platform_keys import PlatformKeys
-from addon.settings import Settings, SettingsFiles, load_settings
+from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.telemetry.metrics import Metrics
 from policies.breaker import FAILURES
 from policies.facts import Attempt

@@ -24,7 +24,7 @@ from rig.usage_table import expected
 from addon.answer import BILLING_NOTE
 from addon.dialects import DIALECTS
 from addon.relay import Relay
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from addon.source import Source
 from policies.facts import Family
 

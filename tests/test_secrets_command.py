@@ -21,8 +21,8 @@ from rig.upstream import Upstream
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.secrets import rotated, secrets
-from addon.sealed import MasterKeys, new_master_key
-from addon.settings import load_settings
+from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.settings import load_settings
 
 VARIABLE = "TOLLGATE_SECRET_KEY"
 PROVIDERS = "catalog_data/providers.toml"

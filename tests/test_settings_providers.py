@@ -7,8 +7,8 @@ import pytest
 from rig.service_accounts import key_file
 from settings_files_on_disk import edit, write_files
 
-from addon.settings import Settings, load_settings
-from addon.settings_io import SettingsError
+from addon.settings.files import SettingsError
+from addon.settings.settings import Settings, load_settings
 from policies.facts import Family
 from policies.refusal import Refusal
 from policies.request_facts import request_facts

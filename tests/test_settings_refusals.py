@@ -6,8 +6,8 @@ import pytest
 import trustme
 from settings_files_on_disk import HASH_A, HASH_B, edit, write_files
 
-from addon.settings import load_settings
-from addon.settings_io import SettingsError
+from addon.settings.files import SettingsError
+from addon.settings.settings import load_settings
 
 CONF = "proxy.conf"
 PROVIDERS = "catalog_data/providers.toml"

@@ -7,11 +7,11 @@ import pytest
 from rig.service_accounts import key_file
 from settings_files_on_disk import edit, write_files
 
-from addon.sealed import MasterKeys, new_master_key
-from addon.settings import Settings, SettingsFiles, load_settings
-from addon.settings_io import SettingsError
-from addon.settings_secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
-from addon.settings_types import SecretReference
+from addon.settings.files import SettingsError
+from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
+from addon.settings.settings import Settings, SettingsFiles, load_settings
+from addon.settings.value_types import SecretReference
 
 PROVIDERS = "catalog_data/providers.toml"
 ACME = "policies/workspaces/acme.toml"

@@ -10,7 +10,7 @@ from addon.calls.settlement import believed_usage, outcome
 from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import anthropic, gemini, openai
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.source import Source
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange

@@ -15,7 +15,7 @@ from rig.simulation.clients import Answer, Client, draw_habits
 from rig.simulation.gateway import Books, SimulatedGateway, read_books
 from rig.simulation.provider import Generated, Provider
 
-from addon.settings import Settings, load_settings
+from addon.settings.settings import Settings, load_settings
 from addon.store import ledger_file
 
 CUSTOMERS = 40

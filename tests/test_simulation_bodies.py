@@ -9,7 +9,7 @@ from rig.simulation import World, simulate
 from rig.simulation.gateway import SimulatedGateway
 
 from addon.calls.request_body import BYTES_PER_S, TIMEOUT_S
-from addon.settings import Settings, load_settings
+from addon.settings.settings import Settings, load_settings
 
 KEY = f"tg_{'body':0<40}"
 LENGTH = 30_000_000

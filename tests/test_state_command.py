@@ -14,7 +14,7 @@ from test_ledger_command import INVOICE, conf_in, live, use
 from test_ledger_command import run as run_ledger
 
 from addon.commands.state import state
-from addon.settings import load_conf
+from addon.settings.settings import load_conf
 from addon.store import Booking, Store
 from addon.store.opening import open_store
 

@@ -18,7 +18,7 @@ from tornado.httputil import HTTPServerRequest
 
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import LocalServer, send_answer
-from addon.service_account import parse_service_account
+from addon.settings.service_account import parse_service_account
 from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool

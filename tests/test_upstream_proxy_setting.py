@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from settings_files_on_disk import edit, write_files
 
-from addon.sealed import MasterKeys, new_master_key
-from addon.settings import SettingsFiles, load_settings
-from addon.settings_io import SettingsError
-from addon.settings_secrets import KEY_VARIABLE
-from addon.upstream.proxy import EgressProxy, parse_proxy
+from addon.settings.egress_proxy import EgressProxy, parse_proxy
+from addon.settings.files import SettingsError
+from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.secrets import KEY_VARIABLE
+from addon.settings.settings import SettingsFiles, load_settings
 
 PASSWORD = "obviously-fake-password"
 URL = f"http://user:{PASSWORD}@proxy.internal:3128"

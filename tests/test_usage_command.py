@@ -21,7 +21,7 @@ from rig.redis_server import RedisServer
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.usage import usage
-from addon.settings import load_conf, load_settings
+from addon.settings.settings import load_conf, load_settings
 from addon.store import Booking, HoldRequest, WalletEntry
 from addon.store.opening import open_store
 from addon.store.report import counted_in, find_limits, open_report

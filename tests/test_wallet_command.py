@@ -26,7 +26,7 @@ from rig.upstream import Upstream
 from settings_files_on_disk import edit, write_files
 
 from addon.commands.wallet import credit_entry, enter, wallet
-from addon.settings import load_conf
+from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest
 from addon.store.sqlite import SqliteStore
 from policies.money import MAX_CAP_USD

@@ -29,7 +29,7 @@ from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.upstream import Upstream
 
 from addon.runtime.listening import bind, join, reserve
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from addon.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
 from addon.telemetry.admin import Readiness
 from addon.workers.link import ASK, pack, pack_alive, pack_answer, parse_answer, receive

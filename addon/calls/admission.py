@@ -2,10 +2,10 @@
 
 import math
 
-from addon.auth import identify, parse_bearer
 from addon.calls.endpoints import bearer_header, check_size
 from addon.calls.parts import Parts
 from addon.calls.state import Call
+from addon.settings.api_keys import identify, parse_bearer
 from addon.text.http_heads import RequestHead
 from policies.exchange import Stage
 from policies.limits import rpm_of

@@ -9,7 +9,7 @@ from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
 from addon.platform_keys import PlatformKeys
 from addon.runtime.clock import Clock
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.store import Store
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.pool import Pool

@@ -6,7 +6,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.chat import ChatRequest
 from addon.errors import INTERNAL, ErrorAnswer
 from addon.relay import Relay
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from policies.exchange import Exchange, Stage
 from policies.fallback import is_failure
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from addon.settings import Settings, SettingsFiles
-from addon.settings_files import ProxyConf
-from addon.settings_io import SettingsError, nearest
+from addon.settings.files import SettingsError, nearest
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
 from addon.store.redis_report import counted_in_redis
 from addon.store.redis_state import UNCOUNTED, read_ledger

@@ -24,9 +24,9 @@ from addon.commands.common import (
 )
 from addon.commands.explain_text import explanation_json, explanation_text
 from addon.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
-from addon.settings import Settings
-from addon.settings_files import ProxyConf
-from addon.settings_io import nearest
+from addon.settings.files import nearest
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import Settings
 from addon.store import StoreUnavailable
 from policies.exchange import Exchange, Stage
 from policies.facts import Key, Workspace

@@ -14,16 +14,16 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.auth import hash_key, new_key
 from addon.commands.common import clear_errors, conf_option, json_option, load_served, unknown_workspace
 from addon.commands.key_lines import add_key
 from addon.commands.revocation import find_problem, revoke_key
 from addon.runtime.folder_lock import locked
-from addon.settings import load_conf
-from addon.settings_files import WorkspaceTable
-from addon.settings_io import SettingsError, validate, write_atomically
-from addon.settings_sources import Sources
-from addon.settings_types import NAME, NAME_IS
+from addon.settings.api_keys import hash_key, new_key
+from addon.settings.files import SettingsError, validate, write_atomically
+from addon.settings.files_schema import WorkspaceTable
+from addon.settings.settings import load_conf
+from addon.settings.sources import Sources
+from addon.settings.value_types import NAME, NAME_IS
 from policies.facts import Key, Workspace
 from policies.money import format_nanousd
 

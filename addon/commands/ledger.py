@@ -11,8 +11,8 @@ from pydantic import SecretStr
 
 from addon.commands.common import clear_errors, conf_option, json_option, naming, reading, redis_url
 from addon.commands.tables import to_json
-from addon.settings import load_conf
-from addon.settings_files import ProxyConf
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import load_conf
 from addon.store import UPKEEP_S, StoreUnavailable
 from addon.store.redis_session import BOUND_S, RedisSession, redis_session
 from addon.store.report import count_booked

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from addon.commands.key_lines import turn_off_key
-from addon.settings import SettingsFiles
-from addon.settings_builder import Problem
-from addon.settings_io import SettingsError, nearest, write_atomically
-from addon.settings_last_good import LastGood
-from addon.settings_sources import Sources, decode, parse_toml
+from addon.settings.builder import Problem
+from addon.settings.files import SettingsError, nearest, write_atomically
+from addon.settings.last_good import LastGood
+from addon.settings.settings import SettingsFiles
+from addon.settings.sources import Sources, decode, parse_toml
 
 
 @dataclass(frozen=True, slots=True)

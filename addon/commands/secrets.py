@@ -18,10 +18,10 @@ import click
 
 from addon.commands.common import clear_errors
 from addon.runtime.folder_lock import locked
-from addon.sealed import SCHEME, MasterKeys, new_master_key
-from addon.settings_io import SettingsError, dotted, write_atomically
-from addon.settings_secrets import load_master_keys
-from addon.settings_sources import Sources
+from addon.settings.files import SettingsError, dotted, write_atomically
+from addon.settings.sealed_secrets import SCHEME, MasterKeys, new_master_key
+from addon.settings.secrets import load_master_keys
+from addon.settings.sources import Sources
 
 
 @click.group()

@@ -8,10 +8,10 @@ from pathlib import Path
 from mitmproxy.exceptions import OptionsError
 
 from addon.commands.wallet import credit_entry, enter
-from addon.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
-from addon.settings import Settings, SettingsFiles, load_conf
-from addon.settings_builder import Problem
-from addon.settings_io import SettingsError
+from addon.settings.builder import Problem
+from addon.settings.files import SettingsError
+from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
+from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.store import StoreUnavailable
 from addon.telemetry.logs import configure_logging
 from addon.workers.child import WorkerFailed

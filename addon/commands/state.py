@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from addon.commands.common import clear_errors, conf_option, naming, redis_url
-from addon.settings import load_conf
+from addon.settings.settings import load_conf
 from addon.store.rebuild import rebuild_state
 
 

@@ -14,8 +14,8 @@ from tabulate import tabulate
 
 from addon.commands.common import clear_errors, conf_option, counters, load_served, reading, reason
 from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
-from addon.settings import load_conf
-from addon.settings_io import SettingsError
+from addon.settings.files import SettingsError
+from addon.settings.settings import load_conf
 from addon.store import StoreUnavailable
 from addon.store.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
 from policies.money import format_nanousd_rounded

@@ -12,9 +12,9 @@ import click
 
 from addon.commands.common import clear_errors, conf_option, counters, json_option, reading, unknown_workspace
 from addon.commands.tables import draw, to_csv, to_json
-from addon.settings import load_conf
-from addon.settings_files import ProxyConf
-from addon.settings_sources import Sources
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import load_conf
+from addon.settings.sources import Sources
 from addon.store import WalletEntry
 from addon.store.ledger_rows import CALL
 from addon.store.opening import open_store

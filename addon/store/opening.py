@@ -1,7 +1,7 @@
 """The store that ``[state]`` in proxy.conf names."""
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.settings_files import ProxyConf
+from addon.settings.files_schema import ProxyConf
 from addon.store import Store
 from addon.store.redis import RedisStore
 from addon.store.sqlite import SqliteStore

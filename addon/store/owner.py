@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from addon.runtime.folder_lock import locked
-from addon.settings_io import write_atomically
+from addon.settings.files import write_atomically
 
 _MACHINE = ".machine"
 

@@ -8,13 +8,13 @@ import asyncio
 from typing import Final, NamedTuple
 
 from addon.runtime.deadline import within
+from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.gates import Gate
 from addon.upstream.link import Link
 from addon.upstream.numbers import DEFAULT_LIMITS, PoolLimits, PoolStats
 from addon.upstream.origin import Origin, Unreachable
-from addon.upstream.proxy import EgressProxy, parse_proxy
 
 __all__ = [
     "EgressProxy",

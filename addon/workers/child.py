@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Self
 
 from addon.runtime.deadline import within
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.telemetry.admin import Readiness
 from addon.workers.link import ASK, PING, pack, parse_answer
 

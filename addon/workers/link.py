@@ -11,7 +11,7 @@ import pickle
 from types import MappingProxyType
 from typing import Any
 
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.telemetry.admin import Readiness
 
 ASK = "how are you?"

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-from addon.sealed import MasterKeys
+from addon.settings.sealed_secrets import MasterKeys
 from rig.canaries import Canaries, seen_in_answer, seen_in_head
 from rig.configuration import model, provider, workspace
 from rig.gateway import Gateway

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
-from addon.settings import load_settings
+from addon.settings.settings import load_settings
 from policies.change import CHAT_BODY, Change
 from policies.facts import Attempt, Family, Model, Prices, Provider
 from policies.sanitize import sanitize

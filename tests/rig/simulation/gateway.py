@@ -20,7 +20,7 @@ from addon.calls.unrelayed import UnrelayedAnswers
 from addon.errors import from_refusal
 from addon.platform_keys import PlatformKeys
 from addon.request_id import RequestIds
-from addon.settings import Settings
+from addon.settings.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite import SqliteStore
 from addon.store.verify import verify

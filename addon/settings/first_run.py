@@ -6,10 +6,10 @@ lost nothing, the next first run makes the rest, and one that is provoked by del
 
 from pathlib import Path
 
-from addon.auth import hash_key, new_key
 from addon.runtime.folder_lock import locked
-from addon.settings_io import write_atomically
-from addon.settings_sources import Sources
+from addon.settings.api_keys import hash_key, new_key
+from addon.settings.files import write_atomically
+from addon.settings.sources import Sources
 
 DEMO = "demo"
 WELCOME_NANOUSD = 5 * 10**9

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from addon.settings import NEEDS_RESTART, Settings, SettingsFiles
-from addon.settings_builder import Problem
-from addon.settings_files import ProxyConf
+from addon.settings.builder import Problem
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 
 _log = logging.getLogger("tollgate.reload")
 

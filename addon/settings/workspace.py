@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
-from addon.settings_base import Base
-from addon.settings_files import KeyTable, WorkspaceTable
-from addon.settings_io import SettingsError, check_known, dotted, validate
-from addon.settings_secrets import Secrets
-from addon.settings_sources import parse_toml
-from addon.settings_types import NAME, NAME_IS
+from addon.settings.base import Base
+from addon.settings.files import SettingsError, check_known, dotted, validate
+from addon.settings.files_schema import KeyTable, WorkspaceTable
+from addon.settings.secrets import Secrets
+from addon.settings.sources import parse_toml
+from addon.settings.value_types import NAME, NAME_IS
 from policies.facts import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Final
 
-from addon.settings_io import SettingsError, dotted
-from addon.settings_sources import Sources
+from addon.settings.files import SettingsError, dotted
+from addon.settings.sources import Sources
 from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from addon.settings_base import NEEDS_RESTART, load_conf
-from addon.settings_builder import Builder, Built, Problem
-from addon.settings_files import Listen, ProxyConf
-from addon.settings_io import SettingsError, validate
-from addon.settings_last_good import LastGood
-from addon.settings_sources import Sources
-from addon.upstream.proxy import EgressProxy
+from addon.settings.base import NEEDS_RESTART, load_conf
+from addon.settings.builder import Builder, Built, Problem
+from addon.settings.egress_proxy import EgressProxy
+from addon.settings.files import SettingsError, validate
+from addon.settings.files_schema import Listen, ProxyConf
+from addon.settings.last_good import LastGood
+from addon.settings.sources import Sources
 from policies.facts import Family, Key, Model, Provider, Workspace
 from policies.review import Policy
 

@@ -1,6 +1,6 @@
 """What operators may write into the catalog's files: providers, families and models, one schema a table.
 
-Each rule that needs only its own table stands here; names that must exist elsewhere are ``addon/settings_facts.py``'s.
+Each rule that needs only its own table stands here; names that must exist elsewhere are those of ``catalog_builder``.
 docs/configuration.md documents every key, and a test holds it to that.
 """
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from addon.settings_table import Table, fault
-from addon.settings_types import (
+from addon.settings.table import Table, fault
+from addon.settings.value_types import (
     BaseUrl,
     ChatPath,
     Count,

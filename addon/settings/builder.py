@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from addon.settings_base import Base, load_base
-from addon.settings_files import ProxyConf, WorkspaceTable
-from addon.settings_io import SettingsError
-from addon.settings_last_good import LastGood
-from addon.settings_secrets import Secrets
-from addon.settings_sources import Sources
-from addon.settings_workspace import parse_workspace, resolve_last_good, resolve_workspace, same_hash
+from addon.settings.base import Base, load_base
+from addon.settings.files import SettingsError
+from addon.settings.files_schema import ProxyConf, WorkspaceTable
+from addon.settings.last_good import LastGood
+from addon.settings.secrets import Secrets
+from addon.settings.sources import Sources
+from addon.settings.workspace import parse_workspace, resolve_last_good, resolve_workspace, same_hash
 from policies.facts import Workspace
 from policies.key_claims import SettledClaims, settle_claims
 

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
-from addon.settings_io import nearest
+from addon.settings.files import nearest
 
 
 def fault(reason: str, *path: str | int) -> PydanticCustomError:

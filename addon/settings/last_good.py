@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from addon.settings_io import write_atomically
-from addon.settings_sources import Content, read_whole, stamp_of
+from addon.settings.files import write_atomically
+from addon.settings.sources import Content, read_whole, stamp_of
 
 MAX_WRITES: Final = 8
 """How many texts ``keep`` writes at once, so that the next look is not late; the rest waits for its next call."""

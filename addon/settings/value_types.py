@@ -1,6 +1,6 @@
 """The kinds of values that operators may write, each with its one check, which never echoes the value.
 
-``addon/settings_files.py`` puts them together into tables.
+``addon/settings/files_schema.py`` puts them together into tables.
 """
 
 import re
@@ -18,10 +18,10 @@ from pydantic import (
     ValidationInfo,
 )
 
-from addon.policy_modules import check_name
-from addon.sealed import check_token
+from addon.settings.egress_proxy import parse_proxy
+from addon.settings.policy_modules import check_name
+from addon.settings.sealed_secrets import check_token
 from addon.text.urls import split_url
-from addon.upstream.proxy import parse_proxy
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -11,11 +11,11 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from addon.sealed import MasterKeys
-from addon.service_account import parse_service_account
-from addon.settings_io import SettingsError, dotted
-from addon.settings_sources import Sources
-from addon.settings_types import SecretReference
+from addon.settings.files import SettingsError, dotted
+from addon.settings.sealed_secrets import MasterKeys
+from addon.settings.service_account import parse_service_account
+from addon.settings.sources import Sources
+from addon.settings.value_types import SecretReference
 from policies.facts import Auth
 
 KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"

@@ -1,6 +1,6 @@
 """proxy.conf, the catalog and operators' policies: one set, which loads as a whole or not at all.
 
-Tables are checked by ``addon/settings_files.py``, names between files by ``addon/settings_facts.py``.
+Tables are checked by ``addon/settings/files_schema.py``, names between files by ``addon/settings/catalog_builder.py``.
 Source: docs/configuration.md.
 """
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from addon.policy_modules import load_policies
-from addon.settings_facts import Facts
-from addon.settings_files import ProxyConf
-from addon.settings_io import SettingsError, validate
-from addon.settings_secrets import Secrets
-from addon.settings_sources import Sources
-from addon.settings_types import SecretReference
-from addon.upstream.proxy import EgressProxy, parse_proxy
+from addon.settings.catalog_builder import Facts
+from addon.settings.egress_proxy import EgressProxy, parse_proxy
+from addon.settings.files import SettingsError, validate
+from addon.settings.files_schema import ProxyConf
+from addon.settings.policy_modules import load_policies
+from addon.settings.secrets import Secrets
+from addon.settings.sources import Sources
+from addon.settings.value_types import SecretReference
 from policies.facts import Family, Model, Provider
 from policies.review import Policy
 

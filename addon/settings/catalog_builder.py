@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from addon.dialects.endpoint import path_of
-from addon.settings_catalog import (
+from addon.settings.catalog_schema import (
     FAMILIES_FILE,
     MODELS_FILE,
     PROVIDERS_FILE,
@@ -16,10 +16,10 @@ from addon.settings_catalog import (
     ModelTable,
     ProviderTable,
 )
-from addon.settings_files import ProxyConf
-from addon.settings_io import SettingsError, check_known, dotted, validate
-from addon.settings_secrets import Secrets
-from addon.settings_sources import Sources
+from addon.settings.files import SettingsError, check_known, dotted, validate
+from addon.settings.files_schema import ProxyConf
+from addon.settings.secrets import Secrets
+from addon.settings.sources import Sources
 from policies.facts import (
     CUSTOM_FAMILY,
     Auth,

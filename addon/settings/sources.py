@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from addon.settings_io import SettingsError, absolute
+from addon.settings.files import SettingsError, absolute
 
 type Stamp = tuple[int, int, int] | None
 """What changes with a file: None where there is none."""

@@ -1,6 +1,6 @@
 """What operators may write: one schema a table for proxy.conf and the workspace files.
 
-Each rule that needs only its own table stands here; names that must exist elsewhere are ``addon/settings_facts.py``'s.
+Each rule that needs only its own table stands here; names that must exist elsewhere are those of ``catalog_builder``.
 docs/configuration.md documents every key, and a test holds it to that.
 """
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from addon.settings_table import Table, fault
-from addon.settings_types import (
+from addon.settings.table import Table, fault
+from addon.settings.value_types import (
     AbsolutePath,
     Count,
     Distinct,

@@ -1,0 +1,1 @@
+"""From the files that operators write to one frozen ``Settings``."""
