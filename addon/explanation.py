@@ -31,7 +31,7 @@ from addon.explained_fields import explained_fields
 from addon.json_object import decode_object
 from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable
-from addon.store.report import ReadUsed, find_limits
+from addon.store.ledger.report import ReadUsed, find_limits
 from addon.text.http_heads import Headers, RequestHead
 from policies.change import Change
 from policies.facts import Attempt
@@ -82,7 +82,7 @@ class Caps:
 
 @dataclass(slots=True)
 class ExplainedAttempt:
-    """One attempt, as far as it gets. ``limits`` are rows of ``addon/store/report.py``; ``body`` is what is sent.
+    """One attempt, as far as it gets. ``limits`` are rows of ``store.ledger.report``; ``body`` is what is sent.
 
     ``url`` is None for a builtin provider.
     """

@@ -15,7 +15,6 @@ from addon.calls.parts import Parts
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.measured_store import MeasuredStore
 from addon.platform_keys import PlatformKeys
 from addon.request_id import new_request_id
 from addon.runtime.clock import SYSTEM_CLOCK
@@ -23,6 +22,7 @@ from addon.sandbox.server import Sandbox
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
+from addon.store.measured import MeasuredStore
 from addon.store.opening import open_store
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import Metrics

@@ -46,7 +46,7 @@ AREAS: Final = {
         *("addon.text.json", "json", "pydantic", "pydantic_core"),
     ),
     "policies": ("policies",),
-    "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
+    "store": ("addon.store", "addon.store.measured", "sqlite3", "redis"),
     "log": (
         "addon.telemetry.logs",
         "addon.telemetry.metrics",

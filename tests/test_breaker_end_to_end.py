@@ -22,7 +22,7 @@ from rig.money import holds, select
 from rig.scripts import Received, Script, ordinary, whole
 from rig.upstream import Upstream
 
-from addon.store.sqlite import SqliteStore
+from addon.store.sqlite.store import SqliteStore
 
 PATH = "/v1/chat/completions"
 FAILURES = 5

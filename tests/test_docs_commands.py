@@ -11,7 +11,7 @@ import pytest
 from addon.cli import main
 from addon.commands.usage import RECENT_ROWS
 from addon.commands.wallet import HISTORY_ROWS, MAX_REFERENCE_CHARS
-from addon.store.report import LIMIT_COLUMNS
+from addon.store.ledger.report import LIMIT_COLUMNS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))

@@ -8,10 +8,11 @@ from typing import get_args
 
 import pytest
 
-from addon import measured_store
-from addon.store import kept, outbox
-from addon.store.ledger_rows import CALL
-from addon.store.migrations import LARGEST, migrate
+from addon.store import measured as measured_store
+from addon.store import pending_writes as kept
+from addon.store.ledger.migrations import LARGEST, migrate
+from addon.store.ledger.rows import CALL
+from addon.store.redis import outbox
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (Path(__file__).parent.parent / "docs" / "ledger.md").read_text()

@@ -20,9 +20,9 @@ from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
 
-from addon.measured_store import MeasuredStore
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable
-from addon.store.sqlite import SqliteStore
+from addon.store.measured import MeasuredStore
+from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import (
     MOST,
     MOST_NAMED,

@@ -16,7 +16,7 @@ from rig.simulation.gateway import Books, SimulatedGateway, read_books
 from rig.simulation.provider import Generated, Provider
 
 from addon.settings.settings import Settings, load_settings
-from addon.store import ledger_file
+from addon.store.ledger import file as ledger_file
 
 CUSTOMERS = 40
 SEEDS = range(20)

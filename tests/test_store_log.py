@@ -19,10 +19,10 @@ from rig.stores import WORKSPACE, request
 from rig.upstream import Upstream
 from test_contract_errors import assert_error
 
-from addon.measured_store import MeasuredStore
 from addon.store import CallNotHeld, Store, StoreUnavailable
-from addon.store.redis import RedisStore
-from addon.store.sqlite import SqliteStore
+from addon.store.measured import MeasuredStore
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 
 ONCE = ["store unavailable", "store recovered"]

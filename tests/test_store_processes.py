@@ -14,16 +14,16 @@ from rig.bounds import BOUND_S
 from rig.ledger import booked, booked_ids, second_connection
 from rig.stores import Place
 
-from addon.store import ledger_file
-from addon.store.ledger_file import LedgerFile
-from addon.store.migrations import migrate
+from addon.store.ledger import file as ledger_file
+from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.migrations import migrate
 
 COMMON = """
 import asyncio, os, sys
 from pathlib import Path
 from addon.store import Booking, StoreUnavailable
 from policies.spend import Hold
-from addon.store.sqlite import SqliteStore
+from addon.store.sqlite.store import SqliteStore
 from rig.ledger import make_row
 path = Path(sys.argv[1])
 

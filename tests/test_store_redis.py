@@ -14,9 +14,9 @@ from rig.redis_stores import OPERATIONS, Rig, assert_all_refused, assert_sound, 
 from rig.stores import WORKSPACE, all_counters, booking, request, takes
 
 from addon.store import Store, StoreUnavailable
-from addon.store.redis import RedisStore
-from addon.store.redis_client import CONNECTIONS, RedisClient
-from addon.store.redis_keys import CIRCUITS
+from addon.store.redis.client import CONNECTIONS, RedisClient
+from addon.store.redis.keys import CIRCUITS
+from addon.store.redis.store import RedisStore
 from policies.breaker import FAILURES, REST_US
 from policies.limits import Counter
 from policies.spend import NOT_METERED, Used

@@ -9,8 +9,8 @@ from rig.redis_stores import Rig
 from rig.stores import WORKSPACE, booking, die, reason_of, request
 
 from addon.store import StoreUnavailable
-from addon.store.redis import RedisStore
-from addon.store.redis_session import drain
+from addon.store.redis.session import drain
+from addon.store.redis.store import RedisStore
 from policies.limits import Counter, Limit
 from policies.spend import Hold, Used
 

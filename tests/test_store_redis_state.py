@@ -12,14 +12,15 @@ from rig.ledger import locked_by_another
 from rig.redis_stores import Rig, assert_all_refused, assert_sound, eventually
 from rig.stores import WORKSPACE, Place, all_counters, booking, credit, die, reason_of, request, takes, wallet
 
-from addon.store import Store, StoreUnavailable, unconfirmed
-from addon.store.ledger_file import LedgerFile
-from addon.store.ledger_rows import iso
-from addon.store.outbox import pack_booking
-from addon.store.rebuild import rebuild_state
-from addon.store.redis import RedisStore
-from addon.store.redis_client import RedisClient
-from addon.store.redis_state import RedisState
+from addon.store import Store, StoreUnavailable
+from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.rows import iso
+from addon.store.redis import unconfirmed
+from addon.store.redis.client import RedisClient
+from addon.store.redis.outbox import pack_booking
+from addon.store.redis.rebuild import rebuild_state
+from addon.store.redis.state import RedisState
+from addon.store.redis.store import RedisStore
 from policies.limits import Counter, Limit, wallet_counter
 from policies.spend import NOT_METERED, Hold, Used
 

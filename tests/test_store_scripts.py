@@ -18,10 +18,10 @@ from rig.stores import WORKSPACE, Place, booking, credit, takes
 from rig.stores import request as held_call
 
 from addon.store import Store, StoreUnavailable
-from addon.store.rebuild import rebuild_state
-from addon.store.redis import TAKE
-from addon.store.redis_holds import HOLD, LARGEST_EXACT, exact, want_arguments
-from addon.store.redis_keys import keys_of
+from addon.store.redis.holds import HOLD, LARGEST_EXACT, exact, want_arguments
+from addon.store.redis.keys import keys_of
+from addon.store.redis.rebuild import rebuild_state
+from addon.store.redis.store import TAKE
 from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import Counter, Limit, LimitKind
 from policies.spend import Denial, Hold, Used, Want, place_hold

@@ -12,10 +12,11 @@ from rig.ledger import booked, booked_ids, make_row, second_connection
 from rig.stores import Place, booking, die, request, takes
 from sqlite_utils import Database, Migrations
 
-from addon.store import Booking, IllegalRowError, Store, StoreUnavailable, sqlite_money
-from addon.store.migrations import LARGEST, STEPS, m0006_passed_over
-from addon.store.sqlite import SqliteStore
-from addon.store.verify import verify
+from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
+from addon.store.ledger.migrations import LARGEST, STEPS, m0006_passed_over
+from addon.store.ledger.verify import verify
+from addon.store.sqlite import money as sqlite_money
+from addon.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_c
 from rig.stores import WORKSPACE, Place, booking, credit, request, takes
 from rig.stores import request as hold_request
 
-from addon.store import Booking, Store, StoreUnavailable, kept
+from addon.store import Booking, Store, StoreUnavailable
+from addon.store import pending_writes as kept
 from addon.store.circuits import BELIEVED_S
-from addon.store.redis import RedisStore
-from addon.store.sqlite import SqliteStore
-from addon.store.verify import verify
+from addon.store.ledger.verify import verify
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
 from policies.breaker import FAILURES, REST_US
 
 """Far more than any step may take on a busy machine, and far less than a hang."""

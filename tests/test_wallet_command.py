@@ -28,7 +28,7 @@ from settings_files_on_disk import edit, write_files
 from addon.commands.wallet import credit_entry, enter, wallet
 from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest
-from addon.store.sqlite import SqliteStore
+from addon.store.sqlite.store import SqliteStore
 from policies.money import MAX_CAP_USD
 from policies.spend import Want
 

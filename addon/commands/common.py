@@ -12,9 +12,9 @@ from addon.settings.files import SettingsError, nearest
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
-from addon.store.redis_report import counted_in_redis
-from addon.store.redis_state import UNCOUNTED, read_ledger
-from addon.store.report import ReadUsed, counted_in, open_report
+from addon.store.ledger.report import ReadUsed, counted_in, open_report
+from addon.store.redis.report import counted_in_redis
+from addon.store.redis.state import UNCOUNTED, read_ledger
 
 conf_option = click.option(
     "--conf",

@@ -14,10 +14,10 @@ from addon.commands.tables import to_json
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store import UPKEEP_S, StoreUnavailable
-from addon.store.redis_session import BOUND_S, RedisSession, redis_session
-from addon.store.report import count_booked
-from addon.store.verify import verify as verify_file
-from addon.store.verify import verify_redis
+from addon.store.ledger.report import count_booked
+from addon.store.ledger.verify import verify as verify_file
+from addon.store.ledger.verify import verify_redis
+from addon.store.redis.session import BOUND_S, RedisSession, redis_session
 
 
 @click.group()

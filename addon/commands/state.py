@@ -7,7 +7,7 @@ import click
 
 from addon.commands.common import clear_errors, conf_option, naming, redis_url
 from addon.settings.settings import load_conf
-from addon.store.rebuild import rebuild_state
+from addon.store.redis.rebuild import rebuild_state
 
 
 @click.group()

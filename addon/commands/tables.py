@@ -8,7 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from addon.store.report import Table
+from addon.store.ledger.report import Table
 from policies.money import format_nanousd
 
 LIMIT_HEADERS = ("limit", "period", "used", "in flight", "cap", "left")

@@ -17,7 +17,7 @@ from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_j
 from addon.settings.files import SettingsError
 from addon.settings.settings import load_conf
 from addon.store import StoreUnavailable
-from addon.store.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
+from addon.store.ledger.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
 from policies.money import format_nanousd_rounded
 
 RECENT_ROWS = 20

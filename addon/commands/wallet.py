@@ -16,9 +16,9 @@ from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store import WalletEntry
-from addon.store.ledger_rows import CALL
+from addon.store.ledger.report import find_balances, find_entries, find_entry, find_wallets
+from addon.store.ledger.rows import CALL
 from addon.store.opening import open_store
-from addon.store.report import find_balances, find_entries, find_entry, find_wallets
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 HISTORY_ROWS = 20

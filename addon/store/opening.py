@@ -3,8 +3,8 @@
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.files_schema import ProxyConf
 from addon.store import Store
-from addon.store.redis import RedisStore
-from addon.store.sqlite import SqliteStore
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
 
 
 def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:

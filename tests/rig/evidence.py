@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from addon.store import WalletEntry
-from addon.store.sqlite import SqliteStore
+from addon.store.sqlite.store import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.gateway import Gateway
 from rig.money import select

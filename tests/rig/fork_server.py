@@ -33,7 +33,7 @@ PRELOADED = (
         "addon.supervisor",
         "addon.commands.serve",
         "addon.runtime.local_http",
-        "addon.store.redis",
+        "addon.store.redis.store",
     ),
     *("redis.asyncio", "genai_prices.data_snapshot"),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from addon.store import WalletEntry
-from addon.store.sqlite import SqliteStore
+from addon.store.sqlite.store import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.bounds import BOUND_S
 

@@ -12,12 +12,12 @@ import redis
 from pydantic import SecretStr
 
 from addon.store import Booking, HoldRequest, Store, WalletEntry
-from addon.store.redis import RedisStore
-from addon.store.redis_keys import CIRCUITS
-from addon.store.redis_report import counted_in_redis
-from addon.store.report import counted_in
-from addon.store.sqlite import SqliteStore
-from addon.store.verify import verify, verify_redis
+from addon.store.ledger.report import counted_in
+from addon.store.ledger.verify import verify, verify_redis
+from addon.store.redis.keys import CIRCUITS
+from addon.store.redis.report import counted_in_redis
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.spend import Denial, Hold, Used, Want
 from rig.bounds import BOUND_S

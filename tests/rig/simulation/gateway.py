@@ -22,8 +22,8 @@ from addon.platform_keys import PlatformKeys
 from addon.request_id import RequestIds
 from addon.settings.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
-from addon.store.sqlite import SqliteStore
-from addon.store.verify import verify
+from addon.store.ledger.verify import verify
+from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from addon.runtime.clock import Clock
 from addon.store import LEASE_S
-from addon.store.owner import Owner
-from addon.store.redis_client import RedisClient, Script
-from addon.store.redis_keys import LEASES
+from addon.store.process_lock import Owner
+from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.keys import LEASES
 
 _RENEW_S = LEASE_S / 2
 

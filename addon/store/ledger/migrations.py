@@ -5,7 +5,7 @@ from functools import cache
 
 from sqlite_utils import Database, Migrations
 
-from addon.store.counted import write_counters
+from addon.store.ledger.recount import write_counters
 
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""

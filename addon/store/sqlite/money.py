@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from addon.store import LEASE_S, Booking, HoldRequest, WalletEntry
-from addon.store.ledger_rows import book, enter, iso
-from addon.store.migrations import count_statement
+from addon.store.ledger.migrations import count_statement
+from addon.store.ledger.rows import book, enter, iso
 from policies.bucket import WINDOW_US, slice_us
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
 from policies.spend import Denial, Hold, Used, place_hold

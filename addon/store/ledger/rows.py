@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from addon.store import Booking, WalletEntry
-from addon.store.migrations import LARGEST
+from addon.store.ledger.migrations import LARGEST
 from policies.exchange import INTERRUPTED
 
 type Row = Mapping[str, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.folder_lock import locked
 from addon.store import BOUND_S, StoreUnavailable
-from addon.store.migrations import migrate
+from addon.store.ledger.migrations import migrate
 
 type Step[T] = Callable[[sqlite3.Connection], T]
 

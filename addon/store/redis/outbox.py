@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Any
 
 from addon.store import Booking, IllegalRowError, StoreUnavailable, WalletEntry
-from addon.store.kept import log_lost
-from addon.store.ledger_file import NEVER_WRITABLE, LedgerFile
-from addon.store.ledger_rows import book, enter, iso
-from addon.store.migrations import migrate
-from addon.store.redis_client import RedisClient, is_refusal
-from addon.store.redis_keys import OUTBOXES, WORKSPACES, keys_of
-from addon.store.redis_state import GROUP, RedisState, make_group
+from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile
+from addon.store.ledger.migrations import migrate
+from addon.store.ledger.rows import book, enter, iso
+from addon.store.pending_writes import log_lost
+from addon.store.redis.client import RedisClient, is_refusal
+from addon.store.redis.keys import OUTBOXES, WORKSPACES, keys_of
+from addon.store.redis.state import GROUP, RedisState, make_group
 
 log = logging.getLogger("tollgate.store")
 

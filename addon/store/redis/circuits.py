@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from addon.store import StoreUnavailable
 from addon.store.circuits import Reading
-from addon.store.redis_client import RedisClient, Script
-from addon.store.redis_keys import CIRCUITS
+from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.keys import CIRCUITS
 from policies.breaker import CLOSED, Change, Circuit
 
 SWAP = Script.load("swap_circuit")

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store import StoreUnavailable
-from addon.store.ledger_file import LedgerFile
-from addon.store.outbox import Outbox
-from addon.store.redis_client import RedisClient
-from addon.store.redis_keys import LEDGER
-from addon.store.redis_state import Ledger, RedisState, read_ledger
+from addon.store.ledger.file import LedgerFile
+from addon.store.redis.client import RedisClient
+from addon.store.redis.keys import LEDGER
+from addon.store.redis.outbox import Outbox
+from addon.store.redis.state import Ledger, RedisState, read_ledger
 
 BOUND_S = 5.0
 """For one question of a command: no call waits for it."""

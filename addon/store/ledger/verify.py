@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.store.counted import Counted, counted
-from addon.store.ledger_rows import CALL
-from addon.store.rebuild import in_flight
-from addon.store.redis_keys import counter_of, keys_of
-from addon.store.redis_session import BOUND_S, RedisSession, redis_session
-from addon.store.redis_state import EMPTY
+from addon.store.ledger.recount import Counted, counted
+from addon.store.ledger.rows import CALL
+from addon.store.redis.keys import counter_of, keys_of
+from addon.store.redis.rebuild import in_flight
+from addon.store.redis.session import BOUND_S, RedisSession, redis_session
+from addon.store.redis.state import EMPTY
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from addon.store import HOLDS_NOTHING, CallNotHeld, HoldRequest, StoreUnavailable
-from addon.store.leases import Leases
-from addon.store.ledger_rows import storable
-from addon.store.redis_client import RedisClient, Script, was_answered
-from addon.store.redis_keys import ENDED_S, CallCounters, call_counters, keys_of
-from addon.store.redis_state import RedisState
+from addon.store.ledger.rows import storable
+from addon.store.redis.client import RedisClient, Script, was_answered
+from addon.store.redis.keys import ENDED_S, CallCounters, call_counters, keys_of
+from addon.store.redis.leases import Leases
+from addon.store.redis.state import RedisState
 from policies.limits import Limit
 from policies.spend import (
     MAX_ROOM_NANOUSD,

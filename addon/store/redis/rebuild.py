@@ -18,10 +18,10 @@ from pydantic import SecretStr
 
 from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
-from addon.store.counted import Counted, counted
-from addon.store.ledger_rows import CALL, iso
-from addon.store.redis_client import Script
-from addon.store.redis_keys import (
+from addon.store.ledger.recount import Counted, counted
+from addon.store.ledger.rows import CALL, iso
+from addon.store.redis.client import Script
+from addon.store.redis.keys import (
     ENDED_S,
     INTERRUPTED_S,
     LEASES,
@@ -33,8 +33,8 @@ from addon.store.redis_keys import (
     keys_of,
     lives_s,
 )
-from addon.store.redis_session import BOUND_S, RedisSession, redis_session
-from addon.store.redis_state import make_group, remember
+from addon.store.redis.session import BOUND_S, RedisSession, redis_session
+from addon.store.redis.state import make_group, remember
 from policies.bucket import WINDOW_US
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end

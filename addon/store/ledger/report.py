@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from addon.store import StoreUnavailable, WalletEntry
-from addon.store.migrations import migrate
-from addon.store.sqlite_money import used
+from addon.store.ledger.migrations import migrate
+from addon.store.sqlite.money import used
 from policies.facts import Workspace
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.spend import Used

@@ -10,9 +10,9 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from addon.store import StoreUnavailable
-from addon.store.redis_keys import STATE, keys_of
-from addon.store.redis_state import EMPTY, OTHER
-from addon.store.report import ReadUsed
+from addon.store.ledger.report import ReadUsed
+from addon.store.redis.keys import STATE, keys_of
+from addon.store.redis.state import EMPTY, OTHER
 from policies.limits import Limit
 from policies.spend import Used
 

@@ -37,7 +37,7 @@ class Script:
     @classmethod
     def load(cls, name: str) -> "Script":
         """Read ``name``.lua. Raises OSError."""
-        text = Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
+        text = (Path(__file__).parent / "lua" / f"{name}.lua").read_text(encoding="utf-8")
         return cls(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324  (Redis names scripts so)
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from addon.store import StoreUnavailable
-from addon.store.ledger_file import LedgerFile
-from addon.store.redis_client import RedisClient, Script, is_refusal
-from addon.store.redis_keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
+from addon.store.ledger.file import LedgerFile
+from addon.store.redis.client import RedisClient, Script, is_refusal
+from addon.store.redis.keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
 
 log = logging.getLogger("tollgate.store")
 

@@ -20,13 +20,13 @@ from addon.store import (
     StoreUnavailable,
     WalletEntry,
 )
-from addon.store import sqlite_money as money
 from addon.store.circuits import Circuits, SharesCircuits
-from addon.store.counted import take_back
-from addon.store.kept import Kept
-from addon.store.ledger_file import NEVER_WRITABLE, LedgerFile, translated
-from addon.store.owner import Owner
-from addon.store.sqlite_circuits import SqliteCircuits
+from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile, translated
+from addon.store.ledger.recount import take_back
+from addon.store.pending_writes import Kept
+from addon.store.process_lock import Owner
+from addon.store.sqlite import money
+from addon.store.sqlite.circuits import SqliteCircuits
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")

@@ -20,18 +20,18 @@ from pydantic import SecretStr
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store import Booking, HoldRequest, IllegalRowError, StoreUnavailable, WalletEntry
 from addon.store.circuits import Circuits, SharesCircuits
-from addon.store.kept import Kept, log_lost
-from addon.store.leases import Lease, Leases
-from addon.store.ledger_file import LedgerFile, translated
-from addon.store.ledger_rows import booked_of
-from addon.store.outbox import Outbox, Proofs, pack_booking, pack_entry
-from addon.store.owner import Owner
-from addon.store.redis_circuits import RedisCircuits
-from addon.store.redis_client import RedisClient, Script
-from addon.store.redis_holds import Holds
-from addon.store.redis_keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
-from addon.store.redis_state import RedisState
-from addon.store.unconfirmed import UnconfirmedBookings
+from addon.store.ledger.file import LedgerFile, translated
+from addon.store.ledger.rows import booked_of
+from addon.store.pending_writes import Kept, log_lost
+from addon.store.process_lock import Owner
+from addon.store.redis.circuits import RedisCircuits
+from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.holds import Holds
+from addon.store.redis.keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
+from addon.store.redis.leases import Lease, Leases
+from addon.store.redis.outbox import Outbox, Proofs, pack_booking, pack_entry
+from addon.store.redis.state import RedisState
+from addon.store.redis.unconfirmed import UnconfirmedBookings
 from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import wallet_counter
 from policies.spend import Denial, Hold

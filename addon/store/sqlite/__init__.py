@@ -1,0 +1,1 @@
+"""The store of one machine: everything in the ledger's file."""
