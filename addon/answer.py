@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from addon.answer_bounds import BoundExceededError, exceeded_bound, parse_bounded
-from addon.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
-from addon.json_text import json_text
 from addon.message import finish_reason, relayed_chars, shows_nothing
 from addon.normal.choices import normalize_message_choices
 from addon.source import Source
-from addon.splice import apply_edits, identity_edits, model_edits, value_edit
+from addon.text.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
+from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
+from addon.text.json_encode import json_text
 from addon.usage import parse_usage
 from policies.facts import Usage
 

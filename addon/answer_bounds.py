@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from pydantic_core import from_json
 
-from addon.errors import ErrorAnswer, upstream_garbage
-from addon.json_scan import MAX_DEPTH, MAX_VALUES, TooDeepError, TooManyValuesError, scan
+from addon.text.errors import ErrorAnswer, upstream_garbage
+from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, TooDeepError, TooManyValuesError, scan
 
 MAX_CHOICES = 1_024
 """Eight times what any vendor makes for one call: each choice of a stream costs memory until its end."""

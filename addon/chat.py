@@ -23,8 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from addon.json_object import decode_large_object
-from addon.large_strings import LargeStrings
+from addon.text.json_decode import decode_large_object
+from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
 from policies.facts import Family
 from policies.refusal import Refusal

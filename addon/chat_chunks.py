@@ -7,16 +7,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from addon.json_text import json_text
 from addon.message import finish_reason, relayed_chars
 from addon.normal.choices import ChunkNormalizer, Normal
 from addon.normal.in_bytes import choices_edits
 from addon.source import Source
-from addon.splice import Edit, apply_edits, identity_edits, model_edits
 from addon.sse import Event
 from addon.sse_template import Template
 from addon.stream_frames import StreamFrames, frame
 from addon.streamed_secrets import SecretFreeText, StreamedSecrets
+from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits
+from addon.text.json_encode import json_text
 from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 

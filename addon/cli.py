@@ -15,7 +15,7 @@ from addon.commands.secrets import secrets
 from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
-from addon.mask import mask_credentials
+from addon.text.masking import mask_credentials
 
 
 class _Unshown(click.Group):

@@ -26,13 +26,13 @@ from addon.calls.upstream_request import (
     reviewed_cap,
 )
 from addon.chat import parse_chat_request
-from addon.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.explained_fields import explained_fields
-from addon.json_object import decode_object
 from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.ledger.report import ReadUsed, find_limits
+from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.text.http_heads import Headers, RequestHead
+from addon.text.json_decode import decode_object
 from policies.change import Change
 from policies.facts import Attempt
 from policies.fallback import refusal_after_failure

@@ -16,7 +16,6 @@ from addon.calls.call import begin, fail, serve
 from addon.calls.parts import Parts
 from addon.calls.responses import error_response
 from addon.calls.state import Call
-from addon.errors import from_refusal
 from addon.flows.shown_calls import ShownCalls
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
@@ -24,6 +23,7 @@ from addon.request_id import new_request_id
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
+from addon.text.errors import from_refusal
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings
 from addon.wire.host import WireHost

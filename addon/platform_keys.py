@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from pydantic import SecretStr
 
-from addon.retry_after import parse_retry_after
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
+from addon.text.retry_after import parse_retry_after
 from policies.facts import Attempt, Provider
 from policies.key_rest import FRESH, KeyRest, after_answer, next_key
 

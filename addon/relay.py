@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from addon.answer import Answer
-from addon.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
-from addon.mask import is_unmistakable, mask_secret
 from addon.source import Source
-from addon.upstream_message import MAX_READ_BYTES
+from addon.text.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
+from addon.text.masking import is_unmistakable, mask_secret
+from addon.text.provider_error import MAX_READ_BYTES
 from policies.facts import Usage
 
 log = logging.getLogger("tollgate.relay")

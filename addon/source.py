@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from addon.errors import NO_NAMES
+from addon.text.errors import NO_NAMES
 from policies.facts import Attempt, Family
 
 

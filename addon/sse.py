@@ -15,16 +15,16 @@ from addon.answer_bounds import (
     exceeded_bound,
     parse_bounded,
 )
-from addon.errors import (
+from addon.source import Source
+from addon.stream_frames import StreamFrames, frame
+from addon.text.errors import (
     ErrorAnswer,
     from_upstream_payload,
     is_error_payload,
     stream_interrupted,
     upstream_garbage,
 )
-from addon.json_text import json_text
-from addon.source import Source
-from addon.stream_frames import StreamFrames, frame
+from addon.text.json_encode import json_text
 from policies.facts import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024

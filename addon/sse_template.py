@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from addon.splice import Edit, apply_edits
+from addon.text.json_edits import Edit, apply_edits
 
 _TEXT_MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)":[ ]?"(?!")')
 # A JSON string from behind its opening quote up to its closing one.

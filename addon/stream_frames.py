@@ -8,9 +8,9 @@ OpenAI. The last chunk with a choice is held until the usage is known; ``StreamF
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from addon.json_text import json_text
 from addon.message import shows_nothing
-from addon.splice import apply_edits, member_edit, members, value_edit
+from addon.text.json_edits import apply_edits, member_edit, members, value_edit
+from addon.text.json_encode import json_text
 
 MAX_BESIDE_BYTES = 65_536
 MAX_BESIDE_MEMBERS = 64

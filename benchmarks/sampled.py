@@ -42,7 +42,13 @@ AREAS: Final = {
         *("OpenSSL", "h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
     ),
     "JSON": (
-        *("addon.json_object", "addon.json_scan", "addon.json_text", "addon.large_strings", "addon.splice"),
+        *(
+            "addon.text.json_decode",
+            "addon.text.json_scan",
+            "addon.text.json_encode",
+            "addon.text.large_strings",
+            "addon.text.json_edits",
+        ),
         *("addon.text.json", "json", "pydantic", "pydantic_core"),
     ),
     "policies": ("policies",),

@@ -1,4 +1,4 @@
-"""The only way to say no: every refused call is a ``Refusal`` raised, and ``addon/errors.py`` gives it a face."""
+"""The only way to say no: every refused call is a ``Refusal`` raised, and ``addon/text/errors.py`` gives it a face."""
 
 from typing import Literal
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from addon.answer import BILLING_NOTE, rewrite_answer
-from addon.json_scan import MAX_VALUES
 from addon.source import Source
+from addon.text.json_scan import MAX_VALUES
 from policies.facts import Family, Usage
 
 SLUG = "house/slug"

@@ -123,8 +123,21 @@ def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(modu
 
 def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
     modules = {
-        *("addon.chat", "addon.json_object", "addon.errors", "addon.upstream_message", "addon.mask"),
-        *("addon.usage", "addon.sse", "addon.answer", "addon.splice", "addon.message", "addon.relay"),
+        *(
+            "addon.chat",
+            "addon.text.json_decode",
+            "addon.text.errors",
+            "addon.text.provider_error",
+            "addon.text.masking",
+        ),
+        *(
+            "addon.usage",
+            "addon.sse",
+            "addon.answer",
+            "addon.text.json_edits",
+            "addon.message",
+            "addon.relay",
+        ),
         *("addon.dialects.upstream_request", "addon.calls.public_catalog"),
         *("addon.dialects", "addon.dialects.openai"),
         *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),

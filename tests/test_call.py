@@ -7,8 +7,8 @@ import pytest
 from rig.ledger import answered_exchange
 
 from addon.calls.state import Call
-from addon.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
 from addon.settings.settings import Settings
+from addon.text.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
 from policies.exchange import Stage
 from policies.facts import Family
 

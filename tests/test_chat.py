@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon.chat import MAX_FOUND_FAILURES, ChatRequest, check_content_type, parse_chat_request
-from addon.json_object import MAX_DEPTH
+from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from addon.chat import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES, parse_chat_request
-from addon.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
-from addon.json_object import MAX_DEPTH
+from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
+from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode
 
 TEXT = (Path(__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from addon import answer_bounds, json_scan, sse, supervisor, upstream_message
+from addon import answer_bounds, sse, supervisor
 from addon.calls import request_body
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.telemetry import logs as log
-from addon.text import http1, http1_body
+from addon.text import http1, http1_body, json_scan
+from addon.text import provider_error as upstream_message
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
 from addon.upstream.numbers import DEFAULT_LIMITS as POOL
 from addon.wire import clients, tls

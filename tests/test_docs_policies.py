@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rig.reviewed import reviewed
 
-from addon.errors import REFUSALS
 from addon.settings.policy_modules import PolicyModule, compile_policy
+from addon.text.errors import REFUSALS
 from policies.refusal import Refusal
 from policies.review import REFUSAL_CODES, ReviewedCall, ReviewedMessage, review
 

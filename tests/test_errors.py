@@ -1,4 +1,4 @@
-"""addon/errors.py: the contract's two error tables, and the sentence found in whatever a provider sent."""
+"""addon/text/errors.py: the contract's two error tables, and the sentence found in whatever a provider sent."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon import errors
-from addon.errors import (
+from addon.text import errors
+from addon.text.errors import (
     INTERNAL,
     MAX_MESSAGE_CHARS,
     ErrorAnswer,
@@ -20,7 +20,7 @@ from addon.errors import (
     from_upstream_payload,
     is_error_payload,
 )
-from addon.upstream_message import MAX_SENTENCE_CHARS
+from addon.text.provider_error import MAX_SENTENCE_CHARS
 from policies.refusal import Refusal, RefusalCode
 
 KEY = "sk-fake-0000000000000000"

@@ -13,8 +13,8 @@ import pytest
 from rig.corpus import Recorded, needs_corpus, read_corpus, read_whole_corpus
 
 from addon.chat import parse_chat_request
-from addon.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
-from addon.mask import mask_credentials
+from addon.text.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
+from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
 pytestmark = needs_corpus

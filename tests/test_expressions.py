@@ -14,7 +14,7 @@ from rig.expressions import (
     hostile_units,
 )
 
-from addon.mask import _escapable
+from addon.text.masking import _escapable
 from policies.keywords import compile_keywords
 
 CHARS = 2_000
@@ -29,10 +29,10 @@ MADE = {
     "addon.commands.catalog._find_published": None,
     # ``_matching``, whose calls are among the expressions.
     "addon.settings.value_types.check": None,
-    "addon.errors._renamed": Expression(
+    "addon.text.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
-    "addon.mask._escapable": Expression("_escapable", _escapable("sk-a/b"), True),
+    "addon.text.masking._escapable": Expression("_escapable", _escapable("sk-a/b"), True),
     "addon.sandbox.script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
     "policies.keywords.compile_keywords": Expression(
         "compile_keywords",
@@ -48,8 +48,8 @@ ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
 
 def test_the_expressions_were_found() -> None:
     places = {expression.place for expression in EXPRESSIONS}
-    assert {"addon.sse._DATA_LINE", "addon.mask._PATTERNS", "policies.money._AMOUNT"} <= places
-    assert any(place.startswith("addon.errors:") for place in places), "an inline re.sub"
+    assert {"addon.sse._DATA_LINE", "addon.text.masking._PATTERNS", "policies.money._AMOUNT"} <= places
+    assert any(place.startswith("addon.text.errors:") for place in places), "an inline re.sub"
     assert MADE.keys() == DYNAMIC
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from addon import json_scan, large_strings
-from addon.json_object import decode_large_object
-from addon.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
-from addon.json_text import request_text
-from addon.large_strings import LargeStrings, boundary
+from addon.text import json_scan, large_strings
+from addon.text.json_decode import decode_large_object
+from addon.text.json_encode import request_text
+from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
+from addon.text.large_strings import LargeStrings, boundary
 from policies.estimate import count_text, estimate_prompt_tokens
 from policies.facts import Estimator
 from policies.large_text import LargeText, TextCounts, first_chars, larges_in, whole_text

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 
-from addon.mask import MASK, mask_credentials
 from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
+from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from addon.normal.choices import ChunkNormalizer, normalize_message_choices
 from addon.normal.finish_reason import standard_finish_reason
 from addon.normal.reasoning import rename_edits
-from addon.splice import apply_edits
+from addon.text.json_edits import apply_edits
 from policies.facts import Family
 
 FAMILY = Family("plain")

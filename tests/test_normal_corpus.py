@@ -12,7 +12,7 @@ from rig.corpus import needs_corpus, read_corpus
 
 from addon.normal.choices import ChunkNormalizer, normalize_message_choices
 from addon.normal.in_bytes import choices_edits
-from addon.splice import apply_edits
+from addon.text.json_edits import apply_edits
 from policies.facts import Family
 
 pytestmark = needs_corpus

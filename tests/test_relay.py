@@ -6,7 +6,7 @@ from addon.chat_chunks import ChatChunks
 from addon.relay import ErrorRelay, Guarded
 from addon.source import Source
 from addon.sse import StreamRelay
-from addon.upstream_message import MAX_READ_BYTES
+from addon.text.provider_error import MAX_READ_BYTES
 from policies.facts import Family
 
 SOURCE = Source("slug", Family("plain"))

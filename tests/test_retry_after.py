@@ -14,8 +14,8 @@ from rig.gateway import Gateway
 from rig.scripts import Received, Script, completion, whole
 from rig.upstream import Upstream
 
-from addon.errors import INTERNAL, ErrorAnswer, from_refusal
-from addon.retry_after import (
+from addon.text.errors import INTERNAL, ErrorAnswer, from_refusal
+from addon.text.retry_after import (
     MOST_S,
     NO_ADVICE,
     RetryAdvice,

@@ -16,7 +16,7 @@ from rig.reviewed import reviewed
 from addon.calls.reviewing import reviewed_call
 from addon.calls.state import Call
 from addon.chat import parse_chat_request
-from addon.errors import INTERNAL, REFUSALS, from_refusal
+from addon.text.errors import INTERNAL, REFUSALS, from_refusal
 from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Estimator, Family, Key, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal, RefusalCode

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.splice import apply_edits, first_member, members, model_edits
+from addon.text.json_edits import apply_edits, first_member, members, model_edits
 
 SLUG = b'"house/slug"'
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from addon.answer_bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES
 from addon.chat_chunks import ChatChunks
-from addon.errors import ErrorAnswer
 from addon.source import Source
 from addon.sse import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
+from addon.text.errors import ErrorAnswer
 from policies.facts import Family, Usage
 
 SLUG = "house/slug"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.errors import ErrorAnswer
 from addon.relay import Relay
-from addon.retry_after import NO_ADVICE, RetryAdvice
+from addon.text.errors import ErrorAnswer
+from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from policies.facts import Attempt
 from policies.sanitize import Sanitized
 from policies.spend import Hold

@@ -15,7 +15,10 @@ from addon.calls.settlement import OK
 from addon.calls.state import Call
 from addon.calls.upstream_origin import origin_of, request_head
 from addon.calls.upstream_request import note_head
-from addon.errors import (
+from addon.relay import Relay
+from addon.runtime.heavy_work import work_off
+from addon.telemetry.logs import log_no_connection
+from addon.text.errors import (
     NO_CONNECTION_FREE,
     ErrorAnswer,
     stream_interrupted,
@@ -23,9 +26,6 @@ from addon.errors import (
     unreachable,
     upstream_garbage,
 )
-from addon.relay import Relay
-from addon.runtime.heavy_work import work_off
-from addon.telemetry.logs import log_no_connection
 from addon.text.http_heads import Response, ResponseHead
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import PoolFull, Unreachable

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
-from addon.mask import mask_credentials
+from addon.text.masking import mask_credentials
 from policies.change import Change
 
 HEADER: Final = "x-gateway-dropped"

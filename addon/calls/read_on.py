@@ -5,9 +5,9 @@ from addon.calls.parts import Parts
 from addon.calls.state import Call
 from addon.calls.unrelayed import STREAM_MAX_BYTES
 from addon.calls.upstream_request import note_head
-from addon.errors import unreachable
 from addon.relay import Relay
 from addon.runtime.heavy_work import work_off
+from addon.text.errors import unreachable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from policies.exchange import Stage
 

@@ -12,10 +12,10 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
 from addon.calls.state import Call
 from addon.calls.upstream_request import hold_request, make_attempt, reviewed_cap
-from addon.errors import ErrorAnswer, no_access_token
 from addon.runtime.heavy_work import work_off
 from addon.store import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
+from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.breaker import circuit_of
 from policies.exchange import Exchange

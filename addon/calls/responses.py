@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from addon.calls.dropped import HEADER as DROPPED_HEADER
 from addon.calls.public_catalog import Page, is_fresh
 from addon.calls.state import Call
-from addon.errors import ErrorAnswer
-from addon.retry_after import retry_headers
+from addon.text.errors import ErrorAnswer
 from addon.text.http_heads import Headers, Response
+from addon.text.retry_after import retry_headers
 
 _EVENTS = ("content-type", "text/event-stream; charset=utf-8")
 _JSON = ("content-type", "application/json")

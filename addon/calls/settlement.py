@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.calls.state import Call
-from addon.mask import bookable
+from addon.text.masking import bookable
 from policies.believable import believe
 from policies.caps import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.chat import ChatRequest
-from addon.errors import INTERNAL, ErrorAnswer
 from addon.relay import Relay
 from addon.settings.settings import Settings
+from addon.text.errors import INTERNAL, ErrorAnswer
 from policies.exchange import Exchange, Stage
 from policies.fallback import is_failure
 

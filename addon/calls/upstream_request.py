@@ -13,13 +13,13 @@ from addon.calls.state import Call
 from addon.chat import ChatRequest
 from addon.dialects import DIALECTS
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.errors import upstream_garbage
-from addon.mask import bookable
 from addon.relay import Broken, ErrorRelay, Guarded, Inflated, Relay
-from addon.retry_after import parse_retry_advice
 from addon.source import source_of
 from addon.store import HoldRequest
+from addon.text.errors import upstream_garbage
 from addon.text.http_heads import ResponseHead
+from addon.text.masking import bookable
+from addon.text.retry_after import parse_retry_advice
 from policies.caps import completion_cap
 from policies.exchange import Stage
 from policies.facts import Attempt, Route

@@ -8,8 +8,8 @@ from typing import Any
 from tabulate import tabulate
 
 from addon.commands.tables import LIMIT_HEADERS, limit_cells, printable, to_json
-from addon.errors import ErrorAnswer
 from addon.explanation import ExplainedAttempt, Explanation, Refused
+from addon.text.errors import ErrorAnswer
 from policies.money import format_nanousd
 
 _FIELD_WIDTHS = (22, 8, 32, 32)

@@ -1,7 +1,7 @@
 """The wire shapes that providers speak: one module a shape, each with the same three functions. Pure.
 
 ``request`` makes what is sent; ``stream`` and ``whole`` make the reader of what comes back. Errors need no dialect:
-``addon/upstream_message.py`` finds the sentence in whatever body there is.
+``addon/text/provider_error.py`` finds the sentence in whatever body there is.
 """
 
 from typing import Any, Protocol

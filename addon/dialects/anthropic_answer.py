@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
-from addon.json_text import json_text
+from addon.text.json_encode import json_text
 from addon.usage import read_count, sum_counts
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from addon.dialects.anthropic_answer import REASONING_FORMAT
 from addon.dialects.anthropic_parts import Block, refuse, text_blocks, user_blocks, with_cache_control
-from addon.json_object import decode_object
+from addon.text.json_decode import decode_object
 from policies.large_text import whole_text
 from policies.refusal import Refusal
 

@@ -8,7 +8,7 @@ supported"; ``transform_schema`` of its Python SDK 2.12. Pure.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from addon.json_text import json_text
+from addon.text.json_encode import json_text
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.json_text import request_text
+from addon.text.json_encode import request_text
 from policies.facts import Attempt
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})

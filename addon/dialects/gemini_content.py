@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from addon.json_object import decode_object
+from addon.text.json_decode import decode_object
 from policies.large_text import whole_text
 from policies.refusal import Refusal
 

@@ -5,7 +5,7 @@ Source: Gemini API reference, "Part"; recorded traffic; for pictures OpenRouter,
 
 from typing import Any
 
-from addon.json_text import json_text
+from addon.text.json_encode import json_text
 
 
 def read_parts(parts: object, call_prefix: str, first_call: int) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from typing import Any
 
 from addon.answer import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.translation import HEAD, StreamTranslator
-from addon.errors import ErrorAnswer, upstream_garbage
-from addon.json_text import json_text
 from addon.message import finish_reason, relayed_chars
 from addon.source import Source
 from addon.sse import Event
 from addon.stream_frames import StreamFrames
 from addon.streamed_secrets import StreamedSecrets
+from addon.text.errors import ErrorAnswer, upstream_garbage
+from addon.text.json_encode import json_text
 from addon.usage import parse_usage
 from policies.believable import UNBELIEVABLE
 from policies.facts import Usage

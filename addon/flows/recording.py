@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from addon.mask import MASK, mask_credentials
 from addon.text.http_heads import Field, RequestHead, ResponseHead
+from addon.text.masking import MASK, mask_credentials
 
 MAX_BODY_BYTES = 1 << 20
 """Of each request and each answer; what comes behind is left out."""

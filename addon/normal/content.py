@@ -8,8 +8,8 @@ Sources: recordings of Mistral and xAI (``thinking`` parts), Cloudflare (an obje
 
 from typing import Any
 
-from addon.json_text import json_text
 from addon.normal.think_tags import Told
+from addon.text.json_encode import json_text
 
 _TEXT = ("text", "output_text")
 _THINKING = ("thinking", "reasoning")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from addon.json_text import json_text
 from addon.normal.choices import Normal
 from addon.normal.reasoning import rename_edits
 from addon.normal.role import role_edits
-from addon.splice import Edit, value_edit
+from addon.text.json_edits import Edit, value_edit
+from addon.text.json_encode import json_text
 
 
 def choices_edits(payload: bytes, chunk: Mapping[str, Any], normal: Normal) -> list[Edit]:

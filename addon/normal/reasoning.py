@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from addon.normal.content import text_of
-from addon.splice import Edit, members
+from addon.text.json_edits import Edit, members
 
 _KEY = b'"reasoning"'
 _NEW_KEY = b'"reasoning_content"'

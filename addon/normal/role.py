@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from addon.normal.edits import without
-from addon.splice import Edit
+from addon.text.json_edits import Edit
 
 _KEY = b'"role"'
 _MEMBER = rb'"role"\s*:\s*"[^"\\]*"'

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from addon.json_text import json_text
 from addon.normal.edits import same_or, with_member, without
+from addon.text.json_encode import json_text
 
 _OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from addon.errors import from_refusal
-from addon.mask import mask_credentials
+from addon.text.errors import from_refusal
+from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
 if TYPE_CHECKING:

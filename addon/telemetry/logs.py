@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from addon.errors import ErrorAnswer
-from addon.mask import mask_credentials
 from addon.telemetry.exception_text import format_exception
+from addon.text.errors import ErrorAnswer
+from addon.text.masking import mask_credentials
 from policies.exchange import Exchange
 
 OURS = "tollgate"

@@ -27,7 +27,7 @@ from prometheus_client import (
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from addon.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
+from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.upstream.numbers import PoolStats
 from policies.breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange

@@ -14,11 +14,11 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import SecretStr
 
-from addon.mask import bookable
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.deadline import within
 from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
 from addon.text.http1 import encode_request_head
+from addon.text.masking import bookable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
 from policies.facts import Attempt

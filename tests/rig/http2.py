@@ -13,7 +13,7 @@ from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceive
 from hpack import Encoder
 from hyperframe.frame import HeadersFrame
 
-from addon.errors import from_refusal
+from addon.text.errors import from_refusal
 from addon.text.http_heads import Headers, Response
 from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.http2 import Http2Connection

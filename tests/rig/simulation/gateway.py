@@ -17,7 +17,6 @@ from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.responses import error_response
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.errors import from_refusal
 from addon.platform_keys import PlatformKeys
 from addon.request_id import RequestIds
 from addon.settings.settings import Settings
@@ -25,6 +24,7 @@ from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.ledger.verify import verify
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
+from addon.text.errors import from_refusal
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool

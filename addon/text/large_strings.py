@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from addon.json_scan import PIECE_BYTES
+from addon.text.json_scan import PIECE_BYTES
 from policies.estimate import count_text
 from policies.large_text import LargeText, TextCounts, TextRest
 

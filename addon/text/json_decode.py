@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
-from addon.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
-from addon.large_strings import LargeStrings
-from addon.mask import mask_credentials
+from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
+from addon.text.large_strings import LargeStrings
+from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
 MAX_NAMED_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Final
 
-from addon.errors import INTERNAL, ErrorAnswer
+from addon.text.errors import INTERNAL, ErrorAnswer
 from addon.text.http_heads import Headers
 
 MAX_CHARS: Final = 100

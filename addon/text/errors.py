@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote
 
-from addon.mask import mask_credentials, mask_fragments
-from addon.upstream_message import Found, read_body, read_payload
+from addon.text.masking import mask_credentials, mask_fragments
+from addon.text.provider_error import Found, read_body, read_payload
 from policies.refusal import Refusal, RefusalCode
 
 ErrorType = Literal[
