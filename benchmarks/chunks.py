@@ -9,8 +9,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from addon.answers.context import Source
 from addon.dialects import DIALECTS
-from addon.source import Source
 from policies.facts import Family
 
 CHUNKS = 20_000

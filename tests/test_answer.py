@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from addon.answer import BILLING_NOTE, rewrite_answer
-from addon.source import Source
+from addon.answers.context import Source
+from addon.answers.whole import BILLING_NOTE, rewrite_answer
 from addon.text.json_scan import MAX_VALUES
 from policies.facts import Family, Usage
 

@@ -9,8 +9,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from rig.sent import sent, shipped_families
 
+from addon.answers.context import Source
 from addon.dialects import DIALECTS
-from addon.source import Source
 from policies.refusal import Refusal
 
 USER = {"role": "user", "content": "x"}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from addon import answer_bounds, sse, supervisor
+from addon import supervisor
+from addon.answers import bounds as answer_bounds
+from addon.answers import stream as sse
 from addon.calls import request_body
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.telemetry import logs as log

@@ -26,11 +26,11 @@ from rig.recorded_prompts import (
     shown_chars,
 )
 
-from addon.answer import rewrite_answer
-from addon.chat_chunks import ChatChunks
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.stream import StreamRelay
+from addon.answers.whole import rewrite_answer
 from addon.settings.settings import load_settings
-from addon.source import Source
-from addon.sse import StreamRelay
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.facts import Estimator, Family
 

@@ -48,7 +48,11 @@ ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
 
 def test_the_expressions_were_found() -> None:
     places = {expression.place for expression in EXPRESSIONS}
-    assert {"addon.sse._DATA_LINE", "addon.text.masking._PATTERNS", "policies.money._AMOUNT"} <= places
+    assert {
+        "addon.answers.stream._DATA_LINE",
+        "addon.text.masking._PATTERNS",
+        "policies.money._AMOUNT",
+    } <= places
     assert any(place.startswith("addon.text.errors:") for place in places), "an inline re.sub"
     assert MADE.keys() == DYNAMIC
 

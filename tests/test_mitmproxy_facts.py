@@ -114,7 +114,9 @@ def test_1_a_step_that_raises_later_neither_hangs_nor_leaks(
 def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
-    module, owner = ("addon.sse", ".StreamRelay") if stream else ("addon.relay", ".WholeRelay")
+    module, owner = (
+        ("addon.answers.stream", ".StreamRelay") if stream else ("addon.answers.readers", ".WholeRelay")
+    )
     gateway = _sabotaged(start_gateway, module, owner, "feed")
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=stream))

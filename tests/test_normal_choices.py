@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.normal.choices import ChunkNormalizer, normalize_message_choices
-from addon.normal.finish_reason import standard_finish_reason
-from addon.normal.reasoning import rename_edits
+from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
+from addon.answers.normalize.finish_reason import standard_finish_reason
+from addon.answers.normalize.reasoning import rename_edits
 from addon.text.json_edits import apply_edits
 from policies.facts import Family
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.normal.choices import ChunkNormalizer, Normal, normalize_message_choices
-from addon.normal.think_tags import ThinkTags, split_text
+from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
+from addon.answers.normalize.think_tags import ThinkTags, split_text
 from policies.facts import Family
 
 TAGGED = Family("tagged", think_tags=True)

@@ -10,7 +10,7 @@ from openai._models import construct_type
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from addon.normal.choices import ChunkNormalizer, Normal, normalize_message_choices
+from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
 from policies.facts import Family
 
 FAMILY = Family("plain")

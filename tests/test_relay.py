@@ -2,10 +2,10 @@
 
 import pytest
 
-from addon.chat_chunks import ChatChunks
-from addon.relay import ErrorRelay, Guarded
-from addon.source import Source
-from addon.sse import StreamRelay
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.readers import ErrorRelay, Guarded
+from addon.answers.stream import StreamRelay
 from addon.text.provider_error import MAX_READ_BYTES
 from policies.facts import Family
 

@@ -21,11 +21,11 @@ from rig.readers.plain import is_plain
 from rig.replay import Run, cut_at, random_pieces
 from rig.usage_table import expected
 
-from addon.answer import BILLING_NOTE
+from addon.answers.context import Source
+from addon.answers.readers import Relay
+from addon.answers.whole import BILLING_NOTE
 from addon.dialects import DIALECTS
-from addon.relay import Relay
 from addon.settings.settings import load_settings
-from addon.source import Source
 from policies.facts import Family
 
 SLUG = "tollgate-slug/under-test"

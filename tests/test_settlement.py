@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 from rig.ledger import answered_exchange, upstream_attempt
 
+from addon.answers.context import Source
 from addon.calls.settlement import believed_usage, outcome
 from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import anthropic, gemini, openai
 from addon.settings.settings import Settings
-from addon.source import Source
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange
 from policies.facts import Family, Usage

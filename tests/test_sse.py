@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.answer_bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES
-from addon.chat_chunks import ChatChunks
-from addon.source import Source
-from addon.sse import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
+from addon.answers.bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
 from addon.text.errors import ErrorAnswer
 from policies.facts import Family, Usage
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.scripts import DONE, USAGE, chunk, event
 
-from addon.chat_chunks import ChatChunks
-from addon.source import Source
-from addon.sse import StreamRelay
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.stream import StreamRelay
 from policies.facts import Family, Usage
 
 SOURCE = Source("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.scripts import DONE, chunk, event
 
-from addon.chat_chunks import ChatChunks
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.readers import Guarded
+from addon.answers.stream import StreamRelay
+from addon.answers.streamed_secrets import SecretFreeText
 from addon.dialects import DIALECTS
-from addon.relay import Guarded
-from addon.source import Source
-from addon.sse import StreamRelay
-from addon.streamed_secrets import SecretFreeText
 from policies.facts import Family
 
 KEY = "sk-proj-Zq7Rk2XwP9tL/mB4vNs8"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from addon.usage import merge_usage, parse_usage
+from addon.answers.usage import merge_usage, parse_usage
 from policies.believable import UNBELIEVABLE
 from policies.facts import Family, Usage
 

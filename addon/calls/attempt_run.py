@@ -6,6 +6,7 @@ Every wait has an end: the provider's time (``[upstream]`` of proxy.conf), or th
 import asyncio
 from dataclasses import replace
 
+from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
 from addon.calls.provider_time import ProviderTime
@@ -15,7 +16,6 @@ from addon.calls.settlement import OK
 from addon.calls.state import Call
 from addon.calls.upstream_origin import origin_of, request_head
 from addon.calls.upstream_request import note_head
-from addon.relay import Relay
 from addon.runtime.heavy_work import work_off
 from addon.telemetry.logs import log_no_connection
 from addon.text.errors import (

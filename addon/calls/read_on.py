@@ -1,11 +1,11 @@
 """Reads an answer on whose client has left, for what it costs: its provider bills it anyway."""
 
+from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.parts import Parts
 from addon.calls.state import Call
 from addon.calls.unrelayed import STREAM_MAX_BYTES
 from addon.calls.upstream_request import note_head
-from addon.relay import Relay
 from addon.runtime.heavy_work import work_off
 from addon.text.errors import unreachable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
 from addon.chat import ChatRequest
-from addon.relay import Relay
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL, ErrorAnswer
 from policies.exchange import Exchange, Stage

@@ -6,6 +6,8 @@ Only what is built here goes upstream: no header and no unknown field of the cli
 from dataclasses import replace
 from datetime import datetime
 
+from addon.answers.context import source_of
+from addon.answers.readers import Broken, ErrorRelay, Guarded, Inflated, Relay
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.dropped import dropped_header, dropped_in
 from addon.calls.reviewing import reviewed_call
@@ -13,8 +15,6 @@ from addon.calls.state import Call
 from addon.chat import ChatRequest
 from addon.dialects import DIALECTS
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.relay import Broken, ErrorRelay, Guarded, Inflated, Relay
-from addon.source import source_of
 from addon.store import HoldRequest
 from addon.text.errors import upstream_garbage
 from addon.text.http_heads import ResponseHead

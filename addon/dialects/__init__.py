@@ -6,10 +6,10 @@
 
 from typing import Any, Protocol
 
+from addon.answers.context import Source
+from addon.answers.readers import Relay
 from addon.dialects import anthropic, gemini, openai
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.relay import Relay
-from addon.source import Source
 from policies.facts import Attempt
 
 

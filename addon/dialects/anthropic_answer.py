@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from addon.answers.usage import read_count, sum_counts
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
 from addon.text.json_encode import json_text
-from addon.usage import read_count, sum_counts
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"
 """What ``reasoning_details`` bear that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""

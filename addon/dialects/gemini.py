@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from addon.answers.context import Source
+from addon.answers.readers import Relay, WholeRelay
+from addon.answers.stream import StreamRelay
 from addon.dialects.endpoint import json_request
 from addon.dialects.gemini_answer import Stream, to_completion
 from addon.dialects.gemini_request import CONFIG_NAMES, OTHER_NAMES, to_request
 from addon.dialects.left_out import left_out
 from addon.dialects.translated import TranslatedChunks, translated
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.relay import Relay, WholeRelay
-from addon.source import Source
-from addon.sse import StreamRelay
 from policies.facts import Attempt
 
 # What bears a field that has another name there.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from addon.answer_bounds import check_choices
+from addon.answers.bounds import check_choices
 from addon.dialects.gemini_parts import objects, read_parts
 from addon.dialects.gemini_usage import running_usage, usage_block
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk

@@ -6,7 +6,7 @@ Source: Gemini API reference, "UsageMetadata"; recorded traffic.
 from collections.abc import Mapping
 from typing import Any
 
-from addon.usage import read_count, sum_counts
+from addon.answers.usage import read_count, sum_counts
 
 
 def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from addon.answer import rewrite_answer
-from addon.chat_chunks import ChatChunks
+from addon.answers.chunks import ChatChunks
+from addon.answers.context import Source
+from addon.answers.readers import Relay, WholeRelay
+from addon.answers.stream import StreamRelay
+from addon.answers.whole import rewrite_answer
 from addon.dialects.endpoint import json_request
 from addon.dialects.upstream_request import UpstreamRequest
-from addon.relay import Relay, WholeRelay
-from addon.source import Source
-from addon.sse import StreamRelay
 from policies.facts import Attempt
 
 

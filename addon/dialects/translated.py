@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from addon.answer import Answer, decode_answer, failed, with_billing_notes
+from addon.answers.context import Source
+from addon.answers.stream import Event
+from addon.answers.stream_frames import StreamFrames
+from addon.answers.streamed_secrets import StreamedSecrets
+from addon.answers.text_length import finish_reason, relayed_chars
+from addon.answers.usage import parse_usage
+from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.translation import HEAD, StreamTranslator
-from addon.message import finish_reason, relayed_chars
-from addon.source import Source
-from addon.sse import Event
-from addon.stream_frames import StreamFrames
-from addon.streamed_secrets import StreamedSecrets
 from addon.text.errors import ErrorAnswer, upstream_garbage
 from addon.text.json_encode import json_text
-from addon.usage import parse_usage
 from policies.believable import UNBELIEVABLE
 from policies.facts import Usage
 

@@ -6,7 +6,7 @@ Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``; recordings of OpenRou
 import re
 from typing import Any
 
-from addon.normal.edits import without
+from addon.answers.normalize.edits import without
 from addon.text.json_edits import Edit
 
 _KEY = b'"role"'

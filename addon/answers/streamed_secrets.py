@@ -7,7 +7,7 @@ until its next piece shows what it is, or until its choice goes on with somethin
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from addon.normal.edits import same_or
+from addon.answers.normalize.edits import same_or
 from addon.text.masking import MASK, MIN_FRAGMENT_CHARS, is_unmistakable
 
 MIN_BEGINNING_CHARS = 4

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from addon.normal.edits import same_or, with_member, without
+from addon.answers.normalize.edits import same_or, with_member, without
 from addon.text.json_encode import json_text
 
 _OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from addon.answer_bounds import BoundExceededError, exceeded_bound, parse_bounded
-from addon.message import finish_reason, relayed_chars, shows_nothing
-from addon.normal.choices import normalize_message_choices
-from addon.source import Source
+from addon.answers.bounds import BoundExceededError, exceeded_bound, parse_bounded
+from addon.answers.context import Source
+from addon.answers.normalize.choices import normalize_message_choices
+from addon.answers.text_length import finish_reason, relayed_chars, shows_nothing
+from addon.answers.usage import parse_usage
 from addon.text.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
 from addon.text.json_encode import json_text
-from addon.usage import parse_usage
 from policies.facts import Usage
 
 BILLING_NOTE: Final = (

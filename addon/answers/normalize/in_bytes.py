@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from addon.normal.choices import Normal
-from addon.normal.reasoning import rename_edits
-from addon.normal.role import role_edits
+from addon.answers.normalize.choices import Normal
+from addon.answers.normalize.reasoning import rename_edits
+from addon.answers.normalize.role import role_edits
 from addon.text.json_edits import Edit, value_edit
 from addon.text.json_encode import json_text
 

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from addon.answer import Answer
-from addon.source import Source
+from addon.answers.context import Source
+from addon.answers.whole import Answer
 from addon.text.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
 from addon.text.masking import is_unmistakable, mask_secret
 from addon.text.provider_error import MAX_READ_BYTES

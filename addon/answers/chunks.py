@@ -1,23 +1,23 @@
 """The events of an OpenAI-shaped stream: each keeps its bytes, but for its identity and choices to be put right. Pure.
 
-``addon/normal/`` says which those are; ``stream_frames`` says which chunk bears the usage.
+``addon/answers/normalize/`` says which those are; ``stream_frames`` says which chunk bears the usage.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from addon.message import finish_reason, relayed_chars
-from addon.normal.choices import ChunkNormalizer, Normal
-from addon.normal.in_bytes import choices_edits
-from addon.source import Source
-from addon.sse import Event
-from addon.sse_template import Template
-from addon.stream_frames import StreamFrames, frame
-from addon.streamed_secrets import SecretFreeText, StreamedSecrets
+from addon.answers.chunk_template import Template
+from addon.answers.context import Source
+from addon.answers.normalize.choices import ChunkNormalizer, Normal
+from addon.answers.normalize.in_bytes import choices_edits
+from addon.answers.stream import Event
+from addon.answers.stream_frames import StreamFrames, frame
+from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
+from addon.answers.text_length import finish_reason, relayed_chars
+from addon.answers.usage import merge_usage, parse_usage
 from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits
 from addon.text.json_encode import json_text
-from addon.usage import merge_usage, parse_usage
 from policies.facts import Usage
 
 CHUNK = "chat.completion.chunk"

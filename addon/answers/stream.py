@@ -7,7 +7,7 @@ way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events
 import re
 from typing import Any, NamedTuple, Protocol
 
-from addon.answer_bounds import (
+from addon.answers.bounds import (
     MAX_EVENT_VALUES,
     TOO_MANY_CHOICES,
     BoundExceededError,
@@ -15,8 +15,8 @@ from addon.answer_bounds import (
     exceeded_bound,
     parse_bounded,
 )
-from addon.source import Source
-from addon.stream_frames import StreamFrames, frame
+from addon.answers.context import Source
+from addon.answers.stream_frames import StreamFrames, frame
 from addon.text.errors import (
     ErrorAnswer,
     from_upstream_payload,

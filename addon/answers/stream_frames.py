@@ -8,7 +8,7 @@ OpenAI. The last chunk with a choice is held until the usage is known; ``StreamF
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from addon.message import shows_nothing
+from addon.answers.text_length import shows_nothing
 from addon.text.json_edits import apply_edits, member_edit, members, value_edit
 from addon.text.json_encode import json_text
 

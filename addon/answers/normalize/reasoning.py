@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from addon.normal.content import text_of
+from addon.answers.normalize.content import text_of
 from addon.text.json_edits import Edit, members
 
 _KEY = b'"reasoning"'

@@ -6,7 +6,7 @@ Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``.
 
 from typing import Any
 
-from addon.normal.edits import same_or, with_member
+from addon.answers.normalize.edits import same_or, with_member
 
 _LISTS = ("annotations", "reasoning_details")
 

@@ -6,10 +6,10 @@ changes what it is given, and what they return they would leave as it is.
 
 from typing import Any, Final, NamedTuple
 
-from addon.answer_bounds import check_choices
-from addon.normal.edits import same_or
-from addon.normal.stream_choice import Made, StreamChoice
-from addon.normal.whole_choice import whole_choice
+from addon.answers.bounds import check_choices
+from addon.answers.normalize.edits import same_or
+from addon.answers.normalize.stream_choice import Made, StreamChoice
+from addon.answers.normalize.whole_choice import whole_choice
 from policies.facts import Family
 
 

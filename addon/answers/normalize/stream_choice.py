@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from addon.normal.content import with_plain_content, with_text
-from addon.normal.cumulative import Cumulative
-from addon.normal.edits import with_member, without
-from addon.normal.finish_reason import finish_reason_of_empty, standard_finish_reason
-from addon.normal.list_index import ListIndexes
-from addon.normal.reasoning import is_only_renamed, with_reasoning_content
-from addon.normal.role import Role
-from addon.normal.think_tags import ThinkTags, Told
-from addon.normal.tool_calls import StreamedCalls, with_calls
+from addon.answers.normalize.content import with_plain_content, with_text
+from addon.answers.normalize.cumulative import Cumulative
+from addon.answers.normalize.edits import with_member, without
+from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.answers.normalize.list_index import ListIndexes
+from addon.answers.normalize.reasoning import is_only_renamed, with_reasoning_content
+from addon.answers.normalize.role import Role
+from addon.answers.normalize.think_tags import ThinkTags, Told
+from addon.answers.normalize.tool_calls import StreamedCalls, with_calls
 
 
 class Made(NamedTuple):

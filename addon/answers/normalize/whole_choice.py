@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from addon.normal.content import with_plain_content, with_text
-from addon.normal.edits import with_member, without
-from addon.normal.finish_reason import finish_reason_of_empty, standard_finish_reason
-from addon.normal.reasoning import with_reasoning_content
-from addon.normal.think_tags import split_text
-from addon.normal.tool_calls import whole_calls, with_calls
+from addon.answers.normalize.content import with_plain_content, with_text
+from addon.answers.normalize.edits import with_member, without
+from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.answers.normalize.reasoning import with_reasoning_content
+from addon.answers.normalize.think_tags import split_text
+from addon.answers.normalize.tool_calls import whole_calls, with_calls
 
 
 def whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Sources: recordings of Mistral and xAI (``thinking`` parts), Cloudflare (an obje
 
 from typing import Any
 
-from addon.normal.think_tags import Told
+from addon.answers.normalize.think_tags import Told
 from addon.text.json_encode import json_text
 
 _TEXT = ("text", "output_text")
