@@ -138,7 +138,7 @@ def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure()
             "addon.answers.text_length",
             "addon.answers.readers",
         ),
-        *("addon.dialects.upstream_request", "addon.calls.public_catalog"),
+        *("addon.dialects.http_request", "addon.calls.public_catalog"),
         *("addon.dialects", "addon.dialects.openai"),
         *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),
         *("addon.sandbox.directives", "addon.sandbox.answer"),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.dialects.anthropic_answer import Stream, chat_usage, to_completion
-from addon.dialects.anthropic_request import to_request
+from addon.dialects.anthropic.answer import Stream, chat_usage, to_completion
+from addon.dialects.anthropic.request import to_request
 from policies.facts import Family
 from tests.rig.native_anthropic import (
     accumulated,

@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from addon.chat import parse_chat_request
-from addon.dialects.anthropic_answer import Stream, to_completion
-from addon.dialects.anthropic_request import to_request
+from addon.dialects.anthropic.answer import Stream, to_completion
+from addon.dialects.anthropic.request import to_request
 from policies.facts import Family
 from policies.refusal import Refusal
 from tests.rig.corpus import needs_corpus

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.dialects.anthropic_request import JSON_INSTRUCTION, to_request
-from addon.dialects.anthropic_schema import supported_schema
+from addon.dialects.anthropic.request import JSON_INSTRUCTION, to_request
+from addon.dialects.anthropic.schema import supported_schema
 from policies.facts import Family
 from policies.refusal import Refusal
 from tests.rig.native_anthropic import chat_request_of, check_request

@@ -13,7 +13,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from rig.readers import chat, difference, gemini_sdk
 
-from addon.dialects.gemini_answer import Stream, to_completion
+from addon.dialects.gemini.answer import Stream, to_completion
 
 SLUG, CREATED_S = "gemini-3", 1_700_000_000
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 7, "totalTokenCount": 12}

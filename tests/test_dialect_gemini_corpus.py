@@ -12,8 +12,8 @@ from rig.readers import Answer, chat, difference, gemini_sdk
 from rig.readers.events import event_texts
 
 from addon.chat import parse_chat_request
-from addon.dialects.gemini_answer import Stream, to_completion
-from addon.dialects.gemini_request import to_request
+from addon.dialects.gemini.answer import Stream, to_completion
+from addon.dialects.gemini.request import to_request
 from policies.facts import Family
 from policies.refusal import Refusal
 

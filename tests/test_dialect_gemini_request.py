@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rig.native_gemini import chat_request_of, check
 
-from addon.dialects.gemini_request import to_request
+from addon.dialects.gemini.request import to_request
 from policies.facts import Family
 from policies.refusal import Refusal
 

@@ -10,7 +10,9 @@ from addon.answers.context import Source
 from addon.calls.settlement import believed_usage, outcome
 from addon.calls.state import Call
 from addon.chat import parse_chat_request
-from addon.dialects import anthropic, gemini, openai
+from addon.dialects import openai
+from addon.dialects.anthropic import dialect as anthropic
+from addon.dialects.gemini import dialect as gemini
 from addon.settings.settings import Settings
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from addon.answers.readers import Relay
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from policies.facts import Attempt

@@ -14,7 +14,7 @@ from addon.calls.reviewing import reviewed_call
 from addon.calls.state import Call
 from addon.chat import ChatRequest
 from addon.dialects import DIALECTS
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamRequest
 from addon.store import HoldRequest
 from addon.text.errors import upstream_garbage
 from addon.text.http_heads import ResponseHead

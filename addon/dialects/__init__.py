@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 from addon.answers.context import Source
 from addon.answers.readers import Relay
-from addon.dialects import anthropic, gemini, openai
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects import openai
+from addon.dialects.anthropic import dialect as anthropic
+from addon.dialects.gemini import dialect as gemini
+from addon.dialects.http_request import UpstreamRequest
 from policies.facts import Attempt
 
 

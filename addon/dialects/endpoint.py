@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamRequest
 from addon.text.json_encode import request_text
 from policies.facts import Attempt
 

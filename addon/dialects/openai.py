@@ -8,7 +8,7 @@ from addon.answers.readers import Relay, WholeRelay
 from addon.answers.stream import StreamRelay
 from addon.answers.whole import rewrite_answer
 from addon.dialects.endpoint import json_request
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamRequest
 from policies.facts import Attempt
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
-from addon.dialects.upstream_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamRequest
 from policies.exchange import Exchange, Stage
 from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.sanitize import Sanitized

@@ -7,12 +7,12 @@ from typing import Any, Final
 from addon.answers.context import Source
 from addon.answers.readers import Relay, WholeRelay
 from addon.answers.stream import StreamRelay
-from addon.dialects.anthropic_answer import Stream, to_completion
-from addon.dialects.anthropic_request import to_request
+from addon.dialects.anthropic.answer import Stream, to_completion
+from addon.dialects.anthropic.request import to_request
 from addon.dialects.endpoint import json_request
+from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.left_out import left_out
 from addon.dialects.translated import TranslatedChunks, translated
-from addon.dialects.upstream_request import UpstreamRequest
 from policies.facts import Attempt
 
 _read = translated(to_completion)

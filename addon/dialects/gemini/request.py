@@ -7,7 +7,7 @@ The model stands in the path, and whether a stream is wanted in the method's nam
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from addon.dialects.gemini_content import conversation, refusal
+from addon.dialects.gemini.content import conversation, refusal
 from policies.facts import Family
 
 CONFIG_NAMES: Final = {

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.dialects.anthropic_messages import thinks_first, translate_messages, without_thinking
-from addon.dialects.anthropic_parts import Block, refuse, with_cache_control
-from addon.dialects.anthropic_schema import supported_schema
+from addon.dialects.anthropic.messages import thinks_first, translate_messages, without_thinking
+from addon.dialects.anthropic.parts import Block, refuse, with_cache_control
+from addon.dialects.anthropic.schema import supported_schema
 from policies.facts import Family
 
 JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no other text, no code fence."

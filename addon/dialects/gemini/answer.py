@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from addon.answers.bounds import check_choices
-from addon.dialects.gemini_parts import objects, read_parts
-from addon.dialects.gemini_usage import running_usage, usage_block
+from addon.dialects.gemini.parts import objects, read_parts
+from addon.dialects.gemini.usage import running_usage, usage_block
 from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
 
 _PROMPT_BLOCKED: Final = "the prompt was blocked"

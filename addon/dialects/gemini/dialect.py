@@ -8,11 +8,11 @@ from addon.answers.context import Source
 from addon.answers.readers import Relay, WholeRelay
 from addon.answers.stream import StreamRelay
 from addon.dialects.endpoint import json_request
-from addon.dialects.gemini_answer import Stream, to_completion
-from addon.dialects.gemini_request import CONFIG_NAMES, OTHER_NAMES, to_request
+from addon.dialects.gemini.answer import Stream, to_completion
+from addon.dialects.gemini.request import CONFIG_NAMES, OTHER_NAMES, to_request
+from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.left_out import left_out
 from addon.dialects.translated import TranslatedChunks, translated
-from addon.dialects.upstream_request import UpstreamRequest
 from policies.facts import Attempt
 
 # What bears a field that has another name there.
