@@ -18,7 +18,7 @@ from rig.configuration import Configuration, new_key
 from addon.calls.state import Call
 from addon.chat import parse_chat_request
 from addon.dialects import DIALECTS
-from addon.explanation import BUILT_IN_URL, Counted, Explanation, explain
+from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings
 from addon.store import StoreUnavailable
 from policies.caps import completion_cap

@@ -23,7 +23,7 @@ from addon.commands.common import (
     unknown_workspace,
 )
 from addon.commands.explain_text import explanation_json, explanation_text
-from addon.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
+from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
 from addon.settings.files import nearest
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from addon.commands.tables import LIMIT_HEADERS, limit_cells, printable, to_json
-from addon.explanation import ExplainedAttempt, Explanation, Refused
+from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
 from policies.money import format_nanousd
 

@@ -26,7 +26,7 @@ from addon.calls.upstream_request import (
     reviewed_cap,
 )
 from addon.chat import parse_chat_request
-from addon.explained_fields import explained_fields
+from addon.explain.fields import explained_fields
 from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.ledger.report import ReadUsed, find_limits

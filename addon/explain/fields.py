@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from addon.dialects.carried import translations
+from addon.explain.field_diff import translations
 from policies.change import CHAT_BODY, Change, family_rule
 from policies.facts import Attempt, Family
 from policies.sanitize import Sanitized

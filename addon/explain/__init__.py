@@ -1,0 +1,1 @@
+"""A call's own steps, with nothing sent, taken or written."""
