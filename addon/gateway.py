@@ -14,12 +14,12 @@ from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
 from addon.calls.parts import Parts
+from addon.calls.request_id import new_request_id
 from addon.calls.responses import error_response
 from addon.calls.state import Call
 from addon.flows.shown_calls import ShownCalls
 from addon.lifecycle import Lifecycle
 from addon.options import mitmproxy_options
-from addon.request_id import new_request_id
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable

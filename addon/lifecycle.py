@@ -14,9 +14,8 @@ from addon.calls.in_flight import InFlight
 from addon.calls.parts import Parts
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
+from addon.calls.request_id import new_request_id
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.platform_keys import PlatformKeys
-from addon.request_id import new_request_id
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
 from addon.settings.settings import Settings, SettingsFiles
@@ -28,6 +27,7 @@ from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
+from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.breaker import CircuitScope, count_circuits
 from policies.facts import Mode

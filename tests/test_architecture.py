@@ -124,7 +124,7 @@ def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(modu
 def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
     modules = {
         *(
-            "addon.chat",
+            "addon.calls.chat_request",
             "addon.text.json_decode",
             "addon.text.errors",
             "addon.text.provider_error",

@@ -1,4 +1,4 @@
-"""addon/chat.py: the contract's request and message tables row by row, and every body that is no request."""
+"""addon/calls/chat_request.py: the contract's request and message tables row by row, and every body that is no request."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.chat import MAX_FOUND_FAILURES, ChatRequest, check_content_type, parse_chat_request
+from addon.calls.chat_request import MAX_FOUND_FAILURES, ChatRequest, check_content_type, parse_chat_request
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from addon.chat import parse_chat_request
+from addon.calls.chat_request import parse_chat_request
 from addon.dialects.anthropic.answer import Stream, to_completion
 from addon.dialects.anthropic.request import to_request
 from policies.facts import Family

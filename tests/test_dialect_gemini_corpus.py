@@ -11,7 +11,7 @@ from rig.native_gemini import chat_request_of, check, meaning, rest_names
 from rig.readers import Answer, chat, difference, gemini_sdk
 from rig.readers.events import event_texts
 
-from addon.chat import parse_chat_request
+from addon.calls.chat_request import parse_chat_request
 from addon.dialects.gemini.answer import Stream, to_completion
 from addon.dialects.gemini.request import to_request
 from policies.facts import Family

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from addon.chat import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES, parse_chat_request
+from addon.calls.chat_request import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES, parse_chat_request
 from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rig.corpus import Recorded, needs_corpus, read_corpus, read_whole_corpus
 
-from addon.chat import parse_chat_request
+from addon.calls.chat_request import parse_chat_request
 from addon.text.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from addon.chat import FORWARDED, parse_chat_request
+from addon.calls.chat_request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.facts import NO_SECRET, Attempt, Model

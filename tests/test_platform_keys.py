@@ -13,10 +13,10 @@ from pydantic import SecretStr
 from settings_files_on_disk import edit, write_files
 
 from addon.lifecycle import Lifecycle
-from addon.platform_keys import PlatformKeys
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.telemetry.metrics import Metrics
 from addon.text.masking import mask_credentials
+from addon.upstream.platform_keys import PlatformKeys
 from policies.breaker import FAILURES
 from policies.facts import Attempt
 

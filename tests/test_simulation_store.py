@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rig.simulation import World, simulate
 
-from addon.request_id import RequestIds
+from addon.calls.request_id import RequestIds
 from addon.store.circuits import BELIEVED_S
 from addon.store.sqlite.store import SqliteStore
 from policies.breaker import FAILURES

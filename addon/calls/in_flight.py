@@ -14,13 +14,13 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, believed_usage, outcome
 from addon.calls.state import Call
-from addon.platform_keys import PlatformKeys
 from addon.runtime.clock import Clock
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
 from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved, log_refusal
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL, ErrorAnswer
+from addon.upstream.platform_keys import PlatformKeys
 from policies.breaker import circuit_of
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
 from policies.limits import pays_from_wallet

@@ -7,11 +7,11 @@ from addon.calls.in_flight import InFlight
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.platform_keys import PlatformKeys
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 from addon.store import Store
 from addon.upstream.access_tokens import AccessTokens
+from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
-from addon.chat import ChatRequest
+from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL, ErrorAnswer
 from policies.exchange import Exchange, Stage

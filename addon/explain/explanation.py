@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
+from addon.calls.chat_request import parse_chat_request
 from addon.calls.endpoints import Endpoint, check_size
 from addon.calls.state import Call
 from addon.calls.upstream_request import (
@@ -25,7 +26,6 @@ from addon.calls.upstream_request import (
     make_attempt,
     reviewed_cap,
 )
-from addon.chat import parse_chat_request
 from addon.explain.fields import explained_fields
 from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable

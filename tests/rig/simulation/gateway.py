@@ -15,10 +15,9 @@ from addon.calls.in_flight import InFlight
 from addon.calls.parts import Parts
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
+from addon.calls.request_id import RequestIds
 from addon.calls.responses import error_response
 from addon.calls.unrelayed import UnrelayedAnswers
-from addon.platform_keys import PlatformKeys
-from addon.request_id import RequestIds
 from addon.settings.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.ledger.verify import verify
@@ -27,6 +26,7 @@ from addon.telemetry.metrics import Metrics
 from addon.text.errors import from_refusal
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
+from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
