@@ -9,7 +9,7 @@ from mitmproxy.addons.termlog import TermLogHandler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from addon.gateway import Gateway
+from addon.gateway.addon import Gateway
 from addon.telemetry.logs import OURS, JsonFormatter, is_ours
 
 _OF_CONNECTIONS = "mitmproxy.proxy.server"

@@ -11,8 +11,8 @@ from mitmproxy.master import Master
 from mitmproxy.options import Options
 from mitmproxy.utils import asyncio_utils
 
-from addon.gateway import Gateway
-from addon.options import MODE, mitmproxy_options
+from addon.gateway.addon import Gateway
+from addon.gateway.options import MODE, mitmproxy_options
 from addon.runtime.listening import base_url, bind
 from addon.settings.settings import Settings, SettingsFiles
 from addon.stop_signals import stop_signals

@@ -11,7 +11,7 @@ from functools import partial
 
 from addon.commands.common import reason
 from addon.commands.serve import FAULTS
-from addon.gateway import Gateway
+from addon.gateway.addon import Gateway
 from addon.runtime.listening import join
 from addon.server import serving
 from addon.settings.settings import Settings

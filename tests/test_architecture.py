@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server", "addon.worker")
 SEQUENCES = (
-    "addon.gateway",
-    "addon.lifecycle",
+    "addon.gateway.addon",
+    "addon.gateway.lifecycle",
     "addon.calls",
-    "addon.flows",
+    "addon.gateway.flows",
     "addon.supervisor",
     *ENTRY_POINTS,
 )
@@ -111,7 +111,7 @@ def reachable(module: str) -> set[str]:
 
 
 def test_the_modules_were_found_and_read():
-    assert {"addon.main", "addon.gateway", "policies.exchange", "policies.facts"} <= FILES.keys()
+    assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.facts"} <= FILES.keys()
     assert "policies.facts" in IMPORTS["policies.exchange"]
 
 
@@ -155,7 +155,7 @@ def test_a_pure_module_reaches_no_outside_world(module: str):
 def test_only_entry_points_import_the_gateway_and_nothing_imports_an_entry_point_but_another(module: str):
     if is_in(module, ENTRY_POINTS):
         return
-    assert not {name for name in IMPORTS[module] if is_in(name, ("addon.gateway", *ENTRY_POINTS))}
+    assert not {name for name in IMPORTS[module] if is_in(name, ("addon.gateway.addon", *ENTRY_POINTS))}
 
 
 def io_rooms() -> dict[str, str]:
@@ -176,8 +176,8 @@ def test_a_foundation_knows_nothing_of_the_gateway(module: str):
 
 
 WAY_OF_A_CALL = (
-    "addon.gateway",
-    "addon.flows",
+    "addon.gateway.addon",
+    "addon.gateway.flows",
     "addon.calls",
     "addon.wire",
     "addon.upstream",

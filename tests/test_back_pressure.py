@@ -28,7 +28,7 @@ MAX_KEPT_BYTES = 6 * MIB
 
 IMPATIENT = """
 import functools
-import addon.gateway as gateway
+import addon.gateway.addon as gateway
 gateway.WireSettings = functools.partial(gateway.WireSettings, write_timeout_s=0.5)
 from addon.cli import main
 main(prog_name="tollgate")

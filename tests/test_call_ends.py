@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 FAULTY = """
 import contextvars, functools
-import addon.gateway as gateway
+import addon.gateway.addon as gateway
 from addon.calls import attempt_run, call, in_flight, reservation
 from addon.upstream.connection import UpstreamConnection
 from addon.cli import main

@@ -259,7 +259,7 @@ def test_no_secret_is_in_any_flow_or_log(spied: Spied, client: httpx.Client, ups
 def test_calls_beyond_those_that_may_be_shown_at_once_are_served_unseen(
     start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
 ) -> None:
-    few = "from addon.flows import shown_calls; shown_calls.MAX_SHOWN_AT_ONCE = 2\n"
+    few = "from addon.gateway.flows import shown_calls; shown_calls.MAX_SHOWN_AT_ONCE = 2\n"
     variables = {"FLOWS_SEEN": str(tmp_path / "seen.jsonl")}
     program = ("-c", few + MITMDUMP[1])
     spied = _start(start_gateway, tmp_path, program=program, environment=variables)
@@ -454,7 +454,7 @@ def _version(http2: bool) -> str:
 
 COUNTING = """
 import atexit, sys
-from addon.flows import flow, observed_stream, recording
+from addon.gateway.flows import flow, observed_stream, recording
 from mitmproxy.http import HTTPFlow
 made = []
 for kind in (HTTPFlow, recording.Recording, recording.RecordedBody, observed_stream.ObservedStream):
@@ -466,7 +466,7 @@ atexit.register(lambda: print("made for viewers:", *made, file=sys.stderr))
 """
 SERVE = "from addon.cli import main; main()"
 LOOK = """
-from addon.gateway import Gateway
+from addon.gateway.addon import Gateway
 stock = Gateway.start
 async def start(self):
     from mitmproxy import ctx

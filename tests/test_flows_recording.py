@@ -8,8 +8,8 @@ import pytest
 from mitmproxy.addonmanager import AddonManager
 from mitmproxy.options import Options
 
-from addon.flows.observed_stream import ObservedStream
-from addon.flows.recording import (
+from addon.gateway.flows.observed_stream import ObservedStream
+from addon.gateway.flows.recording import (
     MAX_BODY_BYTES,
     MAX_BYTES_IN_MEMORY,
     RecordedBody,
@@ -18,7 +18,7 @@ from addon.flows.recording import (
     shown_fields,
     shown_target,
 )
-from addon.flows.shown_calls import FLOW_HOOKS, MAX_SHOWN_AT_ONCE, Viewers
+from addon.gateway.flows.shown_calls import FLOW_HOOKS, MAX_SHOWN_AT_ONCE, Viewers
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.stream import Stream
 

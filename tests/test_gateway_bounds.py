@@ -20,7 +20,7 @@ FLAT_MB = 12
 CHUNKED = ("Transfer-Encoding", "chunked")
 SHORT_TIMES = """
 from functools import partial
-from addon import gateway
+from addon.gateway import addon as gateway
 gateway.WireSettings = partial(gateway.WireSettings, head_timeout_s=1.0)
 from addon.cli import main; main(prog_name='tollgate')
 """

@@ -265,12 +265,12 @@ def test_its_log_lines_are_those_of_serve(mitmdump: Gateway, client: httpx.Clien
 def test_what_a_log_line_says_is_not_shown_a_second_time_unmasked(start_gateway: StartGateway) -> None:
     key = new_key()
     code = (
-        "import logging, addon.lifecycle\n"
-        "stock = addon.lifecycle.Lifecycle.start\n"
+        "import logging, addon.gateway.lifecycle\n"
+        "stock = addon.gateway.lifecycle.Lifecycle.start\n"
         "async def start(self):\n"
         f"    logging.getLogger('tollgate.test').warning('a provider said {key}')\n"
         "    await stock(self)\n"
-        "addon.lifecycle.Lifecycle.start = start\n"
+        "addon.gateway.lifecycle.Lifecycle.start = start\n"
         "from mitmproxy.tools.main import mitmdump\n"
         "mitmdump()"
     )

@@ -45,8 +45,8 @@ def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) 
 
 CALL, ATTEMPT = "addon.calls.call", "addon.calls.attempt_run"
 UNSENT = [
-    ("addon.gateway", "", "begin"),
-    ("addon.gateway", "", "serve"),
+    ("addon.gateway.addon", "", "begin"),
+    ("addon.gateway.addon", "", "serve"),
     (CALL, "", "admit"),
     (CALL, "", "read_chat_request"),
     (CALL, "", "find_route"),

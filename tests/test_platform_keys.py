@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from settings_files_on_disk import edit, write_files
 
-from addon.lifecycle import Lifecycle
+from addon.gateway.lifecycle import Lifecycle
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.telemetry.metrics import Metrics
 from addon.text.masking import mask_credentials

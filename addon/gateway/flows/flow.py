@@ -9,7 +9,7 @@ from mitmproxy.http import Headers, HTTPFlow, Request
 from mitmproxy.http import Response as FlowResponse
 from mitmproxy.net.http import status_codes
 
-from addon.flows.recording import Recording, shown_fields, shown_target
+from addon.gateway.flows.recording import Recording, shown_fields, shown_target
 from addon.text.http_heads import Field, RequestHead, ResponseHead
 
 _VERSIONS = {"1.0": "HTTP/1.0", "1.1": "HTTP/1.1", "2": "HTTP/2.0"}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from addon.flows.recording import Recording
+from addon.gateway.flows.recording import Recording
 from addon.text.http_heads import Response, ResponseHead
 from addon.wire.stream import Presence, Stream
 

@@ -17,9 +17,9 @@ from addon.calls.parts import Parts
 from addon.calls.request_id import new_request_id
 from addon.calls.responses import error_response
 from addon.calls.state import Call
-from addon.flows.shown_calls import ShownCalls
-from addon.lifecycle import Lifecycle
-from addon.options import mitmproxy_options
+from addon.gateway.flows.shown_calls import ShownCalls
+from addon.gateway.lifecycle import Lifecycle
+from addon.gateway.options import mitmproxy_options
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable

@@ -22,10 +22,16 @@ from mitmproxy.proxy.layers.http._hooks import (
     HttpResponseHook,
 )
 
-from addon.flows.comment import comment_of
-from addon.flows.flow import new_flow, show_answer_body, show_answer_head, show_error, show_request_body
-from addon.flows.observed_stream import ObservedStream
-from addon.flows.recording import Recording, RecordingBudget
+from addon.gateway.flows.comment import comment_of
+from addon.gateway.flows.flow import (
+    new_flow,
+    show_answer_body,
+    show_answer_head,
+    show_error,
+    show_request_body,
+)
+from addon.gateway.flows.observed_stream import ObservedStream
+from addon.gateway.flows.recording import Recording, RecordingBudget
 from addon.telemetry.log_limits import LogLimit
 from addon.wire.stream import Stream
 from policies.exchange import Exchange

@@ -1,0 +1,1 @@
+"""The mitmproxy addon, what it starts and stops, and calls shown as flows."""
