@@ -20,46 +20,19 @@ TICK_S: Final = 0.001
 """The kernel takes its own tick where that is longer."""
 AREAS: Final = {
     "wire": (
-        *(
-            "addon.wire",
-            "addon.upstream",
-            "addon.text.http",
-            "addon.server",
-            "addon.runtime.listening",
-            "addon.tls",
-        ),
+        *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
         *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.connecting"),
         *("addon.connections", "addon.request_stream", "addon.attempt_stream", "addon.clients"),
-        *(
-            "addon.runtime.deadline",
-            "addon.telemetry.flows",
-            "mitmproxy",
-            "asyncio",
-            "selectors",
-            "socket",
-            "ssl",
-        ),
+        *("addon.deadline", "addon.telemetry.flows", "mitmproxy", "asyncio", "selectors", "socket", "ssl"),
         *("OpenSSL", "h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
     ),
     "JSON": (
-        *(
-            "addon.text.json_decode",
-            "addon.text.json_scan",
-            "addon.text.json_encode",
-            "addon.text.large_strings",
-            "addon.text.json_edits",
-        ),
+        *("addon.json_object", "addon.json_scan", "addon.json_text", "addon.large_strings", "addon.splice"),
         *("addon.text.json", "json", "pydantic", "pydantic_core"),
     ),
     "policies": ("policies",),
-    "store": ("addon.store", "addon.store.measured", "sqlite3", "redis"),
-    "log": (
-        "addon.telemetry.logs",
-        "addon.telemetry.metrics",
-        "addon.telemetry",
-        "logging",
-        "prometheus_client",
-    ),
+    "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
+    "log": ("addon.log", "addon.metrics", "addon.telemetry", "logging", "prometheus_client"),
 }
 """The areas of a call and the modules and packages in each; the rest of the project is its logic."""
 LOGIC: Final = "logic"

@@ -9,13 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.server", "addon.worker")
+ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.serve.server", "addon.serve.worker")
 SEQUENCES = (
     "addon.gateway.addon",
     "addon.gateway.lifecycle",
     "addon.calls",
     "addon.gateway.flows",
-    "addon.supervisor",
+    "addon.serve.supervisor",
     *ENTRY_POINTS,
 )
 """What brings the others together: each call's sequence and its end, the start and stop of the parts, the commands."""

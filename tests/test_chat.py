@@ -1,4 +1,4 @@
-"""addon/calls/chat_request.py: the contract's request and message tables row by row, and every body that is no request."""
+"""Chat requests: the contract's request and message tables row by row, and every body that is no request."""
 
 import json
 from typing import Any

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from addon import supervisor
 from addon.answers import bounds as answer_bounds
 from addon.answers import stream as sse
 from addon.calls import request_body
 from addon.runtime.keepalive import KEEPALIVE_S
+from addon.serve import supervisor
 from addon.telemetry import logs as log
 from addon.text import http1, http1_body, json_scan
 from addon.text import provider_error as upstream_message

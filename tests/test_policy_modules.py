@@ -11,10 +11,10 @@ from rig.reviewed import reviewed
 from settings_files_on_disk import edit, replace, write_files
 from test_reload import Live, live  # noqa: F401
 
+from addon.serve.worker_protocol import pack, receive
 from addon.settings.files import SettingsError
 from addon.settings.policy_modules import OWN_MODULES, compile_policy
 from addon.settings.settings import Settings, load_settings
-from addon.workers.link import pack, receive
 from policies.refusal import Refusal
 from policies.review import Narrowing, review
 

@@ -29,10 +29,10 @@ from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.upstream import Upstream
 
 from addon.runtime.listening import bind, join, reserve
+from addon.serve.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
+from addon.serve.worker_protocol import ASK, pack, pack_alive, pack_answer, parse_answer, receive
 from addon.settings.settings import load_settings
-from addon.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
 from addon.telemetry.admin import Readiness
-from addon.workers.link import ASK, pack, pack_alive, pack_answer, parse_answer, receive
 
 CHAT = "/v1/chat/completions"
 TWO = ("--port", "0", "--workers", "2")
@@ -335,7 +335,7 @@ def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upst
 
 
 SHORT_PATIENCE = """
-import addon.supervisor as supervisor
+import addon.serve.supervisor as supervisor
 supervisor.ANSWER_S, supervisor.SLACK_S = 0.5, 0.5
 from addon.cli import main
 main()
@@ -358,7 +358,7 @@ def test_a_frozen_worker_is_not_counted_and_does_not_keep_the_others_from_ending
 
 
 SHORT_SILENCE = """
-import addon.supervisor as supervisor
+import addon.serve.supervisor as supervisor
 supervisor.SILENT_S = 3
 from addon.cli import main
 main()
@@ -554,7 +554,7 @@ class Breakable:
         self._broken = folder / "broken"
         (folder / "sitecustomize.py").write_text(
             "import os, sys\n"
-            f"if 'addon.worker' in sys.orig_argv and os.path.exists({str(self._broken)!r}):\n"
+            f"if 'addon.serve.worker' in sys.orig_argv and os.path.exists({str(self._broken)!r}):\n"
             "    os._exit(3)\n"
         )
         self.environment = {"PYTHONPATH": f"{folder}:{ROOT}"}

@@ -8,13 +8,13 @@ from pathlib import Path
 from mitmproxy.exceptions import OptionsError
 
 from addon.commands.wallet import credit_entry, enter
+from addon.serve.worker_process import WorkerFailed
 from addon.settings.builder import Problem
 from addon.settings.files import SettingsError
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.store import StoreUnavailable
 from addon.telemetry.logs import configure_logging
-from addon.workers.child import WorkerFailed
 
 FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
 """Why a gateway does not start. Each says in one line what an operator has to change."""
@@ -44,9 +44,9 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
             _tell(_TRY_IT.format(url=base_url, key=demo_key))
 
     if settings.conf.listen.workers > 1:
-        from addon.supervisor import supervise as serve
+        from addon.serve.supervisor import supervise as serve
     else:
-        from addon.server import serve
+        from addon.serve.server import serve
     asyncio.run(serve(files, settings, announce))
 
 

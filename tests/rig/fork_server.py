@@ -29,8 +29,8 @@ from rig.bounds import BOUND_S
 PRELOADED = (
     *("addon.cli", "mitmproxy.tools.main", "mitmproxy.tools.dump"),
     *(
-        "addon.server",
-        "addon.supervisor",
+        "addon.serve.server",
+        "addon.serve.supervisor",
         "addon.commands.serve",
         "addon.runtime.local_http",
         "addon.store.redis.store",

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Mapping
 
 from addon.runtime.listening import base_url, reserve
+from addon.serve.signals import stop_signals
+from addon.serve.worker_process import Child, WorkerFailed
+from addon.serve.worker_protocol import pack
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
-from addon.stop_signals import stop_signals
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import render_workers, worker_ended
-from addon.workers.child import Child, WorkerFailed
-from addon.workers.link import pack
 
 log = logging.getLogger("tollgate.supervisor")
 

@@ -14,8 +14,8 @@ from mitmproxy.utils import asyncio_utils
 from addon.gateway.addon import Gateway
 from addon.gateway.options import MODE, mitmproxy_options
 from addon.runtime.listening import base_url, bind
+from addon.serve.signals import stop_signals
 from addon.settings.settings import Settings, SettingsFiles
-from addon.stop_signals import stop_signals
 from addon.wire.host import Listener
 
 GC_THRESHOLD = 20_000

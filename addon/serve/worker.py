@@ -1,4 +1,4 @@
-"""``python -m addon.worker N``: one of several gateway processes on one port.
+"""``python -m addon.serve.worker N``: one of several gateway processes on one port.
 
 Its standard input is a socket to its supervisor, who sends it settings and asks how it is. When that ends, it drains.
 """
@@ -13,11 +13,11 @@ from addon.commands.common import reason
 from addon.commands.serve import FAULTS
 from addon.gateway.addon import Gateway
 from addon.runtime.listening import join
-from addon.server import serving
+from addon.serve.server import serving
+from addon.serve.signals import stop_signals
+from addon.serve.worker_protocol import PING, pack_alive, pack_answer, receive
 from addon.settings.settings import Settings
-from addon.stop_signals import stop_signals
 from addon.telemetry.logs import configure_logging
-from addon.workers.link import PING, pack_alive, pack_answer, receive
 
 
 async def work() -> bool:

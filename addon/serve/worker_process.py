@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Self
 
 from addon.runtime.deadline import within
+from addon.serve.worker_protocol import ASK, PING, pack, parse_answer
 from addon.settings.settings import Settings
 from addon.telemetry.admin import Readiness
-from addon.workers.link import ASK, PING, pack, parse_answer
 
 log = logging.getLogger("tollgate.workers")
 
@@ -61,7 +61,7 @@ class Child:
             with theirs:
                 # Ctrl-C on a terminal goes to its whole process group, and a worker obeys its supervisor alone.
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "addon.worker", str(number)),
+                    *(sys.executable, "-m", "addon.serve.worker", str(number)),
                     stdin=theirs.fileno(),
                     stdout=_STDERR,
                     env=environment,

@@ -1,0 +1,1 @@
+"""The processes of ``tollgate serve``: one server, or a supervisor and its workers."""
