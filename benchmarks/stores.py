@@ -18,8 +18,8 @@ from addon.store.opening import open_store
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, Sample, redis_server
 from benchmarks.traffic import Scenario, Target
-from policies.facts import Key, Prices, Workspace
 from policies.limits import limits_of
+from policies.model import Key, Prices, Workspace
 from policies.spend import wanted
 
 CALLS = 3_000

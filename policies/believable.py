@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Final
 
-from policies.facts import Model, Usage
+from policies.model import Model, Usage
 
 UNBELIEVABLE: Final = -1
 """Stands for a count that is no number of tokens at all."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.facts import Attempt, Mode, Workspace
+from policies.model import Attempt, Mode, Workspace
 
 FAILURES = 5
 WINDOW_US = 60_000_000

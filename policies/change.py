@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from policies.facts import Family
+from policies.model import Family
 
 Action = Literal["kept", "clamped", "dropped", "renamed", "set"]
 

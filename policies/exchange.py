@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from policies.facts import Attempt, Key, Route, Usage, Workspace
+from policies.model import Attempt, Key, Route, Usage, Workspace
 from policies.spend import Hold
 
 UsageSource = Literal["provider", "estimated", "none"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from policies.facts import Attempt, Model, Workspace
+from policies.model import Attempt, Model, Workspace
 from policies.refusal import Refusal
 from policies.spend import Denial, refusal_of
 

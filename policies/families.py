@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policies.facts import Family
+from policies.model import Family
 
 # Source: contract, "Message object".
 MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, get_args
 
-from policies.facts import Key, Mode, Reset, Workspace
+from policies.model import Key, Mode, Reset, Workspace
 
 EVER = "ever"
 

@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any, Final
 
 from policies.change import MESSAGE_OBJECT, Action, Change, family_rule
-from policies.facts import Family
 from policies.families import MESSAGE_FIELDS
+from policies.model import Family
 from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from policies.facts import Prices, Usage
+from policies.model import Prices, Usage
 
 # A dollar a token: beyond it a slip of the decimal point is certain.
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000

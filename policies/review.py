@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from policies.facts import Mode, Plan
+from policies.model import Mode, Plan
 from policies.refusal import Refusal, RefusalCode
 from policies.request_facts import text_of
 

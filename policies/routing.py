@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from policies.facts import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
 from policies.fallback import Alone, second_attempt
+from policies.model import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 

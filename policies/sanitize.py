@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from policies.change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
-from policies.facts import Family, Model
 from policies.families import RESERVED
 from policies.messages import check_roles, sendable_messages, without_cache_control
+from policies.model import Family, Model
 from policies.refusal import Refusal
 from policies.schema_prompt import with_schema
 

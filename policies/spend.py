@@ -11,8 +11,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal
 
-from policies.facts import Prices
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
+from policies.model import Prices
 from policies.money import dearest_input_microusd_per_mtok, format_nanousd
 from policies.refusal import Refusal, RefusalCode
 

@@ -111,8 +111,8 @@ def reachable(module: str) -> set[str]:
 
 
 def test_the_modules_were_found_and_read():
-    assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.facts"} <= FILES.keys()
-    assert "policies.facts" in IMPORTS["policies.exchange"]
+    assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.model"} <= FILES.keys()
+    assert "policies.model" in IMPORTS["policies.exchange"]
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])

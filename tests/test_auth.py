@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addon.settings.api_keys import hash_key, identify, new_key, parse_bearer
-from policies.facts import Key, Workspace
+from policies.model import Key, Workspace
 from policies.refusal import Refusal
 
 PRINTABLE = [chr(code) for code in range(0x21, 0x7F)]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from addon.commands.catalog import catalog, compare_prices
 from addon.settings.settings import load_settings
-from policies.facts import Family, Model, Prices, Provider
+from policies.model import Family, Model, Prices, Provider
 
 CATALOG = Path(__file__).parent.parent / "catalog_data"
 # The day on which the prices of models.toml were read: later the vendors' announced changes come in force.

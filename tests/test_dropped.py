@@ -9,7 +9,7 @@ from addon.calls.dropped import MAX_NAMES, dropped_header, dropped_in
 from addon.dialects import DIALECTS
 from addon.explain.field_diff import translations
 from policies.change import Change
-from policies.facts import Attempt, Family, Model, Prices, Provider
+from policies.model import Attempt, Family, Model, Prices, Provider
 
 
 def change(field: str, action: Any) -> Change:

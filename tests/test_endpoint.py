@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
-from policies.facts import NO_SECRET, Attempt, Family, Model, Prices, Provider
+from policies.model import NO_SECRET, Attempt, Family, Model, Prices, Provider
 
 PRICES = Prices(1, 1, 1)
 BODY: Mapping[str, Any] = {

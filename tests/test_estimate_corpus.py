@@ -32,7 +32,7 @@ from addon.answers.stream import StreamRelay
 from addon.answers.whole import rewrite_answer
 from addon.settings.settings import load_settings
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
-from policies.facts import Estimator, Family
+from policies.model import Estimator, Family
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = Estimator()

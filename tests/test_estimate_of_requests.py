@@ -10,7 +10,7 @@ import pytest
 from addon.calls.chat_request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.facts import NO_SECRET, Attempt, Model
+from policies.model import NO_SECRET, Attempt, Model
 from policies.refusal import Refusal
 from policies.sanitize import sanitize
 

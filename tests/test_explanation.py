@@ -23,8 +23,8 @@ from addon.settings.settings import Settings, load_settings
 from addon.store import StoreUnavailable
 from policies.caps import completion_cap
 from policies.exchange import Exchange, Stage
-from policies.facts import Workspace
 from policies.limits import Limit, limits_of
+from policies.model import Workspace
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route

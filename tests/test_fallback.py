@@ -21,9 +21,9 @@ from test_routing import (
     situations,
 )
 
-from policies.facts import Attempt, Byok, Workspace
 from policies.fallback import idle_fallback, is_failure, refusal_after_failure
 from policies.limits import Counter, Limit
+from policies.model import Attempt, Byok, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route

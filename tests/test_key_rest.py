@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.text.retry_after import MAX_CHARS, parse_retry_after
-from policies.key_rest import FRESH, LEAST_TOLD_S, MOST_TOLD_S, REST_S, KeyRest, after_answer, next_key
+from policies.key_cooldown import FRESH, LEAST_TOLD_S, MOST_TOLD_S, REST_S, KeyRest, after_answer, next_key
 
 # One rest after the other: each answer is of a call that was sent when the rest before it was over.
 # Each is a status, or a 429 with the seconds of its Retry-After.

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.facts import Key, Mode, Reset, Workspace
 from policies.limits import (
     Counter,
     counters_of,
@@ -19,6 +18,7 @@ from policies.limits import (
     rpm_of,
     wallet_counter,
 )
+from policies.model import Key, Mode, Reset, Workspace
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 KEY = Key("ci", "00", spend_cap_nanousd=20, spend_reset="weekly", request_cap=7, request_reset="daily")

@@ -35,8 +35,8 @@ from addon.telemetry.metrics import (
 )
 from addon.upstream.numbers import PoolStats
 from policies.exchange import Exchange, Stage
-from policies.facts import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.limits import Counter, Limit
+from policies.model import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.refusal import RefusalCode
 from policies.spend import NOT_METERED, Denial, Hold
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.facts import Prices, Usage
+from policies.model import Prices, Usage
 from policies.money import (
     billable_output_tokens,
     cost_nanousd,

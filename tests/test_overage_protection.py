@@ -23,8 +23,8 @@ from test_contract_errors import assert_error
 
 from addon.settings.settings import load_settings
 from policies.estimate import estimate_prompt_tokens
-from policies.facts import Model
 from policies.limits import Limit, wallet_counter
+from policies.model import Model
 from policies.spend import Hold, Used, place_hold, wanted
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,7 +17,7 @@ from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.sources import MAX_FILE_BYTES, OVERDUE_S, Stamp, is_due
 from addon.settings.watcher import MAX_TOLD, Watcher, told
-from policies.facts import Workspace
+from policies.model import Workspace
 
 LOOK_S = 0.5
 CONF = "proxy.conf"

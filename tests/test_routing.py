@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from policies.facts import (
+from policies.model import (
     Byok,
     Family,
     Heuristic,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.change import CHAT_BODY, family_rule
-from policies.facts import Family, Model, Prices, Provider
 from policies.families import NEVER_DROPPED, RESERVED, check_family
+from policies.model import Family, Model, Prices, Provider
 from policies.refusal import Refusal
 from policies.sanitize import DEFAULT_CLAMPS, sanitize
 from policies.schema_prompt import INSTRUCTION

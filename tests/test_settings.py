@@ -10,7 +10,7 @@ from settings_files_on_disk import HASH_A, HASH_B, edit, write_files
 
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, load_settings
-from policies.facts import Byok, Family, Heuristic, KeywordRule, Prices
+from policies.model import Byok, Family, Heuristic, KeywordRule, Prices
 
 KEYS = {"OPENAI_KEY": "sk-obviously-fake"}
 

@@ -9,7 +9,7 @@ from settings_files_on_disk import edit, write_files
 
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, load_settings
-from policies.facts import Family
+from policies.model import Family
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route

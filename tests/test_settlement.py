@@ -16,7 +16,7 @@ from addon.dialects.gemini import dialect as gemini
 from addon.settings.settings import Settings
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange
-from policies.facts import Family, Usage
+from policies.model import Family, Usage
 
 GEMINI = Family("gemini", reasoning_beside_completion=True)
 PLAIN = Family("plain")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.facts import Prices, Usage
 from policies.limits import Counter, Limit, LimitKind
+from policies.model import Prices, Usage
 from policies.money import cost_nanousd
 from policies.spend import (
     MIN_SHARE_TOKENS,

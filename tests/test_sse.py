@@ -12,7 +12,7 @@ from addon.answers.chunks import ChatChunks
 from addon.answers.context import Source
 from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
 from addon.text.errors import ErrorAnswer
-from policies.facts import Family, Usage
+from policies.model import Family, Usage
 
 SLUG = "house/slug"
 SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})

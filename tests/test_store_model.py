@@ -22,8 +22,8 @@ from rig.redis_server import RedisServer
 from rig.stores import Place, all_counters, booking, credit, die, request, takes
 
 from addon.store import HoldRequest, Store
-from policies.facts import Key, Mode, Workspace
 from policies.limits import LimitKind, limits_of
+from policies.model import Key, Mode, Workspace
 from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
 
 USD = 10**9

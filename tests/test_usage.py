@@ -4,7 +4,7 @@ import pytest
 
 from addon.answers.usage import merge_usage, parse_usage
 from policies.believable import UNBELIEVABLE
-from policies.facts import Family, Usage
+from policies.model import Family, Usage
 
 FAMILY = Family("plain")
 

@@ -18,7 +18,7 @@ from addon.answers.text_length import finish_reason, relayed_chars
 from addon.answers.usage import merge_usage, parse_usage
 from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits
 from addon.text.json_encode import json_text
-from policies.facts import Usage
+from policies.model import Usage
 
 CHUNK = "chat.completion.chunk"
 MAX_MISSES = 8

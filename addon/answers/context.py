@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from addon.text.errors import NO_NAMES
-from policies.facts import Attempt, Family
+from policies.model import Attempt, Family
 
 
 @dataclass(frozen=True, slots=True)

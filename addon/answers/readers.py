@@ -13,7 +13,7 @@ from addon.answers.whole import Answer
 from addon.text.errors import INTERNAL, ErrorAnswer, from_upstream, upstream_garbage
 from addon.text.masking import is_unmistakable, mask_secret
 from addon.text.provider_error import MAX_READ_BYTES
-from policies.facts import Usage
+from policies.model import Usage
 
 log = logging.getLogger("tollgate.relay")
 

@@ -25,7 +25,7 @@ from addon.text.errors import (
     upstream_garbage,
 )
 from addon.text.json_encode import json_text
-from policies.facts import Usage
+from policies.model import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_EVENT_LINES = 1_000

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import lru_cache
 
 from policies.believable import UNBELIEVABLE
-from policies.facts import Family, Usage
+from policies.model import Family, Usage
 
 type Paths = tuple[tuple[str, ...], ...]
 

@@ -13,7 +13,7 @@ from addon.answers.usage import parse_usage
 from addon.text.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
 from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
 from addon.text.json_encode import json_text
-from policies.facts import Usage
+from policies.model import Usage
 
 BILLING_NOTE: Final = (
     "The model used completion tokens on this answer but returned no visible text. Those tokens are billed."

@@ -6,7 +6,7 @@ from addon.answers.readers import Relay
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
-from policies.facts import Attempt
+from policies.model import Attempt
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from policies.facts import Model
+from policies.model import Model
 from policies.money import price_usd_per_mtok
 from policies.refusal import Refusal
 from policies.routing import find_model

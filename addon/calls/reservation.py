@@ -19,8 +19,8 @@ from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.breaker import circuit_of
 from policies.exchange import Exchange
-from policies.facts import Route
 from policies.fallback import refusal_after_failure
+from policies.model import Route
 from policies.refusal import Refusal
 from policies.spend import Denial, Hold, refusal_of
 

@@ -12,7 +12,7 @@ from policies.believable import believe
 from policies.caps import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
-from policies.facts import Usage
+from policies.model import Usage
 from policies.money import cost_nanousd
 from policies.sanitize import choices_sent
 

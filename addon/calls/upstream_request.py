@@ -22,8 +22,8 @@ from addon.text.masking import bookable
 from addon.text.retry_after import parse_retry_advice
 from policies.caps import completion_cap
 from policies.exchange import Stage
-from policies.facts import Attempt, Route
 from policies.limits import limits_of
+from policies.model import Attempt, Route
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.review import review

@@ -16,7 +16,7 @@ from tabulate import tabulate
 
 from addon.calls.public_catalog import CLIENTS_KEYS, public_rows, rows_json
 from addon.commands.common import clear_errors, conf_option, json_option, load_served
-from policies.facts import Model
+from policies.model import Model
 from policies.money import price_usd_per_mtok
 
 if TYPE_CHECKING:

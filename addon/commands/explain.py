@@ -29,7 +29,7 @@ from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings
 from addon.store import StoreUnavailable
 from policies.exchange import Exchange, Stage
-from policies.facts import Key, Workspace
+from policies.model import Key, Workspace
 
 STDIN = "-"
 

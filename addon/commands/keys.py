@@ -24,7 +24,7 @@ from addon.settings.files_schema import WorkspaceTable
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.settings.value_types import NAME, NAME_IS
-from policies.facts import Key, Workspace
+from policies.model import Key, Workspace
 from policies.money import format_nanousd
 
 _NEW_WORKSPACE = 'name = "{name}"\noverage_protection = true\n'

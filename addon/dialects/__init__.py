@@ -12,7 +12,7 @@ from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
-from policies.facts import Attempt
+from policies.model import Attempt
 
 
 class Dialect(Protocol):

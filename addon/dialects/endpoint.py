@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.json_encode import request_text
-from policies.facts import Attempt
+from policies.model import Attempt
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _PATH_SAFE: Final = "!$&'()*+,;=:@"  # Source: RFC 3986, 3.3, "pchar".

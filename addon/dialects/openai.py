@@ -9,7 +9,7 @@ from addon.answers.stream import StreamRelay
 from addon.answers.whole import rewrite_answer
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
-from policies.facts import Attempt
+from policies.model import Attempt
 
 
 def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:

@@ -14,7 +14,7 @@ from addon.dialects.translation import HEAD, StreamTranslator
 from addon.text.errors import ErrorAnswer, upstream_garbage
 from addon.text.json_encode import json_text
 from policies.believable import UNBELIEVABLE
-from policies.facts import Usage
+from policies.model import Usage
 
 type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 """From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""

@@ -34,9 +34,9 @@ from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_re
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
 from policies.change import Change
-from policies.facts import Attempt
 from policies.fallback import refusal_after_failure
 from policies.limits import rpm_of
+from policies.model import Attempt
 from policies.refusal import Refusal
 from policies.spend import Denial, Hold, place_hold, refusal_of
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from addon.dialects import DIALECTS
 from policies.change import Action, Change
-from policies.facts import Attempt
+from policies.model import Attempt
 
 _URL: Final = "the URL"
 _CAPS: Final = ("max_tokens", "max_completion_tokens")

@@ -5,7 +5,7 @@ from typing import Any
 
 from addon.explain.field_diff import translations
 from policies.change import CHAT_BODY, Change, family_rule
-from policies.facts import Attempt, Family
+from policies.model import Attempt, Family
 from policies.sanitize import Sanitized
 
 

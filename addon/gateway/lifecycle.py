@@ -30,9 +30,9 @@ from addon.upstream.connect import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.breaker import CircuitScope, count_circuits
-from policies.facts import Mode
 from policies.fallback import idle_fallback
 from policies.limits import is_exposed
+from policies.model import Mode
 
 log = logging.getLogger("tollgate.lifecycle")
 

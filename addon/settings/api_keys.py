@@ -11,7 +11,7 @@ import secrets
 import string
 from collections.abc import Mapping
 
-from policies.facts import Key, Workspace
+from policies.model import Key, Workspace
 from policies.refusal import Refusal
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)

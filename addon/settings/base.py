@@ -19,7 +19,7 @@ from addon.settings.policy_modules import load_policies
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
-from policies.facts import Family, Model, Provider
+from policies.model import Family, Model, Provider
 from policies.review import Policy
 
 NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")

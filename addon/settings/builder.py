@@ -16,8 +16,8 @@ from addon.settings.last_good import LastGood
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.workspace import parse_workspace, resolve_last_good, resolve_workspace, same_hash
-from policies.facts import Workspace
 from policies.key_claims import SettledClaims, settle_claims
+from policies.model import Workspace
 
 
 @dataclass(frozen=True, slots=True)

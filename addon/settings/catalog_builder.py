@@ -1,4 +1,4 @@
-"""The catalog's tables become the nouns of ``policies/facts.py``; every name that points elsewhere must exist."""
+"""The catalog's tables become the nouns of ``policies/model.py``; every name that points elsewhere must exist."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,8 @@ from addon.settings.files import SettingsError, check_known, dotted, validate
 from addon.settings.files_schema import ProxyConf
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
-from policies.facts import (
+from policies.families import check_family
+from policies.model import (
     CUSTOM_FAMILY,
     Auth,
     Estimator,
@@ -29,7 +30,6 @@ from policies.facts import (
     Prices,
     Provider,
 )
-from policies.families import check_family
 from policies.money import retail_prices
 from policies.routing import fold_slug
 

@@ -29,7 +29,7 @@ from addon.settings.value_types import (
     Tokens,
     Words,
 )
-from policies.facts import (
+from policies.model import (
     Auth,
     CapField,
     Estimator,

@@ -31,7 +31,7 @@ from addon.settings.value_types import (
     Text,
     Usd,
 )
-from policies.facts import (
+from policies.model import (
     HeuristicWhen,
     Plan,
     Reset,

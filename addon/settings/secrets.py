@@ -16,7 +16,7 @@ from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.service_account import parse_service_account
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
-from policies.facts import Auth
+from policies.model import Auth
 
 KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"
 KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"

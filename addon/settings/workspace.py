@@ -13,7 +13,7 @@ from addon.settings.files_schema import KeyTable, WorkspaceTable
 from addon.settings.secrets import Secrets
 from addon.settings.sources import parse_toml
 from addon.settings.value_types import NAME, NAME_IS
-from policies.facts import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
+from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
 
 
 def parse_workspace(file: Path, said: bytes) -> WorkspaceTable:

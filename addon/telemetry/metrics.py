@@ -31,7 +31,7 @@ from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from addon.upstream.numbers import PoolStats
 from policies.breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
-from policies.facts import Mode
+from policies.model import Mode
 from policies.refusal import RefusalCode
 
 type StoreOperation = Literal["take", "hold", "move", "settle", "void"]

@@ -21,7 +21,7 @@ from addon.text.http1 import encode_request_head
 from addon.text.masking import bookable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
-from policies.facts import Attempt
+from policies.model import Attempt
 
 log = logging.getLogger("tollgate.access_tokens")
 

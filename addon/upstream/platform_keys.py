@@ -1,7 +1,7 @@
 """The platform's keys take turns: a PAYG call goes out with its provider's next key that does not rest.
 
 What is known of a key is of this process alone, and no output shows more of it than its provider and its place in the
-list as it is written. How long a key rests is ``policies.key_rest``'s to say; a rest keeps no call from being made.
+list as it is written. How long a key rests is ``policies.key_cooldown``'s to say; a rest keeps no call from being made.
 """
 
 import logging
@@ -15,8 +15,8 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
-from policies.facts import Attempt, Provider
-from policies.key_rest import FRESH, KeyRest, after_answer, next_key
+from policies.key_cooldown import FRESH, KeyRest, after_answer, next_key
+from policies.model import Attempt, Provider
 
 log = logging.getLogger("tollgate.platform_keys")
 

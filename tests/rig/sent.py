@@ -13,7 +13,7 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.change import CHAT_BODY, Change
-from policies.facts import Attempt, Family, Model, Prices, Provider
+from policies.model import Attempt, Family, Model, Prices, Provider
 from policies.sanitize import sanitize
 from rig.configuration import ROOT
 

@@ -13,7 +13,7 @@ from addon.dialects.gemini.request import CONFIG_NAMES, OTHER_NAMES, to_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.left_out import left_out
 from addon.dialects.translated import TranslatedChunks, translated
-from policies.facts import Attempt
+from policies.model import Attempt
 
 # What bears a field that has another name there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(

@@ -12,8 +12,8 @@ from typing import Any
 from addon.store import StoreUnavailable, WalletEntry
 from addon.store.ledger.migrations import migrate
 from addon.store.sqlite.money import used
-from policies.facts import Workspace
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
+from policies.model import Workspace
 from policies.spend import Used
 
 GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
