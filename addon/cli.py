@@ -7,7 +7,7 @@ import click
 
 from addon import VERSION
 from addon.commands.catalog import catalog
-from addon.commands.common import conf_option, reason
+from addon.commands.common import conf_option
 from addon.commands.explain import explain_command
 from addon.commands.keys import keys
 from addon.commands.ledger import ledger
@@ -15,6 +15,7 @@ from addon.commands.secrets import secrets
 from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
+from addon.settings.files import fault_line
 from addon.text.masking import mask_credentials
 
 
@@ -47,12 +48,13 @@ def main() -> None:
 @click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
 def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None, *, strict: bool) -> None:
     """Run the gateway until SIGTERM or SIGINT."""
-    from addon.commands.serve import FAULTS, run
+    from addon.commands.serve import run
+    from addon.serve.start_faults import START_FAULTS
 
     try:
         run(conf_file.absolute(), host=host, port=port, workers=workers, strict=strict)
-    except FAULTS as error:
-        click.echo(f"tollgate: {reason(error)}", err=True)
+    except START_FAULTS as error:
+        click.echo(f"tollgate: {fault_line(error)}", err=True)
         sys.exit(1)
 
 

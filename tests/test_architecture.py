@@ -1,4 +1,4 @@
-"""Imports run one way, main → gateway → the rest of addon → policies, and pure modules stay pure."""
+"""Imports run one way, in the order of ``PACKAGES``, and modules that say "Pure." reach no outside world."""
 
 import ast
 from collections.abc import Iterator
@@ -9,43 +9,51 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ENTRY_POINTS = ("addon.main", "addon.cli", "addon.commands", "addon.serve.server", "addon.serve.worker")
-SEQUENCES = (
-    "addon.gateway.addon",
-    "addon.gateway.lifecycle",
-    "addon.calls",
-    "addon.gateway.flows",
-    "addon.serve.supervisor",
-    *ENTRY_POINTS,
+PACKAGES = (
+    *("addon.main", "addon.cli", "addon.commands", "addon.serve", "addon.gateway", "addon.explain"),
+    *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers", "addon.store"),
+    *("addon.settings", "addon.telemetry", "addon.sandbox", "addon.runtime", "addon.text", "addon"),
+    "policies",
 )
-"""What brings the others together: each call's sequence and its end, the start and stop of the parts, the commands."""
-FOUNDATIONS = (
-    "addon.runtime",
-    "addon.runtime.keepalive",
-    "addon.runtime.listening",
-    "addon.runtime.local_http",
-    "addon.telemetry.log_limits",
+"""The packages and top-level modules: each imports only those after it. ``addon`` has the version."""
+STRANGERS = (
+    ("addon.wire", "addon.upstream"),
+    ("addon.calls", "addon.sandbox"),
+    ("addon.settings", "addon.telemetry"),
 )
-"""What modules that do I/O may stand on: knows nothing of the gateway."""
+"""Pairs of packages of which the first, though it may by the order, imports nothing of the second."""
 
-IO_LIBRARIES = frozenset(
-    {"asyncio", "httpx", "redis", "socket", "sqlite3", "sqlite_utils", "subprocess", "tornado"}
+OUTSIDE_WORLD = frozenset(
+    {
+        *(
+            "asyncio",
+            "fcntl",
+            "http.client",
+            "http.server",
+            "httpx",
+            "io",
+            "mitmproxy",
+            "multiprocessing",
+            "os",
+        ),
+        *("pathlib", "random", "redis", "secrets", "selectors", "shutil", "signal", "socket", "sqlite3"),
+        *("sqlite_utils", "ssl", "subprocess", "tempfile", "threading", "time", "tornado", "urllib.request"),
+    }
 )
-OUTSIDE_WORLD = IO_LIBRARIES | {
+PURE_MODULES = {
+    *("addon.text.json_decode", "addon.text.json_edits", "addon.text.errors", "addon.text.masking"),
     *(
-        "fcntl",
-        "http.client",
-        "http.server",
-        "io",
-        "mitmproxy",
-        "multiprocessing",
-        "os",
-        "pathlib",
-        "random",
-        "secrets",
+        "addon.text.provider_error",
+        "addon.text.http1",
+        "addon.calls.chat_request",
+        "addon.calls.public_catalog",
     ),
-    *("selectors", "shutil", "signal", "ssl", "tempfile", "threading", "time", "urllib.request"),
+    *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),
+    *("addon.sandbox.directives", "addon.sandbox.answer"),
 }
+"""Modules outside the pure packages that must be pure: they turn bytes and values into bytes and values."""
+PURE_PACKAGES = ("addon.dialects", "addon.answers")
+"""Packages of which each module must be pure."""
 
 
 def module_name(path: Path) -> str:
@@ -56,51 +64,44 @@ def module_name(path: Path) -> str:
 FILES = {
     module_name(path): path for folder in ("addon", "policies") for path in (ROOT / folder).rglob("*.py")
 }
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
-def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node, without what stands under ``if TYPE_CHECKING``: that is never run."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        yield node
-        yield from runtime_nodes(node)
+def imports_of(module: str) -> Iterator[str]:
+    """Give the dotted names that ``module`` imports, those for type checking too.
 
-
-def says_pure(module: str) -> bool:
-    """Return whether the module's docstring promises it; the promise is what is tested."""
-    return "Pure." in (ast.get_docstring(ast.parse(FILES[module].read_text(encoding="utf-8"))) or "")
-
-
-PURE = [name for name in FILES if says_pure(name)]
-
-
-def imports_of(module: str) -> set[str]:
-    """Return the dotted names that ``module`` imports; ``from a import b`` gives ``a.b`` where that is a module."""
-    found: set[str] = set()
-    for node in runtime_nodes(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+    ``from a import b`` gives ``a.b`` where that is a module.
+    """
+    for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively; write the whole name"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= names & FILES.keys() or {str(node.module)}
-    return found
+            yield from names & FILES.keys() or {str(node.module)}
 
 
-IMPORTS = {module: imports_of(module) for module in FILES}
+IMPORTS = {module: set(imports_of(module)) for module in FILES}
 
 
-def is_in(module: str, rooms: tuple[str, ...]) -> bool:
-    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+def is_in(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
-def uses(module: str, libraries: frozenset[str]) -> set[str]:
-    return {name for name in IMPORTS[module] if is_in(name, tuple(libraries))}
+def package_of(module: str) -> str:
+    """Return the one of ``PACKAGES`` that holds ``module``."""
+    parts = module.split(".")
+    name = parts[0] if parts[0] == "policies" else ".".join(parts[:2])
+    assert name in PACKAGES, f"{module} is in none of PACKAGES"
+    return name
+
+
+def outside_world_of(module: str) -> set[str]:
+    return {name for name in IMPORTS[module] if is_in(name, tuple(OUTSIDE_WORLD))}
 
 
 def reachable(module: str) -> set[str]:
-    """Return ``module`` and all of the project's modules that it brings in."""
+    """Return ``module`` and all of the project's modules that it imports, directly or not."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
@@ -110,97 +111,38 @@ def reachable(module: str) -> set[str]:
     return seen
 
 
+PURE = [name for name in FILES if "Pure." in (ast.get_docstring(TREES[name]) or "")]
+
+
 def test_the_modules_were_found_and_read():
     assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.model"} <= FILES.keys()
     assert "policies.model" in IMPORTS["policies.exchange"]
+    assert {package_of(module) for module in FILES} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("module", list(FILES))
+def test_imports_run_in_the_order_of_the_packages(module: str):
+    place = PACKAGES.index(package_of(module))
+    ours = [name for name in IMPORTS[module] if name in FILES and package_of(name) != package_of(module)]
+    assert not [name for name in ours if PACKAGES.index(package_of(name)) < place]
+    assert not [name for name in ours if (package_of(module), package_of(name)) in STRANGERS]
+
+
+def test_no_module_imports_itself_by_a_detour():
+    graph = {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
+    assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
-def test_the_core_imports_nothing_from_the_shell_and_knows_no_outside_world(module: str):
-    assert not {name for name in IMPORTS[module] if is_in(name, ("addon",))}
-    assert not uses(module, OUTSIDE_WORLD)
+def test_the_decisions_know_no_outside_world(module: str):
+    assert not outside_world_of(module)
 
 
-def test_what_turns_bytes_and_values_into_bytes_and_values_promises_to_be_pure():
-    modules = {
-        *(
-            "addon.calls.chat_request",
-            "addon.text.json_decode",
-            "addon.text.errors",
-            "addon.text.provider_error",
-            "addon.text.masking",
-        ),
-        *(
-            "addon.answers.usage",
-            "addon.answers.stream",
-            "addon.answers.whole",
-            "addon.text.json_edits",
-            "addon.answers.text_length",
-            "addon.answers.readers",
-        ),
-        *("addon.dialects.http_request", "addon.calls.public_catalog"),
-        *("addon.dialects", "addon.dialects.openai"),
-        *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),
-        *("addon.sandbox.directives", "addon.sandbox.answer"),
-    }
-    assert modules <= set(PURE)
+def test_modules_that_turn_values_into_values_say_that_they_are_pure():
+    of_packages = {name for name in FILES if is_in(name, PURE_PACKAGES)}
+    assert not (PURE_MODULES | of_packages) - set(PURE)
 
 
 @pytest.mark.parametrize("module", PURE)
 def test_a_pure_module_reaches_no_outside_world(module: str):
-    assert not {one: uses(one, OUTSIDE_WORLD) for one in reachable(module) if uses(one, OUTSIDE_WORLD)}
-
-
-@pytest.mark.parametrize("module", list(FILES))
-def test_only_entry_points_import_the_gateway_and_nothing_imports_an_entry_point_but_another(module: str):
-    if is_in(module, ENTRY_POINTS):
-        return
-    assert not {name for name in IMPORTS[module] if is_in(name, ("addon.gateway.addon", *ENTRY_POINTS))}
-
-
-def io_rooms() -> dict[str, str]:
-    """Return the modules that do I/O themselves, each with its room: a package counts as one."""
-    doing = [name for name in FILES if uses(name, IO_LIBRARIES) and not is_in(name, SEQUENCES + FOUNDATIONS)]
-    return {name: ".".join(name.split(".")[:2]) for name in doing}
-
-
-@pytest.mark.parametrize("module", list(io_rooms()))
-def test_modules_that_do_io_never_import_each_other(module: str):
-    rooms = io_rooms()
-    assert not {name for name in IMPORTS[module] if name in rooms and rooms[name] != rooms[module]}
-
-
-@pytest.mark.parametrize("module", FOUNDATIONS)
-def test_a_foundation_knows_nothing_of_the_gateway(module: str):
-    assert reachable(module) <= {*FOUNDATIONS}
-
-
-WAY_OF_A_CALL = (
-    "addon.gateway.addon",
-    "addon.gateway.flows",
-    "addon.calls",
-    "addon.wire",
-    "addon.upstream",
-    "addon.dialects",
-)
-"""The rooms that a call passes, each of which imports those behind it only. ``wire`` knows nothing of ``upstream``."""
-
-
-@pytest.mark.parametrize("at", range(1, len(WAY_OF_A_CALL)), ids=lambda at: WAY_OF_A_CALL[at])
-def test_the_rooms_of_a_call_import_one_way(at: int):
-    room, before = WAY_OF_A_CALL[at], WAY_OF_A_CALL[:at]
-    inside = [module for module in FILES if is_in(module, (room,))]
-    assert inside
-    assert not {(one, name) for one in inside for name in IMPORTS[one] if is_in(name, before)}
-
-
-def test_the_wire_knows_nothing_of_the_upstream():
-    wire = [module for module in FILES if is_in(module, ("addon.wire",))]
-    assert not {(one, name) for one in wire for name in IMPORTS[one] if is_in(name, ("addon.upstream",))}
-
-
-def test_no_module_imports_itself_by_a_detour():
-    order = TopologicalSorter(
-        {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
-    ).static_order()
-    assert set(order) == FILES.keys()
+    assert not {one: found for one in reachable(module) if (found := outside_world_of(one))}

@@ -33,7 +33,6 @@ from addon.telemetry.metrics import (
     render_workers,
     worker_ended,
 )
-from addon.upstream.numbers import PoolStats
 from policies.exchange import Exchange, Stage
 from policies.limits import Counter, Limit
 from policies.model import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
@@ -325,13 +324,13 @@ async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_
 
 
 def test_the_pool_of_connections_is_counted(metrics: Metrics):
-    for stats in (PoolStats(3, 1, 5, 7), PoolStats(2, 2, 6, 9)):
-        metrics.set_upstream_connections(stats)
+    for open_now, idle_now, opened, reused in ((3, 1, 5, 7), (2, 2, 6, 9)):
+        metrics.set_upstream_connections(open_now=open_now, idle_now=idle_now, opened=opened, reused=reused)
         told = read(metrics.render())
-        assert value(told, "tollgate_upstream_connections", state="open") == stats.open
-        assert value(told, "tollgate_upstream_connections", state="idle") == stats.idle
-        assert value(told, "tollgate_upstream_connections_opened_total") == stats.opened
-        assert value(told, "tollgate_upstream_connections_reused_total") == stats.reused
+        assert value(told, "tollgate_upstream_connections", state="open") == open_now
+        assert value(told, "tollgate_upstream_connections", state="idle") == idle_now
+        assert value(told, "tollgate_upstream_connections_opened_total") == opened
+        assert value(told, "tollgate_upstream_connections_reused_total") == reused
 
 
 # Workers.

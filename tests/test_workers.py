@@ -28,7 +28,8 @@ from rig.raw import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.upstream import Upstream
 
-from addon.runtime.listening import bind, join, reserve
+from addon.runtime.listening import bind
+from addon.serve.ports import join, reserve
 from addon.serve.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
 from addon.serve.worker_protocol import ASK, pack, pack_alive, pack_answer, parse_answer, receive
 from addon.settings.settings import load_settings

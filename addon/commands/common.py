@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from addon.settings.files import SettingsError, nearest
+from addon.settings.files import SettingsError, fault_line, nearest
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
@@ -27,20 +27,13 @@ conf_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-def reason(error: Exception) -> str:
-    """Return one line that says what is wrong, with the file where it is about one."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
-
-
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Turn what operators can put right into one line on stderr and exit status 1."""
     try:
         yield
     except (SettingsError, OSError, StoreUnavailable) as error:
-        raise click.ClickException(reason(error)) from None
+        raise click.ClickException(fault_line(error)) from None
 
 
 def load_served(conf_file: Path) -> Settings:

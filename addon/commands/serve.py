@@ -5,23 +5,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mitmproxy.exceptions import OptionsError
-
 from addon.commands.wallet import credit_entry, enter
-from addon.serve.worker_process import WorkerFailed
 from addon.settings.builder import Problem
 from addon.settings.files import SettingsError
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
-from addon.store import StoreUnavailable
 from addon.telemetry.logs import configure_logging
-
-FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
-"""Why a gateway does not start. Each says in one line what an operator has to change."""
 
 
 def run(conf_file: Path, host: str | None, port: int | None, workers: int | None, *, strict: bool) -> None:
-    """Serve until told to stop. Raises one of ``FAULTS`` before anything is served.
+    """Serve until told to stop. Raises one of ``START_FAULTS`` before anything is served.
 
     With ``strict``, a file that does not load is one.
     """

@@ -12,9 +12,9 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, counters, load_served, reading, reason
+from addon.commands.common import clear_errors, conf_option, counters, load_served, reading
 from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
-from addon.settings.files import SettingsError
+from addon.settings.files import SettingsError, fault_line
 from addon.settings.settings import load_conf
 from addon.store import StoreUnavailable
 from addon.store.ledger.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
@@ -181,7 +181,7 @@ def _limits_or_note(
     try:
         return _limits(conf_file, ledger, workspace, most)
     except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
-        click.echo(f"limits are not shown: {reason(error)}", err=True)
+        click.echo(f"limits are not shown: {fault_line(error)}", err=True)
         return None
 
 

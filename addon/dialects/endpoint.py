@@ -1,17 +1,15 @@
 """Where an attempt is sent and how it shows its key: the one place that makes a provider's URL and headers. Pure."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote
 
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.json_encode import request_text
+from addon.text.urls import path_of
 from policies.model import Attempt
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_PATH_SAFE: Final = "!$&'()*+,;=:@"  # Source: RFC 3986, 3.3, "pchar".
 
 
 def json_request(
@@ -48,18 +46,6 @@ def endpoint_url(attempt: Attempt, path: str) -> str:
     if "{model}" in path:
         path = path.replace("{model}", path_of(model.upstream_model_id))
     return model.provider.base_url + path
-
-
-@lru_cache(maxsize=1024)
-def path_of(model_id: str) -> str:
-    """Return an upstream model id as it stands in a path. Raises ValueError for one that would lead elsewhere.
-
-    It may be a resource's name of several segments: ``accounts/a/models/b``.
-    """
-    segments = model_id.split("/")
-    if any(segment in ("", ".", "..") for segment in segments):
-        raise ValueError("can't stand in a path: it must be names between single slashes")
-    return "/".join(quote(segment, safe=_PATH_SAFE) for segment in segments)
 
 
 def auth_headers(attempt: Attempt) -> tuple[tuple[str, str], ...]:

@@ -122,7 +122,10 @@ class Lifecycle:
     def _measure(self) -> None:
         """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
         self.platform_keys.measure()
-        self.metrics.set_upstream_connections(self.parts.pool.stats())
+        pool = self.parts.pool.stats()
+        self.metrics.set_upstream_connections(
+            open_now=pool.open, idle_now=pool.idle, opened=pool.opened, reused=pool.reused
+        )
         counts = count_circuits(self.store.open_circuits())
         kinds: tuple[tuple[Mode, CircuitScope], ...] = (
             ("payg", "all"),

@@ -11,7 +11,8 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 
-from addon.runtime.listening import base_url, reserve
+from addon.runtime.listening import base_url
+from addon.serve.ports import reserve
 from addon.serve.signals import stop_signals
 from addon.serve.worker_process import Child, WorkerFailed
 from addon.serve.worker_protocol import pack

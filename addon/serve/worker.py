@@ -9,13 +9,13 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from addon.commands.common import reason
-from addon.commands.serve import FAULTS
 from addon.gateway.addon import Gateway
-from addon.runtime.listening import join
+from addon.serve.ports import join
 from addon.serve.server import serving
 from addon.serve.signals import stop_signals
+from addon.serve.start_faults import START_FAULTS
 from addon.serve.worker_protocol import PING, pack_alive, pack_answer, receive
+from addon.settings.files import fault_line
 from addon.settings.settings import Settings
 from addon.telemetry.logs import configure_logging
 
@@ -26,8 +26,8 @@ async def work() -> bool:
     try:
         with stop_signals() as stop:
             await serve(reader, writer, stop)
-    except FAULTS as error:
-        writer.write(pack_answer(reason(error)))
+    except START_FAULTS as error:
+        writer.write(pack_answer(fault_line(error)))
         return False
     finally:
         writer.close()

@@ -7,7 +7,6 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from addon.dialects.endpoint import path_of
 from addon.settings.catalog_schema import (
     FAMILIES_FILE,
     MODELS_FILE,
@@ -20,6 +19,7 @@ from addon.settings.files import SettingsError, check_known, dotted, validate
 from addon.settings.files_schema import ProxyConf
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
+from addon.text.urls import path_of
 from policies.families import check_family
 from policies.model import (
     CUSTOM_FAMILY,

@@ -31,6 +31,13 @@ class SettingsError(Exception):
         self.reason = reason
 
 
+def fault_line(error: Exception) -> str:
+    """Return one line that says what is wrong, with the file where there is one."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def validate[T](schema: type[T] | TypeAdapter[T], file: Path, table: dict[str, Any]) -> T:
     """Return the table as the schema's type, paths relative to ``file``. Raises ``SettingsError``."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)

@@ -28,7 +28,6 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
-from addon.upstream.numbers import PoolStats
 from policies.breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.model import Mode
@@ -251,14 +250,14 @@ class Metrics:
         """Say how many circuits of each provider and mode are not closed, and for whom. What is not named is 0."""
         _set(self._circuits_by, counts)
 
-    def set_upstream_connections(self, stats: PoolStats) -> None:
-        """Say what the process's one pool of connections to providers counts."""
-        self._connections["open"].set(stats.open)
-        self._connections["idle"].set(stats.idle)
-        opened, reused = self._pool_counted
-        self._opened.inc(stats.opened - opened)
-        self._reused.inc(stats.reused - reused)
-        self._pool_counted = (stats.opened, stats.reused)
+    def set_upstream_connections(self, *, open_now: int, idle_now: int, opened: int, reused: int) -> None:
+        """Set the gauges and counters of the connection pool; ``opened`` and ``reused`` are totals so far."""
+        self._connections["open"].set(open_now)
+        self._connections["idle"].set(idle_now)
+        opened_before, reused_before = self._pool_counted
+        self._opened.inc(opened - opened_before)
+        self._reused.inc(reused - reused_before)
+        self._pool_counted = (opened, reused)
 
     def set_broken_files(self, files: Sequence[Path]) -> None:
         """Say which settings files do not load. What is not named any more is 0."""

@@ -1,8 +1,12 @@
-"""URLs that operators write, taken apart. No message shows any of a URL: it may hold a password. Pure."""
+"""URLs that operators write, and model ids in paths. No message shows any of a URL: it may hold a password. Pure."""
 
 import re
 from collections.abc import Collection
-from urllib.parse import SplitResult, urlsplit
+from functools import lru_cache
+from typing import Final
+from urllib.parse import SplitResult, quote, urlsplit
+
+_PATH_SAFE: Final = "!$&'()*+,;=:@"  # Source: RFC 3986, 3.3, "pchar".
 
 
 def split_url(url: str, schemes: Collection[str], expected: str) -> SplitResult:
@@ -22,3 +26,15 @@ def split_url(url: str, schemes: Collection[str], expected: str) -> SplitResult:
     if not host or port == 0:
         raise ValueError("must name a host")
     return parts
+
+
+@lru_cache(maxsize=1024)
+def path_of(model_id: str) -> str:
+    """Return an upstream model id as it stands in a path. Raises ValueError for one that would lead elsewhere.
+
+    It may be a resource's name of several segments: ``accounts/a/models/b``.
+    """
+    segments = model_id.split("/")
+    if any(segment in ("", ".", "..") for segment in segments):
+        raise ValueError("can't stand in a path: it must be names between single slashes")
+    return "/".join(quote(segment, safe=_PATH_SAFE) for segment in segments)

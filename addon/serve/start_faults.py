@@ -1,0 +1,10 @@
+"""Why a gateway does not start."""
+
+from mitmproxy.exceptions import OptionsError
+
+from addon.serve.worker_process import WorkerFailed
+from addon.settings.files import SettingsError
+from addon.store import StoreUnavailable
+
+START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
+"""Each says in one line what an operator has to change."""
