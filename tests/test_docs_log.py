@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from addon.log import JsonFormatter, log_call
 
 import addon
+from addon.telemetry.logs import JsonFormatter, log_call
 from policies.exchange import Exchange
 
 HOUSE = Path(inspect.getfile(addon)).parent
