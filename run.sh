@@ -1,20 +1,20 @@
 #!/bin/sh
-# The project's one command. Makes the environment (.venv) on the first run, and after a change of the lock file or
-# of the Python that it was made with; then hands over to the program.
+# The one command of the project. It makes the environment (.venv) on the first run, and again when the lock file or
+# the Python of the environment changes. Then it runs the program.
 #
-#   ./run.sh                    serve on proxy.conf
+#   ./run.sh                    serve with proxy.conf
 #   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
 #   ./run.sh bench [ARGS]       the benchmark
-#   ./run.sh lock               refresh the lock files (needs uv)
+#   ./run.sh lock               renew the lock files (needs uv)
 #   ./run.sh ANYTHING ELSE      the tollgate command line: ./run.sh --help
 #
-# TOLLGATE_PYTHON names the Python to make the environment with.
+# TOLLGATE_PYTHON names the Python that makes the environment.
 set -eu
 
 say() { printf 'tollgate: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
-# Where this file really lies, through symbolic links (`readlink -f` is not on every system).
+# Find the folder of this file through symbolic links. Not every system has `readlink -f`.
 self=$0
 while [ -L "$self" ]; do
     link=$(readlink "$self")
@@ -28,7 +28,7 @@ venv=$root/.venv
 
 uv_works() { command -v uv >/dev/null 2>&1 && uv --version >/dev/null 2>&1; }
 
-# Version managers leave commands that fail when started, so a Python counts only after it ran.
+# Version managers install commands that fail when they start, so a Python counts only after it has run.
 python_works() {
     needed='ssl, sqlite3'
     uv_works || needed="$needed, venv, ensurepip"
@@ -43,7 +43,7 @@ on_path() {
     done
 }
 
-# All places where a Python may lie, newest minor version first, one a line.
+# Print every place that has a Python, newest minor version first, one a line.
 python_candidates() {
     for minor in 19 18 17 16 15 14 13 12; do
         name=python3.$minor
@@ -73,12 +73,13 @@ find_python() {
     if [ -z "$found" ] && uv_works && uv python install --quiet 3.13 >&2; then
         found=$(uv python find 3.13)
     fi
-    [ -n "$found" ] || die "no working Python 3.12 or newer was found; install one (with ssl, sqlite3 and venv;" \
-        "on Debian and Ubuntu: apt install python3 python3-venv), or name one in TOLLGATE_PYTHON."
+    [ -n "$found" ] || die "found no working Python 3.12 or newer. Install one with ssl, sqlite3 and venv" \
+        "(on Debian and Ubuntu: apt install python3 python3-venv), or name one in TOLLGATE_PYTHON."
     printf '%s\n' "$found"
 }
 
-# What an environment was made of: a lock file's hash and the Python's version. Fails when that Python doesn't start.
+# Print what an environment is made of: the hash of a lock file and the version of a Python. Fail if that Python does
+# not start.
 fingerprint() {
     "$1" -I -c "
 import hashlib, platform, sys
@@ -86,7 +87,7 @@ print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest(), platform.pytho
         2>/dev/null
 }
 
-# A stamp is written last, so what was left half made never counts.
+# The stamp is written last, so a half-made environment never counts.
 is_ready() {
     [ -f "$venv/$1.stamp" ] || return 1
     for one in "$venv/bin/python" ${TOLLGATE_PYTHON:+"$TOLLGATE_PYTHON"}; do
@@ -97,14 +98,14 @@ is_ready() {
 install() {
     version=$("$venv/bin/python" -c 'import platform; print(platform.python_version())')
     say "installing $1.lock into .venv (Python $version)"
-    # uv does not read pip's configuration, so where it fails pip may still know the index.
+    # uv does not read the configuration of pip, so pip may find the packages where uv fails.
     if uv_works && uv pip install --quiet --python "$venv/bin/python" --no-deps --require-hashes -r "$root/$1.lock" >&2; then
         return
     fi
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r "$root/$1.lock" >&2 ||
-        die "the packages of $1.lock could not be installed (see above);" \
-            "another Python can be named in TOLLGATE_PYTHON."
+        die "can't install the packages of $1.lock (see above)." \
+            "TOLLGATE_PYTHON can name another Python."
 }
 
 make_environment() {
@@ -113,13 +114,13 @@ make_environment() {
         { uv_works && uv venv --quiet --no-project --python "$python" "$venv" >&2; } || "$python" -m venv "$venv" >&2
     fi
     install "$1"
-    # The test packages come on top of the same versions of all others.
+    # The environment for tests has the packages of the gateway in the same versions, so it gets both stamps.
     for lock in requirements "$1"; do
         fingerprint "$venv/bin/python" "$lock" >"$venv/$lock.stamp"
     done
 }
 
-# The kernel frees this lock with the last process that holds the file open, so none is left behind by a crash.
+# The kernel releases this lock when the last process closes the file, so a crash leaves no lock behind.
 ensure_environment() {
     is_ready "$1" && return
     python=$(find_python)
@@ -131,7 +132,7 @@ ensure_environment() {
 
 tollgate() {
     ensure_environment requirements
-    # Safe path: a folder named `addon` where the user happens to stand must not be imported.
+    # PYTHONSAFEPATH: never import a folder `addon` of the current folder.
     PYTHONPATH=$root PYTHONSAFEPATH=1 exec "$venv/bin/python" -m "$@"
 }
 
@@ -140,16 +141,16 @@ run_tests() {
     cd "$root"
     export PYTHONPATH="$root"
     failed=0
-    # What the linters say comes last, in one piece: they run beside the tests.
-    said=$(mktemp)
-    run_linters >"$said" 2>&1 &
-    # Files run beside each other, one more than there are cores because many tests wait. What is given here wins, so
-    # `-n 0` runs one after the other.
+    # The linters run at the same time as the tests. Their output comes last, in one piece.
+    lint_output=$(mktemp)
+    run_linters >"$lint_output" 2>&1 &
+    # Run one file more at a time than there are cores, because many tests wait. The user's arguments come last and win:
+    # `-n 0` runs all tests in one process.
     workers=$("$venv/bin/python" -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
     "$venv/bin/python" -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@" || failed=1
     wait "$!" || failed=1
-    cat "$said"
-    rm -f "$said"
+    cat "$lint_output"
+    rm -f "$lint_output"
     exit "$failed"
 }
 
@@ -162,7 +163,7 @@ run_linters() {
 }
 
 refresh_locks() {
-    uv_works || die "uv is needed to refresh the lock files."
+    uv_works || die "renewing the lock files needs uv."
     cd "$root"
     set -- --universal --python-version 3.12 --generate-hashes --upgrade --quiet \
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links
