@@ -24,12 +24,15 @@ from rig.upstream import DeafPort, RefusingPort, Upstream
 settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tollgate")
 
-LONG = {"test_crash.py", "test_store_model.py", "test_fault_matrix.py", "test_run_sh.py", "test_workers.py"}
+LONG = (
+    *("end_to_end/test_crash.py", "end_to_end/test_fault_matrix.py", "end_to_end/test_run_sh.py"),
+    *("end_to_end/test_workers.py", "unit/store/test_model.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no process of the run is left alone with one of them."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
 
 
 type StartGateway = Callable[..., Gateway]

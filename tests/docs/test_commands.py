@@ -1,0 +1,76 @@
+"""docs/commands.md names every command of the command line, with every option and an example that is one."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from rig.configuration import ROOT
+
+from addon.cli import main
+from addon.commands.usage import RECENT_ROWS
+from addon.commands.wallet import HISTORY_ROWS, MAX_REFERENCE_CHARS
+from addon.store.ledger.report import LIMIT_COLUMNS
+
+PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, under its whole name."""
+    for word, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+def title_of(name: str, command: click.Command) -> str:
+    arguments = [
+        one.make_metavar(click.Context(command)) for one in command.params if isinstance(one, click.Argument)
+    ]
+    return " ".join([name, *arguments])
+
+
+COMMANDS = {title_of(name, command): command for name, command in commands(main, "tollgate")}
+NAMES = {title_of(name, command): name for name, command in commands(main, "tollgate")}
+
+
+def test_every_command_has_a_section_with_its_arguments_and_no_other_has() -> None:
+    assert set(SECTIONS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("title", COMMANDS)
+def test_every_option_of_a_command_is_documented(title: str) -> None:
+    rows = re.findall(r"^\| `(--[a-z-]+)(?: ([^`]+))?` \| (.+) \|$", SECTIONS[title], re.MULTILINE)
+    options = {one.opts[0]: one for one in COMMANDS[title].params if isinstance(one, click.Option)}
+    assert sorted(name for name, *_ in rows) == sorted(options)
+    for name, value, does in rows:
+        option = options[name]
+        assert bool(value) == (not option.is_flag), name
+        assert len(does) > 10
+        if isinstance(option.type, click.Choice):
+            assert value.split(r"\|") == list(option.type.choices)
+
+
+@pytest.mark.parametrize("title", COMMANDS)
+def test_every_example_of_a_command_is_understood_by_it(title: str) -> None:
+    examples = re.findall(r"^\$ (tollgate .+?)(?: +#.*| > .*)?$", SECTIONS[title], re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert example.startswith(NAMES[title])
+        words = shlex.split(example)[len(NAMES[title].split()) :]
+        COMMANDS[title].make_context(title, words)
+
+
+def test_the_numbers_are_those_of_the_program() -> None:
+    assert f"without it, {RECENT_ROWS} recent calls and all else" in PAGE
+    assert f"at most so many entries; {HISTORY_ROWS} unless given" in PAGE
+    assert f"at most {MAX_REFERENCE_CHARS} characters" in PAGE
+
+
+def test_every_column_of_limits_is_documented() -> None:
+    table = SECTIONS["tollgate usage"].split("| column | is |")[1]
+    cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == list(LIMIT_COLUMNS)

@@ -1,0 +1,109 @@
+"""docs/configuration.md names every key that operators may write, with its default, and proxy.conf shows the same."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic.fields import FieldInfo
+from rig.configuration import ROOT
+
+from addon.settings import catalog_schema as settings_catalog
+from addon.settings import files_schema as settings_files
+from addon.settings.files_schema import ProxyConf
+from addon.settings.settings import load_conf
+from addon.settings.table import Table
+
+DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+SECTIONS: dict[str, type[Table]] = {
+    "`[listen]`": settings_files.Listen,
+    "`[admin]`": settings_files.Admin,
+    "`[paths]`": settings_files.Paths,
+    "`[state]`": settings_files.State,
+    "`[limits]`": settings_files.Limits,
+    "`[upstream]`": settings_files.Upstream,
+    "`[billing]`": settings_files.Billing,
+    "`[sandbox]`": settings_files.Sandbox,
+    "`[policies]`": settings_files.Policies,
+    "`[PROVIDER]`": settings_catalog.ProviderTable,
+    "`[FAMILY]`": settings_catalog.FamilyTable,
+    "`[FAMILY.estimator]`": settings_catalog.EstimatorTable,
+    '`["slug"]`': settings_catalog.ModelTable,
+    "workspace": settings_files.WorkspaceTable,
+    "`[[keys]]`": settings_files.KeyTable,
+    "`[byok.PROVIDER]`": settings_files.ByokTable,
+    "`[[rules]]`": settings_files.RuleTable,
+    "`[[heuristics]]`": settings_files.HeuristicTable,
+}
+# Required by a rule of the whole table, so that its field alone does not say so.
+REQUIRED_BY_RULE = {("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")}
+
+
+def documented_rows(heading: str) -> dict[str, list[str]]:
+    """The rows of the table below ``### heading``: key → [type, default, meaning]."""
+    _, _, rest = DOCUMENT.partition(f"\n### {heading}\n")
+    section = re.split(r"\n##", rest)[0]
+    rows = [
+        re.split(r"\s*(?<!\\)\|\s*", line.strip("| \n")) for line in section.splitlines() if line[:3] == "| `"
+    ]
+    return {row[0].strip("`"): row[1:] for row in rows}
+
+
+def shown_default(section: str, key: str, field: FieldInfo) -> str:
+    """A field's default as the document writes it."""
+    if field.is_required() or (section, key) in REQUIRED_BY_RULE:
+        return "required"
+    if key == "tls_certificate":
+        return '`""`'
+    value: Any = field.default
+    if value is None:
+        return "none"
+    if isinstance(value, Table):
+        return "`{}`"
+    if isinstance(value, bool | int | float):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, frozenset | tuple):
+        return f"`{json.dumps(list(value))}`"
+    if isinstance(value, dict):
+        return f"`{value}`"
+    text = value.get_secret_value() if hasattr(value, "get_secret_value") else value
+    return f'`"{text}"`'
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_documents_exactly_the_keys_of_its_schema(section: str) -> None:
+    assert list(documented_rows(section)) == list(SECTIONS[section].model_fields)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_states_the_default_of_each_key_and_says_something_about_it(section: str) -> None:
+    rows = documented_rows(section)
+    for key, field in SECTIONS[section].model_fields.items():
+        kind, default, meaning = rows[key]
+        assert default == shown_default(section, key, field), key
+        assert kind, key
+        assert len(meaning) > 10, key
+
+
+def test_no_schema_is_left_out_of_the_document() -> None:
+    made = [*vars(settings_files).values(), *vars(settings_catalog).values()]
+    schemas = {one for one in made if isinstance(one, type) and issubclass(one, Table)}
+    assert schemas - {Table, ProxyConf} == set(SECTIONS.values())
+    assert {f"`[{name}]`" for name in ProxyConf.model_fields} < set(SECTIONS)
+
+
+def test_the_shipped_proxy_conf_spells_out_every_key(tmp_path: Path) -> None:
+    shipped = tomllib.loads((ROOT / "proxy.conf").read_text(encoding="utf-8"))
+    assert {name: list(section) for name, section in shipped.items()} == {
+        name: list(SECTIONS[f"`[{name}]`"].model_fields) for name in ProxyConf.model_fields
+    }
+
+
+def test_the_shipped_proxy_conf_states_the_defaults(tmp_path: Path) -> None:
+    shipped, empty = tmp_path / "shipped.conf", tmp_path / "empty.conf"
+    shipped.write_bytes((ROOT / "proxy.conf").read_bytes())
+    empty.write_text("")
+    assert load_conf(shipped) == load_conf(empty)

@@ -1,0 +1,112 @@
+"""docs/operating.md names every bound with its number."""
+
+import re
+from dataclasses import fields
+
+import pytest
+from rig.configuration import ROOT
+
+from addon.answers import bounds as answer_bounds
+from addon.answers import stream as sse
+from addon.calls import request_body
+from addon.runtime.keepalive import KEEPALIVE_S
+from addon.serve import supervisor
+from addon.telemetry import logs as log
+from addon.text import http1, http1_body, json_scan
+from addon.text import provider_error as upstream_message
+from addon.upstream.connection import MAX_INTERIM_ANSWERS
+from addon.upstream.numbers import DEFAULT_LIMITS as POOL
+from addon.wire import clients, tls
+from addon.wire import http1 as client_http1
+from addon.wire.connection import WireSettings
+
+WIRE = {field.name: field.default for field in fields(WireSettings)}
+PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table below ``## title``, its two head lines left out."""
+    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+
+
+BOUNDS = {
+    "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB, {http1.MAX_HEAD_LINES} lines",
+    "time for the request head, from its first byte; time for the first byte of a connection": (
+        f"{WIRE['head_timeout_s']:g} s"
+    ),
+    "TLS greeting of a client": f"{tls.MAX_HELLO_BYTES >> 10} KiB, {tls.MAX_HELLO_RECORDS} records",
+    "client connection without a call, after one": f"{WIRE['idle_timeout_s']:g} s",
+    "request body": "`[limits] max_request_bytes`",
+    "time for a request body": (
+        f"{request_body.TIMEOUT_S:g} s, and 1 s more for each {request_body.BYTES_PER_S >> 10} KiB that came"
+    ),
+    "request bodies in memory, of one worker": f"{request_body.MAX_BYTES_IN_MEMORY >> 20} MiB",
+    "requests of one workspace whose bodies are being received, of one worker": str(
+        request_body.MAX_BODIES_BEING_READ
+    ),
+    "chunk extensions and trailers of a body; blank lines before a request": (
+        f"{http1_body.MAX_OVERHEAD_BYTES >> 10} KiB"
+    ),
+    "rest of a request body that was answered before its end": (
+        f"{WIRE['discard_timeout_s']:g} s, {WIRE['max_discard_bytes'] >> 20} MiB"
+    ),
+    "time in which a client takes nothing of its answer": f"{WIRE['write_timeout_s']:g} s",
+    "client connections": "a third of the open-file limit less 64",
+    "connections to one provider, of one worker": (
+        f"{POOL.open_per_origin:,}, of which {POOL.idle_per_origin} idle"
+    ),
+    "connections that the calls of one workspace use, of one worker": str(POOL.open_per_workspace),
+    "time that a call waits for a connection to be free": "`[upstream] connect_timeout_s`",
+    "idle connection to a provider": f"{POOL.idle_s:g} s",
+    "age of a connection to a provider": f"{POOL.age_s:g} s",
+    "interim answers (1xx) before an answer": str(MAX_INTERIM_ANSWERS),
+    "connecting to a provider, egress proxy and TLS included": "`[upstream] connect_timeout_s`",
+    "time to the first byte of a streamed answer": "`[upstream] first_byte_timeout_s`",
+    "pause inside a streamed answer": "`[upstream] idle_timeout_s`",
+    "time for a whole answer that is not streamed": (
+        "`[upstream] whole_timeout_s`; half of it where a second attempt may follow"
+    ),
+    "time for the rest of a provider's error answer": "`[upstream] first_byte_timeout_s`",
+    "silence of a client or provider that is gone": f"TCP keepalive after {KEEPALIVE_S} s",
+    "head of the answer of a provider or the egress proxy": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
+    "whole answer that is not streamed": "`[upstream] max_response_bytes`",
+    "structure of a request body": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
+    "structure of a whole answer that is not streamed": (
+        f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
+    ),
+    "one event of a stream": (
+        f"{sse.MAX_EVENT_BYTES >> 20} MiB, {sse.MAX_EVENT_LINES:,} lines, "
+        f"{answer_bounds.MAX_EVENT_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting"
+    ),
+    "choices of an answer, whole or streamed": f"{answer_bounds.MAX_CHOICES:,}",
+    "a provider's error answer": (
+        f"{upstream_message.MAX_READ_BYTES >> 20} MiB, "
+        f"and of one sentence {upstream_message.MAX_SENTENCE_CHARS:,} characters"
+    ),
+}
+
+
+def test_every_bound_is_documented_with_its_number() -> None:
+    assert client_http1.MAX_BLANK_BYTES == http1_body.MAX_OVERHEAD_BYTES
+    assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
+
+
+def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
+    assert f"some {round(clients.max_clients(), -2):,} client connections" in PAGE
+
+
+def test_how_patient_a_supervisor_is_is_documented() -> None:
+    [section] = re.findall(r"\n## Workers\n(.*?)\n## ", PAGE, re.DOTALL)
+    said = " ".join(section.split())
+    assert f"has not ended {supervisor.SLACK_S:g} s after" in said
+    assert f"does not answer within {supervisor.ANSWER_S:g} s" in said
+    assert f"started again after {supervisor.restart_delay_s(0):g} s" in said
+    assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
+
+
+def test_how_long_a_log_line_may_wait_is_the_documented_time() -> None:
+    assert f"ordinary line within {log.FLUSH_S * 1000:g} ms" in PAGE

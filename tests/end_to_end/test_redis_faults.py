@@ -1,0 +1,134 @@
+"""A gateway whose Redis fails under load: calls are refused, never let through, never left hanging, and it recovers.
+
+In what other ways Redis can fail is in ``test_store_redis.py``.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from conftest import StartGateway
+from contract.test_errors import assert_error
+from rig.bounds import BOUND_S
+from rig.commands import tollgate
+from rig.configuration import model, new_key, workspace
+from rig.gateway import Gateway
+from rig.load import PATH, Outcome, as_dear_as_allowed, run_calls, sized_calls
+from rig.money import select
+from rig.redis_fixtures import StartRedis
+from rig.redis_server import RedisServer
+from rig.upstream import Upstream
+
+MODELS = {"dear": model(input_price_per_m="10", output_price_per_m="30", max_completion_tokens=2_000)}
+REFUSED = (503, "rate_limit_unavailable", "api_error")
+
+
+class OnRedis:
+    """A gateway with two workers on a Redis of its own, which the test may break."""
+
+    def __init__(self, redis: RedisServer, start: StartGateway, upstream: Upstream) -> None:
+        self.redis, self.upstream, self.key = redis, upstream, new_key()
+        made = workspace(("ci", self.key, True), plan="standard", overage_protection=True)
+        self.gateway: Gateway = start(
+            models=MODELS,
+            workspaces={"acme": made},
+            sections={"state": {"backend": "redis", "redis_url": redis.url}},
+            arguments=("--port", "0", "--workers", "2"),
+        )
+        self.outcomes: list[Outcome] = []
+        assert tollgate(self.gateway.folder, "wallet", "credit", "acme", "1000").returncode == 0
+        upstream.behave(as_dear_as_allowed)
+
+    def chat(self) -> httpx.Response:
+        body = {"model": "dear", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+        headers = {"Authorization": f"Bearer {self.key}"}
+        return httpx.post(
+            self.gateway.url + PATH, json=body, headers=headers, timeout=BOUND_S, trust_env=False
+        )
+
+    @contextmanager
+    def under_load(self) -> Iterator[None]:
+        """Calls go on during the block; each of them is answered, and with 200 or 503 only."""
+        calls = sized_calls(150, "dear", seed=len(self.outcomes))
+        before = len(self.upstream.requests)
+        with ThreadPoolExecutor(1) as pool:
+            load = pool.submit(run_calls, [self.gateway.url], self.key, calls, at_once=12)
+            self.upstream.wait_for_requests(before + 20)
+            yield
+            outcome = load.result()
+        assert not outcome.unanswered
+        assert set(outcome.statuses) <= {200, 503}, outcome.statuses
+        for answer in outcome.of_status(503):
+            assert_error(answer, *REFUSED)
+        self.outcomes.append(outcome)
+
+    def wait_until_refused(self) -> None:
+        self.gateway.wait_until(lambda: self.chat().status_code == 503)
+        assert_error(self.chat(), *REFUSED)
+        ready = self.gateway.readiness()
+        assert ready.status_code == 503
+        assert "Redis" in ready.json()["checks"]["store"]
+
+    def wait_until_served(self) -> None:
+        self.gateway.wait_until(lambda: self.chat().status_code == 200)
+        self.gateway.wait_until(lambda: self.gateway.readiness().status_code == 200)
+
+    def assert_sound(self) -> None:
+        """Every call that reached the upstream has one row, and all sums agree."""
+        ledger = self.gateway.folder / "var" / "tollgate.db"
+        sent = Counter(request.json().get("user") for request in self.upstream.requests)
+
+        def booked() -> Counter[str | None]:
+            return Counter(row["end_user"] for row in select(ledger, "SELECT end_user FROM usage"))
+
+        self.gateway.wait_until(lambda: booked() == sent)
+        self.gateway.wait_until(lambda: tollgate(self.gateway.folder, "ledger", "verify").returncode == 0)
+
+
+@pytest.fixture
+def on_redis(start_redis: StartRedis, start_gateway: StartGateway, upstream: Upstream) -> Iterator[OnRedis]:
+    made = OnRedis(start_redis(appendonly=True), start_gateway, upstream)
+    yield made
+    assert made.gateway.stop() == 0
+
+
+def freeze(redis: RedisServer) -> Callable[[], Any]:
+    redis.freeze()
+    return redis.thaw
+
+
+def stop(redis: RedisServer) -> Callable[[], Any]:
+    redis.stop()
+    return redis.start
+
+
+@pytest.mark.parametrize("break_", [freeze, stop])
+def test_calls_are_refused_while_redis_fails_and_served_when_it_is_back(
+    on_redis: OnRedis, break_: Callable[[RedisServer], Callable[[], Any]]
+) -> None:
+    with on_redis.under_load():
+        mend = break_(on_redis.redis)
+        on_redis.wait_until_refused()
+        mend()
+    on_redis.wait_until_served()
+    on_redis.assert_sound()
+
+
+def test_an_emptied_redis_is_refused_until_it_is_rebuilt_from_the_ledger(on_redis: OnRedis) -> None:
+    with on_redis.under_load():
+        pass
+    on_redis.assert_sound()
+    with on_redis.under_load():
+        on_redis.redis.flush()
+        on_redis.wait_until_refused()
+    assert "state rebuild" in on_redis.gateway.readiness().json()["checks"]["store"]
+    rebuilt = tollgate(on_redis.gateway.folder, "state", "rebuild")
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    on_redis.wait_until_served()
+    on_redis.gateway.wait_until(lambda: tollgate(on_redis.gateway.folder, "ledger", "verify").returncode == 0)
+    balance = tollgate(on_redis.gateway.folder, "wallet", "balance", "acme", "--json")
+    assert balance.returncode == 0, balance.stderr

@@ -1,0 +1,72 @@
+"""A client of an API that is not served is told what is, and how to switch: one table, in the code and in the docs."""
+
+import re
+
+import openai
+import pytest
+from rig.configuration import ROOT
+from rig.gateway import Gateway
+from rig.upstream import Upstream
+
+from addon.calls.endpoints import Endpoint
+from addon.calls.other_apis import OTHER_APIS, SERVED, nothing_at
+
+ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+
+# the path, what the message must name
+SAID = [
+    ("/v1/responses", "use_responses_api=False"),
+    ("/v1/responses/resp_1/input_items", "chat completions"),
+    ("/v1/messages", "OpenAI-compatible client"),
+    ("/v1/messages/count_tokens", "OpenAI-compatible client"),
+    ("/v1/completions", "/v1/chat/completions"),
+    ("/v1/engines/davinci/completions", "/v1/chat/completions"),
+    ("/v1/embeddings", "Embeddings are not served"),
+    ("/v1/audio/speech", "Speech"),
+    ("/v1/audio/transcriptions", "transcriptions"),
+    ("/v1/images/generations", "Images"),
+    ("/v1/files/file-1/content", "Files"),
+    ("/v1/assistants", "Assistants"),
+    ("/v1/threads/t/runs", "Assistants"),
+    ("/v1/batches", "Batches"),
+    ("/v1/moderations", "Moderations"),
+    ("/v1beta/models/gemini:generateContent", "Gemini"),
+    ("/openai/deployments/d/chat/completions", "Azure"),
+    ("/api/chat", "Ollama"),
+    ("/chat/completions", "base_url end in /v1"),
+    ("/v1/v1/chat/completions", "twice"),
+    ("/v1/chat/completions/", "without a slash"),
+    ("/v1/completionsx", "There is nothing here"),
+    ("/robots.txt", "There is nothing here"),
+]
+
+
+@pytest.mark.parametrize(("path", "named"), SAID)
+def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, named: str) -> None:
+    refusal = nothing_at(path)
+    assert (refusal.code, refusal.param) == ("not_found", None)
+    assert named in refusal.message
+    assert refusal.message.endswith(f"Served are {SERVED}.")
+
+
+def test_what_is_said_to_be_served_is() -> None:
+    assert re.findall(r"/\S+(?=,| and|$)", SERVED) == [endpoint.value for endpoint in Endpoint]
+
+
+def test_each_path_is_documented_and_no_other() -> None:
+    section = ERRORS.split("## What is not served\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `/")]
+    documented = [path for row in rows for path in re.findall(r"`(/[^`]+)`", row.split(" | ")[0])]
+    assert sorted(documented) == sorted(OTHER_APIS)
+
+
+def test_a_client_of_the_responses_api_reads_what_to_do(gateway: Gateway, upstream: Upstream) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0) as sdk:
+        with pytest.raises(
+            openai.NotFoundError, match=r"Responses API is not served.*chat completions"
+        ) as raised:
+            sdk.responses.create(model="tester-large", input="hello")
+        assert raised.value.code == "not_found"
+        with pytest.raises(openai.NotFoundError, match="Embeddings are not served"):
+            sdk.embeddings.create(model="tester-large", input="hello")
+    assert upstream.requests == []

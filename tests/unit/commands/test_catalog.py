@@ -1,0 +1,178 @@
+"""``tollgate catalog``: the shipped prices agree with the pinned package, and the check sees it when one does not."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rig.configuration import ROOT
+
+from addon.commands.catalog import catalog, compare_prices
+from addon.settings.settings import load_settings
+from policies.model import Family, Model, Prices, Provider
+
+CATALOG = ROOT / "catalog_data"
+# The day on which the prices of models.toml were read: later the vendors' announced changes come in force.
+READ_ON = date(2026, 11, 20)
+
+type Run = Callable[..., Result]
+
+
+def _conf(folder: Path, catalog_folder: Path = CATALOG) -> Path:
+    (folder / "workspaces").mkdir(exist_ok=True)
+    conf = folder / "proxy.conf"
+    conf.write_text(f'[paths]\ncatalog = "{catalog_folder}"\nworkspaces = "workspaces"\n', encoding="utf-8")
+    return conf
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    conf = _conf(tmp_path)
+    return lambda *arguments, conf=conf: CliRunner().invoke(catalog, [*arguments, "--conf", str(conf)])
+
+
+def _model(base_url: str, upstream_model_id: str, prices: Prices) -> Model:
+    provider = Provider("VENDOR", base_url, "openai", ())
+    return Model("slug", provider, upstream_model_id, Family("plain"), prices, prices, 100, False, True)
+
+
+def test_the_shipped_catalog_has_no_disagreement_with_the_pinned_package(tmp_path: Path) -> None:
+    models = load_settings(_conf(tmp_path), {}).models.values()
+    comparison = compare_prices(models, READ_ON)
+    assert comparison.disagreements == ()
+    assert comparison.unknown == ()
+    assert comparison.checked == sum(not model.provider.builtin for model in models) >= 80
+
+
+def test_each_price_that_differs_is_named_with_both_figures() -> None:
+    model = _model("https://api.openai.com/v1", "gpt-4o-mini", Prices(160_000, 75_000, 700_000))
+    comparison = compare_prices([model], READ_ON)
+    assert [(d.slug, d.price, d.catalog, d.published) for d in comparison.disagreements] == [
+        ("slug", "input", Decimal("0.16"), Decimal("0.15")),
+        ("slug", "output", Decimal("0.7"), Decimal("0.6")),
+    ]
+
+
+def test_a_cached_price_that_is_not_published_is_the_input_price() -> None:
+    model = _model(
+        "https://api.cohere.ai/compatibility/v1", "command-a-03-2025", Prices(2_500_000, 1, 10_000_000)
+    )
+    (disagreement,) = compare_prices([model], READ_ON).disagreements
+    assert (disagreement.price, disagreement.published) == ("cached input", Decimal("2.5"))
+
+
+def test_of_tiers_by_prompt_length_the_base_one_is_compared() -> None:
+    model = _model("https://api.openai.com/v1", "gpt-5.4", Prices(2_500_000, 250_000, 15_000_000))
+    assert compare_prices([model], READ_ON).disagreements == ()
+
+
+def test_of_prices_that_change_within_the_day_the_dearest_is_compared() -> None:
+    peak = _model("https://api.deepseek.com", "deepseek-v4-pro", Prices(1_320_000, 44_000, 3_960_000))
+    off_peak = replace(peak, slug="off-peak", wholesale=Prices(660_000, 22_000, 1_980_000))
+    comparison = compare_prices([peak, off_peak], READ_ON)
+    assert {disagreement.slug for disagreement in comparison.disagreements} == {"off-peak"}
+
+
+def test_an_announced_change_shows_from_its_day_on() -> None:
+    model = _model(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-3.8-flash",
+        Prices(750_000, 75_000, 3_750_000),
+    )
+    assert compare_prices([model], date(2026, 12, 31)).disagreements == ()
+    assert len(compare_prices([model], date(2027, 1, 1)).disagreements) == 3
+
+
+@pytest.mark.parametrize(
+    ("base_url", "upstream_model_id"),
+    [("https://api.openai.com/v1", "no-such-model"), ("https://vendor.example/v1", "gpt-4o")],
+)
+def test_a_model_that_is_not_published_is_unknown_and_no_disagreement(
+    base_url: str, upstream_model_id: str
+) -> None:
+    comparison = compare_prices([_model(base_url, upstream_model_id, Prices(1, 1, 1))], READ_ON)
+    assert comparison.unknown == ("slug",)
+    assert (comparison.checked, comparison.disagreements) == (0, ())
+
+
+def test_the_builtin_provider_is_passed_over() -> None:
+    model = _model("", "sandbox-chat-001", Prices(1, 1, 1))
+    model = replace(model, provider=replace(model.provider, builtin=True))
+    assert compare_prices([model], READ_ON).unknown == ()
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """A conf whose catalog states one wrong price and one model that nobody publishes."""
+    folder = tmp_path / "catalog"
+    folder.mkdir()
+    for name in ("providers.toml", "families.toml"):
+        (folder / name).write_text((CATALOG / name).read_text(encoding="utf-8"), encoding="utf-8")
+    row = '["{0}"]\nprovider = "MISTRAL"\nupstream_model_id = "{0}"\nfamily = "mistral"\ninput_price_per_m = "9"\n'
+    row += 'output_price_per_m = "1.5"\ncached_input_price_per_m = "0.05"\nmax_completion_tokens = 100\n'
+    text = row.format("mistral-large-2512") + row.format("made-up-9000")
+    (folder / "models.toml").write_text(text, encoding="utf-8")
+    return _conf(tmp_path, folder)
+
+
+def test_check_exits_with_one_and_a_table_where_prices_disagree(run: Run, wrong: Path) -> None:
+    result = run("check", conf=wrong)
+    assert result.exit_code == 1
+    assert re.search(r"mistral-large-2512 +MISTRAL +mistral-large-2512 +input +9 +0\.5", result.output)
+    assert "made-up-9000" in result.output
+    assert "1 models compared" in result.output
+    assert "1 prices disagree, 1 models unknown" in result.output
+
+
+def test_check_says_the_same_as_json(run: Run, wrong: Path) -> None:
+    result = run("check", "--json", conf=wrong)
+    assert result.exit_code == 1
+    answer = json.loads(result.output)
+    assert answer["unknown"] == ["made-up-9000"]
+    (disagreement,) = answer["disagreements"]
+    assert (disagreement["price"], disagreement["catalog"], disagreement["published"]) == (
+        "input",
+        "9",
+        "0.5",
+    )
+
+
+def test_check_exits_with_zero_where_there_is_nothing_to_say(run: Run, wrong: Path) -> None:
+    models = wrong.parent / "catalog" / "models.toml"
+    right = models.read_text(encoding="utf-8").replace('input_price_per_m = "9"', 'input_price_per_m = "0.5"')
+    models.write_text(right, encoding="utf-8")
+    result = run("check", conf=wrong)
+    assert result.exit_code == 0
+    assert "0 prices disagree, 1 models unknown" in result.output
+
+
+def test_list_shows_the_public_rows_at_retail(run: Run) -> None:
+    rows = {row["modelSlug"]: row for row in json.loads(run("list", "--json").output)}
+    assert rows["gpt-4o-mini"]["inputPricePerMRetail"] == 0.156
+    assert rows["gpt-4o-mini"].keys() == {
+        "modelSlug",
+        "provider",
+        "upstreamModelId",
+        "inputPricePerMRetail",
+        "outputPricePerMRetail",
+        "isByokOnly",
+        "id",
+        "object",
+    }
+    assert re.search(r"gpt-4o-mini +OPENAI +gpt-4o-mini +0\.156 +0\.624 +True", run("list").output)
+
+
+@pytest.mark.parametrize("command", ["list", "check"])
+def test_a_conf_that_does_not_load_is_one_clear_line(run: Run, tmp_path: Path, command: str) -> None:
+    broken = tmp_path / "broken.conf"
+    broken.write_text("[paths]\ncatalogue = 'x'\n", encoding="utf-8")
+    result = run(command, conf=broken)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert "catalogue" in result.output
+    assert "Traceback" not in result.output

@@ -1,0 +1,313 @@
+"""``tollgate secrets`` makes master keys, seals, and seals anew; a gateway serves with what it sealed, unseen."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from conftest import HELLO, StartGateway
+from hypothesis import given
+from hypothesis import strategies as st
+from rig.bounds import BOUND_S
+from rig.commands import run_alone
+from rig.configuration import PROVIDER_KEY, environment, model, provider
+from rig.gateway import Gateway
+from rig.settings_files import edit, write_files
+from rig.upstream import Upstream
+
+from addon.commands.secrets import rotated, secrets
+from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.settings import load_settings
+
+VARIABLE = "TOLLGATE_SECRET_KEY"
+PROVIDERS = "catalog_data/providers.toml"
+ACME = "policies/workspaces/acme.toml"
+OLD, NEW, OTHER = (new_master_key() for _ in range(3))
+BOTH = f"{NEW},{OLD}"
+SECRET = "sk-obviously-fake-secret"
+TOKEN = MasterKeys(OLD).seal(SECRET)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A set with three sealed secrets of the old key, one of them twice, and one in a comment."""
+    write_files(tmp_path)
+    sealed = f"platform_key = 'sealed:{TOKEN}' # once \"sealed:{TOKEN}\""
+    edit(tmp_path / PROVIDERS, 'platform_key = "env:OPENAI_KEY"', sealed)
+    edit(tmp_path / PROVIDERS, '"env:GROQ_KEY"', f'"sealed:{TOKEN}"')
+    edit(tmp_path / ACME, "", f'\n[byok]\nGROQ = {{ secret = "sealed:{TOKEN}", routing = true }}\n')
+    return tmp_path
+
+
+def run(*arguments: str | Path, keys: str = "", stdin: bytes = b"") -> Result:
+    words = [str(word) for word in arguments]
+    return CliRunner(env={VARIABLE: keys, f"{VARIABLE}_FILE": None}).invoke(secrets, words, input=stdin)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def rotate(folder: Path, *arguments: str, keys: str = BOTH) -> Result:
+    return run("rotate", *arguments, folder / PROVIDERS, folder / ACME, keys=keys)
+
+
+def test_a_new_key_is_printed_alone_and_seals_what_it_opens() -> None:
+    result = run("key")
+    assert result.exit_code == 0
+    key = result.stdout.removesuffix("\n")
+    assert key not in result.stderr
+    assert MasterKeys(key).unseal(MasterKeys(key).seal(SECRET)) == SECRET
+    assert run("key").stdout != result.stdout
+
+
+@pytest.mark.parametrize("secret", [SECRET, '{\n  "type": "service_account",\n  "name": "é"\n}'])
+def test_a_secret_from_standard_input_is_sealed_with_the_first_key(secret: str) -> None:
+    result = run("seal", keys=f"{NEW},{OLD}", stdin=f" {secret}\r\n".encode())
+    assert (result.exit_code, result.stderr) == (0, "")
+    sealed = re.fullmatch(r"sealed:(\S+)\n", result.stdout)
+    assert sealed
+    assert MasterKeys(NEW).unseal(sealed[1]) == secret
+
+
+# arguments, keys, standard input, exit status, what is said
+REFUSED = {
+    "an argument": (
+        ("seal", SECRET),
+        OLD,
+        b"",
+        2,
+        "is read from standard input, never from the command line",
+    ),
+    "an option": (("seal", f"--{SECRET}"), OLD, b"", 2, "never from the command line"),
+    "no secret": (("seal",), OLD, b" \n", 1, "standard input holds no secret"),
+    "no text": (("seal",), OLD, b"\xff" + SECRET.encode(), 1, "standard input is not UTF-8"),
+    "no master key": (("seal",), "", SECRET.encode(), 1, "no master key is set, in TOLLGATE_SECRET_KEY or"),
+    "a bad master key": (
+        ("seal",),
+        OLD[1:],
+        SECRET.encode(),
+        1,
+        "TOLLGATE_SECRET_KEY is not made of master keys",
+    ),
+    "no file": (("rotate",), OLD, b"", 2, "Missing argument"),
+    "a file that is not there": (("rotate", "no.toml"), OLD, b"", 1, "no.toml: no such file"),
+    "no master key to rotate with": (("rotate", "no.toml"), "", b"", 1, "no master key is set"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_be_done_is_said_unseen(case: str) -> None:
+    arguments, keys, stdin, code, said = REFUSED[case]
+    result = run(*arguments, keys=keys, stdin=stdin)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert not [hidden for hidden in (SECRET, OLD[1:]) if hidden in result.output]
+
+
+def test_a_secret_is_asked_for_without_echo_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "addon.cli", "secrets", "seal"],
+        env=environment({VARIABLE: OLD}),
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b": " not in shown:
+            shown += os.read(ours, 1000)
+        os.write(ours, f"{SECRET}\n".encode())
+        said, _ = process.communicate(timeout=BOUND_S)
+        shown += os.read(ours, 1000)
+    os.close(ours)
+    assert process.returncode == 0
+    assert MasterKeys(OLD).unseal(said.decode().strip().removeprefix("sealed:")) == SECRET
+    assert shown.decode().split() == ["secret", "(not", "shown):"]
+
+
+def test_rotate_changes_the_sealed_values_and_no_other_byte(folder: Path) -> None:
+    before, loaded = contents(folder), load_settings(folder / "proxy.conf", {VARIABLE: OLD})
+    (folder / ACME).chmod(0o640)
+    result = rotate(folder)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"{folder / PROVIDERS}: 2 of 2 sealed secrets sealed anew\n{folder / ACME}: 1 of 1 sealed secrets sealed anew\n"
+    )
+    after = contents(folder)
+    assert {file for file in before if before[file] != after[file]} == {folder / PROVIDERS, folder / ACME}
+    for file in (folder / PROVIDERS, folder / ACME):
+        fresh = set(re.findall(rb"sealed:(gAAAAA[\w=-]+)", after[file])) - {TOKEN.encode()}
+        assert len(fresh) == 1
+        assert after[file].replace(fresh.pop(), TOKEN.encode()) == before[file]
+    assert after[folder / PROVIDERS].count(TOKEN.encode()) == 1, "the comment's stays"
+    assert (folder / ACME).stat().st_mode & 0o777 == 0o640
+    after_it = load_settings(folder / "proxy.conf", {VARIABLE: NEW})
+    assert (after_it.providers, after_it.workspaces) == (loaded.providers, loaded.workspaces)
+
+
+def test_rotating_again_changes_nothing(folder: Path) -> None:
+    rotate(folder)
+    once = contents(folder)
+    result = rotate(folder)
+    assert (result.exit_code, result.stdout.count(": 0 of ")) == (0, 2)
+    assert contents(folder) == once
+
+
+def test_check_counts_and_writes_nothing(folder: Path) -> None:
+    before = contents(folder)
+    waiting = rotate(folder, "--check")
+    assert waiting.exit_code == 1
+    assert f"{folder / PROVIDERS}: 2 of 2 sealed secrets to seal anew\n" in waiting.stdout
+    assert contents(folder) == before
+    rotate(folder)
+    done = rotate(folder, "--check", keys=NEW)
+    assert (done.exit_code, done.stdout.count(": 0 of ")) == (0, 2)
+
+
+# what is added to the workspace's file, the key at fault, fragment of the reason
+UNOPENED = {
+    "another key's": (
+        MasterKeys(OTHER).seal(SECRET),
+        "byok.OPENAI.secret",
+        "sealed with none of the master keys",
+    ),
+    "half a token": (TOKEN[:-4], "byok.OPENAI.secret", "is not a whole token"),
+}
+
+
+@pytest.mark.parametrize("case", UNOPENED)
+def test_nothing_is_written_where_one_value_can_not_be_sealed_anew(folder: Path, case: str) -> None:
+    token, key, said = UNOPENED[case]
+    edit(folder / ACME, "[byok]\n", f'[byok]\nOPENAI.secret = "sealed:{token}"\n')
+    before = contents(folder)
+    for arguments in ((), ("--check",)):
+        result = rotate(folder, *arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"Error: {folder / ACME}: {key}")
+        assert said in result.stderr
+        assert not [hidden for hidden in (token, SECRET, OLD, NEW) if hidden in result.stderr]
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    "value", [f'"sealed:\\u0067{TOKEN[1:]}"', f'"""sealed:{TOKEN[:9]}\\\n  {TOKEN[9:]}"""']
+)
+def test_a_value_that_does_not_stand_there_as_it_is_is_left_to_the_operator(
+    tmp_path: Path, value: str
+) -> None:
+    file = tmp_path / "acme.toml"
+    file.write_text(f"[byok.OPENAI]\nsecret = {value}\n")
+    assert tomllib.loads(file.read_text())["byok"]["OPENAI"]["secret"] == f"sealed:{TOKEN}"
+    before = file.read_text()
+    for arguments in ((), ("--check",)):
+        result = run("rotate", *arguments, file, keys=BOTH)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert (
+            "acme.toml: can't be edited in place; write each sealed secret as one plain string"
+            in result.stderr
+        )
+    assert file.read_text() == before
+
+
+def test_a_file_that_is_named_twice_or_by_a_link_is_one(folder: Path) -> None:
+    real = (folder / ACME).rename(folder / "real.toml")
+    (folder / ACME).symlink_to(real)
+    result = run("rotate", folder / ACME, real, folder / ACME, keys=BOTH)
+    assert (result.exit_code, result.stdout.count("1 of 1 sealed secrets sealed anew")) == (0, 1)
+    assert (folder / ACME).is_symlink()
+    assert TOKEN not in real.read_text()
+
+
+FORMS = {
+    "a table": "[byok.P{n}]\nsecret = {q}{v}{q}\nrouting = true",
+    "a provider": '[P{n}]\nplatform_key={q}{v}{q}#{v}\nbase_url = "x"',
+    "a provider of several keys": '[P{n}]\nplatform_keys = ["env:A", {q}{v}{q}, "file:b"] # {v}',
+    "an inline table": "P{n} = {{ platform_key = {q}{v}{q} }}",
+    "dotted keys": '"P{n}"."platform_key" = {q}{v}{q}',
+}
+
+
+@given(
+    secrets_in_file=st.lists(st.tuples(st.sampled_from([OLD, NEW]), st.text(max_size=20)), max_size=4),
+    form=st.sampled_from(list(FORMS.values())),
+    quote=st.sampled_from(['"', "'", '"""']),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    has_comments=st.booleans(),
+)
+def test_a_rotation_changes_values_only_and_none_in_meaning(
+    secrets_in_file: list[tuple[str, str]], form: str, quote: str, line_end: str, has_comments: bool
+) -> None:
+    tokens = [MasterKeys(key).seal(secret) for key, secret in secrets_in_file]
+    lines = ["# é"]
+    for number, token in enumerate(tokens):
+        lines += [f"# was sealed:{token}"] * has_comments
+        lines += form.format(n=number, v=f"sealed:{token}", q=quote).split("\n")
+    text = line_end.join([*lines, ""])
+    result = rotated(Path("acme.toml"), text, MasterKeys(BOTH))
+
+    assert (result.changed, result.found) == (sum(key == OLD for key, _ in secrets_in_file), len(tokens))
+    table = tomllib.loads(result.text)
+    holders = table.get("byok", table).values()
+    several = [one.get("platform_keys", [None, None])[1] for one in holders]
+    alone = [one.get("secret", one.get("platform_key")) for one in holders]
+    fresh = [str(one or other).removeprefix("sealed:") for one, other in zip(alone, several, strict=True)]
+    assert [MasterKeys(NEW).unseal(token) for token in fresh] == [secret for _, secret in secrets_in_file]
+    around = [re.split(f"{quote}sealed:[^'\"]+{quote}", one) for one in (text, result.text)]
+    assert around[0] == around[1]
+
+
+@pytest.fixture
+def own(start_gateway: StartGateway, tmp_path: Path, upstream: Upstream) -> Gateway:
+    """A gateway whose platform key is sealed with the old key, which a file holds."""
+    key_path = tmp_path / "master.keys"
+    key_path.write_text(f"{OLD}\n")
+    key_path.chmod(0o600)
+    sealed = run_alone(
+        tmp_path, "secrets", "seal", stdin=f"{PROVIDER_KEY}\n", **{VARIABLE: OLD}
+    ).stdout.strip()
+    return start_gateway(
+        folder=tmp_path,
+        providers={"TESTER": provider(upstream.base_url, platform_key=sealed)},
+        models={"tester-large": model()},
+        environment={f"{VARIABLE}_FILE": str(key_path)},
+    )
+
+
+def test_a_gateway_serves_with_a_sealed_key_before_during_and_after_a_rotation(
+    own: Gateway, upstream: Upstream
+) -> None:
+    file, key_path = own.folder / PROVIDERS, own.folder / "master.keys"
+    tokens = re.findall(r"gAAAAA[\w=-]+", file.read_text())
+
+    def calls_go_through() -> None:
+        url, body = f"{own.url}/v1/chat/completions", {"messages": HELLO}
+        answer = httpx.post(url, headers=own.headers, json=body, timeout=BOUND_S, trust_env=False)
+        assert answer.status_code == 200
+        assert upstream.last.header("authorization") == f"Bearer {PROVIDER_KEY}"
+
+    calls_go_through()
+    key_path.write_text(f"{NEW}\n{OLD}\n")
+    result = run_alone(own.folder, "secrets", "rotate", PROVIDERS, **{f"{VARIABLE}_FILE": str(key_path)})
+    assert result.stdout == f"{PROVIDERS}: 1 of 1 sealed secrets sealed anew\n", result.stderr
+    own.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
+    calls_go_through()
+
+    key_path.write_text(f"{OTHER}\n")
+    failed = own.wait_for_log(lambda line: line["level"] == "error")
+    assert "providers.toml: TESTER.platform_key: is sealed with none of the master keys" in failed["message"]
+    calls_go_through()
+    key_path.write_text(f"{NEW}\n")
+    own.wait_for_log(lambda line: line["message"] == "the settings load again")
+    calls_go_through()
+    tokens += re.findall(r"gAAAAA[\w=-]+", file.read_text())
+    assert len(set(tokens)) == 2
+    own.assert_no_secret_logged([*tokens, OLD, NEW, OTHER])

@@ -1,0 +1,113 @@
+"""``tollgate state rebuild``: what Redis lost is there again, from the ledger, and the gateways go on."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rig.ledger import make_row
+from rig.money import USD
+from rig.redis_server import RedisServer
+
+from addon.commands.state import state
+from addon.settings.settings import load_conf
+from addon.store import Booking, Store
+from addon.store.opening import open_store
+from unit.commands.test_ledger import INVOICE, conf_in, live, use
+from unit.commands.test_ledger import run as run_ledger
+
+
+def run(conf: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(state, ["rebuild", *arguments, "--conf", str(conf)])
+
+
+@pytest.fixture
+def conf(tmp_path: Path, redis_url: str) -> Path:
+    return conf_in(tmp_path / "one", redis_url)
+
+
+async def live_now(store: Store) -> None:
+    await live(store, datetime.now(UTC))
+
+
+def counters(redis_server: RedisServer) -> dict[str, object]:
+    names = redis_server.command("KEYS", "tollgate:{*}:spend:*")
+    return {name: redis_server.command("HGETALL", name) for name in sorted(names)}
+
+
+def spent(counted: dict[str, object]) -> dict[str, str]:
+    """What counters that still matter stand at: those of periods that are over may go."""
+    return {name: of["spent"] for name, of in counted.items() if name.endswith(":ever")}  # type: ignore[index]
+
+
+def test_what_redis_lost_is_counted_anew_from_the_ledger(conf: Path, redis_server: RedisServer) -> None:
+    use(conf, live_now)
+    before = spent(counters(redis_server))
+    assert before["tollgate:{acme}:spend:wallet:acme:ever"] == str(1560 - 5 * USD)
+    redis_server.flush()
+    result = run(conf)
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(
+        r"rebuilt 1 workspaces with \d+ counters and 0 calls in flight; "
+        r"0 bookings and credits were still on their way to the ledger\n",
+        result.stdout,
+    )
+    assert spent(counters(redis_server)) == before
+    assert run_ledger(conf, "verify").exit_code == 0
+
+
+def test_rebuilding_what_is_in_good_order_changes_nothing(conf: Path, redis_server: RedisServer) -> None:
+    use(conf, live_now)
+    assert run(conf).exit_code == 0
+    once = counters(redis_server)
+    assert run(conf).exit_code == 0
+    assert counters(redis_server) == once
+    verified = run_ledger(conf, "verify")
+    assert verified.exit_code == 0, verified.output
+
+
+def test_a_credit_that_was_lost_from_redis_is_not_credited_again(
+    conf: Path, redis_server: RedisServer
+) -> None:
+    use(conf, live_now)
+    redis_server.flush()
+    assert run(conf).exit_code == 0
+    use(conf, lambda store: store.credit(INVOICE))
+    assert spent(counters(redis_server))["tollgate:{acme}:spend:wallet:acme:ever"] == str(1560 - 5 * USD)
+
+
+def test_a_gateway_that_runs_goes_on_after_the_rebuild(conf: Path, redis_server: RedisServer) -> None:
+    async def run_through_it() -> None:
+        store = open_store(load_conf(conf))
+        try:
+            await live_now(store)
+            redis_server.flush()
+            assert (await asyncio.to_thread(run, conf)).exit_code == 0
+            await store.upkeep()
+            await store.settle(Booking(make_row("call-8"), from_wallet=True))
+        finally:
+            await store.close()
+
+    asyncio.run(run_through_it())
+    verified = run_ledger(conf, "verify")
+    assert verified.exit_code == 0, verified.output
+
+
+def test_another_ledger_is_not_rebuilt_from_unless_it_takes_over(
+    conf: Path, tmp_path: Path, redis_url: str
+) -> None:
+    use(conf, live_now)
+    other = conf_in(tmp_path / "other", redis_url)
+    refused = run(other)
+    assert refused.exit_code == 1
+    assert "calls are booked in another ledger than " in refused.stderr
+    assert run_ledger(conf, "verify").exit_code == 0
+    assert run(other, "--take-over").exit_code == 0
+
+
+def test_without_redis_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
+    result = run(conf_in(tmp_path / "one"))
+    assert result.exit_code == 1
+    assert '[state] backend is "sqlite": everything is in the ledger itself' in result.stderr

@@ -1,0 +1,494 @@
+"""``tollgate usage``: what an operator and a program see of a real ledger."""
+
+import asyncio
+import csv
+import io
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rig.bounds import BOUND_S
+from rig.configuration import ROOT
+from rig.ledger import booked, locked_by_another, make_row, second_connection
+from rig.redis_server import RedisServer
+from rig.settings_files import edit, write_files
+
+from addon.commands.usage import usage
+from addon.settings.settings import load_conf, load_settings
+from addon.store import Booking, HoldRequest, WalletEntry
+from addon.store.ledger.report import counted_in, find_limits, open_report
+from addon.store.opening import open_store
+from addon.store.sqlite.store import SqliteStore
+from policies.spend import Want
+
+CALLS = [
+    make_row("first", created_at="2026-01-30T23:59:59.999+00:00", retail_nanousd=1_000_000_000),
+    make_row("failed", created_at="2026-01-31T00:00:00.000+00:00", status=502, error_code="upstream_error"),
+    make_row(
+        "other",
+        created_at="2026-02-01T08:00:00.000+00:00",
+        workspace="beta",
+        key_id="ci",
+        model_slug="tester-small",
+        prompt_tokens=None,
+        cached_tokens=None,
+        completion_tokens=None,
+        total_tokens=None,
+        usage_source="none",
+        wholesale_nanousd=0,
+        retail_nanousd=0,
+    ),
+    make_row("last", created_at="2026-02-01T09:00:00.000+00:00", key_id="web", cached_tokens=4),
+]
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    file = tmp_path / "proxy.conf"
+    file.write_text('[paths]\ndatabase = "var/ledger.db"\n')
+    return file
+
+
+@pytest.fixture
+def ledger(conf: Path) -> Path:
+    return book(conf, CALLS)
+
+
+def book(conf: Path, rows: list[dict[str, Any]]) -> Path:
+    path = conf.parent / "var" / "ledger.db"
+
+    async def settle() -> None:
+        store = SqliteStore(path)
+        for row in rows:
+            await store.settle(Booking(row, from_wallet=False))
+        await store.close()
+
+    asyncio.run(settle())
+    return path
+
+
+def run(conf: Path, *options: str) -> Result:
+    return CliRunner().invoke(usage, ["--conf", str(conf), *options])
+
+
+def run_json(conf: Path, *options: str) -> Any:
+    result = run(conf, "--format", "json", *options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def run_csv(conf: Path, *options: str) -> list[dict[str, str]]:
+    result = run(conf, "--format", "csv", *options)
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def lines_of(result: Result) -> list[list[str]]:
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+# For people.
+
+
+def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf: Path, ledger: Path) -> None:
+    result = run(conf)
+    assert result.exit_code == 0
+    lines = lines_of(result)
+    titles = [line for line in result.stdout.splitlines() if line.startswith(("Recent", "By"))]
+    assert titles == ["Recent calls (UTC)", "By workspace", "By model", "By day"]
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "tester-large", "payg", "0", "200"]
+    assert [*newest, "10", "5", "provider", "0.000002", "25"] in lines
+    assert ["acme", "3", "1", "30", "4", "15", "0.000005", "1.000003"] in lines
+    assert ["tester-small", "1", "0", "0", "0", "0", "0.000000", "0.000000"] in lines
+    assert ["2026-02-01", "2", "0", "10", "4", "5", "0.000002", "0.000002"] in lines
+
+
+def test_recent_calls_stand_newest_first(conf: Path, ledger: Path) -> None:
+    shown = [line[1] for line in lines_of(run(conf)) if len(line) > 2 and line[1].count(":") == 2]
+    assert shown == ["09:00:00", "08:00:00", "00:00:00", "23:59:59"]
+
+
+def test_text_from_outside_has_no_say_over_the_terminal(conf: Path) -> None:
+    book(conf, [make_row(error_code="\x1b[2Jcleared\u202e\nnext")])
+    result = run(conf)
+    assert "?[2Jcleared??next" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_a_name_that_looks_like_a_number_is_shown_as_it_is(conf: Path) -> None:
+    book(conf, [make_row(workspace="1e5", key_id="007")])
+    assert "1e5" in run(conf).stdout
+    assert "007" in run(conf, "--by", "key").stdout
+
+
+# For programs.
+
+
+def test_json_holds_every_column_of_the_recent_calls_and_exact_totals(conf: Path, ledger: Path) -> None:
+    shown = run_json(conf)
+    assert shown["recent"] == booked(ledger)[::-1]
+    assert list(shown["totals"]) == ["workspace", "model", "day"]
+    assert shown["totals"]["workspace"] == [
+        {
+            "workspace": "acme",
+            "calls": 3,
+            "failed_calls": 1,
+            "prompt_tokens": 30,
+            "cached_tokens": 4,
+            "completion_tokens": 15,
+            "wholesale_nanousd": 4500,
+            "retail_nanousd": 1_000_003_120,
+        },
+        {
+            "workspace": "beta",
+            "calls": 1,
+            "failed_calls": 0,
+            "prompt_tokens": 0,
+            "cached_tokens": 0,
+            "completion_tokens": 0,
+            "wholesale_nanousd": 0,
+            "retail_nanousd": 0,
+        },
+    ]
+
+
+def test_sums_beyond_what_a_float_holds_are_exact(conf: Path) -> None:
+    book(conf, [make_row(str(number), retail_nanousd=9_007_199_254_740_993) for number in range(3)])
+    [total] = run_json(conf, "--by", "workspace")["totals"]["workspace"]
+    assert total["retail_nanousd"] == 27_021_597_764_222_979
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("workspace", [["acme", 3], ["beta", 1]]),
+        ("model", [["tester-large", 3], ["tester-small", 1]]),
+        ("day", [["2026-02-01", 2], ["2026-01-31", 1], ["2026-01-30", 1]]),
+        ("key", [["acme", "ci", 2], ["acme", "web", 1], ["beta", "ci", 1]]),
+    ],
+)
+def test_totals_by_one_thing_alone(by: str, names: list[list[Any]], conf: Path, ledger: Path) -> None:
+    shown = run_json(conf, "--by", by)
+    assert list(shown) == ["totals"]
+    assert list(shown["totals"]) == [by]
+    groups = [list(group.values()) for group in shown["totals"][by]]
+    assert [group[: len(names[0])] for group in groups] == names
+    as_csv = [list(row.values()) for row in run_csv(conf, "--by", by)]
+    assert as_csv == [[str(value) for value in group] for group in groups]
+    assert [line for line in run(conf, "--by", by).stdout.splitlines() if line.startswith("By")] == [
+        f"By {by}"
+    ]
+
+
+def test_csv_holds_every_column_of_the_recent_calls(conf: Path, ledger: Path) -> None:
+    expected = [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in CALLS[::-1]
+    ]
+    assert run_csv(conf) == expected
+
+
+# Which calls.
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ([], ["last", "other", "failed", "first"]),
+        (["--workspace", "beta"], ["other"]),
+        (["--model", "tester-large"], ["last", "failed", "first"]),
+        (["--workspace", "beta", "--model", "tester-large"], []),
+        (["--workspace", "' OR 1=1 --"], []),
+        (["--since", "2026-01-31"], ["last", "other", "failed"]),
+        (["--until", "2026-01-31"], ["first"]),
+        (["--since", "2026-01-31", "--until", "2026-02-01T09:00"], ["other", "failed"]),
+        (["--since", "2026-02-01T10:00:00+01:00"], ["last"]),
+        (["--since", "0d"], []),
+        (["--until", "0m"], ["last", "other", "failed", "first"]),
+        (["--limit", "2"], ["last", "other"]),
+    ],
+    ids=" ".join,
+)
+def test_only_the_calls_asked_for_are_shown(
+    options: list[str], ids: list[str], conf: Path, ledger: Path
+) -> None:
+    shown = run_json(conf, *options)
+    assert [call["id"] for call in shown["recent"]] == ids
+    if "--limit" not in options:
+        assert sum(group["calls"] for group in shown["totals"]["day"]) == len(ids)
+
+
+def test_without_a_limit_twenty_calls_are_shown_and_every_total(conf: Path) -> None:
+    book(conf, [make_row(f"call-{number}", workspace=f"w{number}") for number in range(25)])
+    shown = run_json(conf)
+    assert len(shown["recent"]) == 20
+    assert len(shown["totals"]["workspace"]) == 25
+    assert len(run_csv(conf, "--by", "workspace", "--limit", "3")) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "7", "d", "-7d", "7 d", "2026-02-30", "999999999d", "0001-01-01T00:00+01:00"]
+)
+def test_what_is_no_moment_is_a_usage_error_that_names_the_option(
+    text: str, conf: Path, ledger: Path
+) -> None:
+    result = run(conf, "--since", text)
+    assert result.exit_code == 2
+    assert "Invalid value for '--since'" in result.stderr
+    assert repr(text) in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--by", "provider"], ["--limit", "0"], ["--format", "xml"]])
+def test_an_option_that_means_nothing_is_a_usage_error(options: list[str], conf: Path) -> None:
+    assert run(conf, *options).exit_code == 2
+
+
+# Limits.
+
+LIMITED = f"""\
+name = "Acme"
+monthly_spend_cap_usd = "250"
+
+[[keys]]
+id = "ci"
+hash = "sha256:{"1" * 64}"
+spend_cap_usd = "20"
+request_cap = 10000
+
+[[keys]]
+id = "web"
+hash = "sha256:{"2" * 64}"
+
+[[keys]]
+id = "retired"
+hash = "sha256:{"3" * 64}"
+active = false
+spend_cap_usd = "1"
+"""
+NOW = datetime.now(UTC)
+MONTH = f"{NOW:%Y-%m}"
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Path:
+    """Files with a standard workspace under every limit, and a Pro one (beta) under none; its proxy.conf.
+
+    Five dollars were credited; one call was booked at 1.25, and another in flight holds 0.5.
+    """
+    conf = write_files(tmp_path)
+    (tmp_path / "policies/workspaces/acme.toml").write_text(LIMITED)
+    edit(tmp_path / "policies/workspaces/beta.toml", 'name = "Beta"', 'name = "Beta"\nplan = "pro"')
+    moment = NOW.isoformat(timespec="milliseconds")
+    done = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
+    open_ = make_row("open", created_at=moment, retail_nanousd=0, usage_source="none", wholesale_nanousd=0)
+    want = Want(500_000_000, 0, 1, is_protected=True)
+
+    async def spend() -> None:
+        store = SqliteStore(tmp_path / "var" / "tollgate.db")
+        assert await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
+        await store.settle(Booking(done, from_wallet=True))
+        await store.hold(HoldRequest("open", NOW, "acme", "ci", want, (), open_))
+        await store.close()
+
+    asyncio.run(spend())
+    return conf
+
+
+def test_limits_stand_at_the_end_with_what_is_spent_in_flight_and_left(limited: Path) -> None:
+    shown = run(limited).stdout
+    titles = [line for line in shown.splitlines() if line.startswith(("Recent", "By", "Limits"))]
+    assert titles[-1] == "Limits (UTC)"
+    table = [re.split(r" {2,}", line) for line in shown.split("Limits (UTC)")[1].splitlines()[4:]]
+    assert table == [
+        ["acme", "wallet", "ever", "0.50 USD", "3.75 USD", "3.25 USD"],
+        ["acme", "monthly spend cap", MONTH, "1.25 USD", "0.50 USD", "250.00 USD", "248.25 USD"],
+        ["acme", "ci", "request cap", "ever", "1", "1", "10000", "9998"],
+        ["acme", "ci", "spend cap", "ever", "1.25 USD", "0.50 USD", "20.00 USD", "18.25 USD"],
+    ]
+    assert run(limited, "--by", "limits").stdout == "Limits (UTC)" + shown.split("Limits (UTC)")[1]
+
+
+def test_programs_get_limits_as_exact_integers_with_units(limited: Path) -> None:
+    shown = run_json(limited)
+    assert list(shown) == ["recent", "totals", "limits"]
+    wallet, month, requests, spend = shown["limits"]
+    counts = ("requests", "requests_in_flight", "request_cap", "requests_left")
+    amounts = ("spent_nanousd", "held_nanousd", "cap_nanousd", "left_nanousd")
+    assert [wallet[name] for name in amounts] == [None, 500_000_000, 3_750_000_000, 3_250_000_000]
+    assert [month[name] for name in amounts] == [1_250_000_000, 500_000_000, 250 * 10**9, 248_250_000_000]
+    assert [spend[name] for name in amounts] == [1_250_000_000, 500_000_000, 20 * 10**9, 18_250_000_000]
+    assert [requests[name] for name in counts] == [1, 1, 10_000, 9_998]
+    assert {requests[name] for name in amounts} | {spend[name] for name in counts} == {None}
+    assert [row["key_id"] for row in shown["limits"]] == [None, None, "ci", "ci"]
+    assert run_json(limited, "--by", "limits") == {"limits": shown["limits"]}
+    as_csv = run_csv(limited, "--by", "limits")
+    assert as_csv == [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in shown["limits"]
+    ]
+
+
+def test_limits_can_be_those_of_one_workspace_or_the_first_few(limited: Path) -> None:
+    assert len(run_json(limited, "--workspace", "acme")["limits"]) == 4
+    assert run_json(limited, "--workspace", "beta", "--by", "limits") == {"limits": []}
+    assert run(limited, "--workspace", "beta", "--by", "limits").stdout == "There is no limit.\n"
+    assert len(run_json(limited, "--by", "limits", "--limit", "3")["limits"]) == 3
+
+
+def test_each_limit_is_counted_in_the_period_that_runs(limited: Path) -> None:
+    later = datetime(NOW.year + 1, 7, 15, 12, tzinfo=UTC)
+    acme = load_settings(limited, {}).workspaces["acme"]
+    resets = replace(acme.keys[0], spend_reset="weekly", request_reset="daily")
+    with open_report(limited.parent / "var" / "tollgate.db") as ledger:
+        table = find_limits(counted_in(ledger), [replace(acme, keys=(resets,))], later)
+    found = {row["limit"]: row for row in table.records()}
+    assert found["request_cap"]["period"] == later.date().isoformat()
+    assert found["spend_cap"]["period"] == f"{later:%G-W%V}"
+    assert found["monthly_spend_cap"]["period"] == f"{later:%Y-%m}"
+    assert [found[name]["spent_nanousd"] for name in ("spend_cap", "monthly_spend_cap")] == [0, 0]
+    assert found["spend_cap"]["held_nanousd"] == 0
+    assert (found["request_cap"]["requests"], found["request_cap"]["requests_in_flight"]) == (0, 0)
+    assert found["wallet"]["cap_nanousd"] == 3_750_000_000
+
+
+@pytest.mark.parametrize("option", ["--model", "--since", "--until"])
+def test_calls_that_are_picked_out_have_no_limits_beside_them(limited: Path, option: str) -> None:
+    value = "tester-large" if option == "--model" else "2026-01-01"
+    assert list(run_json(limited, option, value)) == ["recent", "totals"]
+    refused = run(limited, "--by", "limits", option, value)
+    assert refused.exit_code == 2
+    assert "limits are those of the periods that run now" in refused.stderr
+
+
+def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited: Path) -> None:
+    edit(limited.parent / "catalog_data/models.toml", '"0.15"', '"dear"')
+    result = run(limited)
+    assert result.exit_code == 0
+    assert "By workspace" in result.stdout
+    assert "Limits" not in result.stdout
+    assert result.stderr.startswith("limits are not shown: ")
+    assert "models.toml: gpt-4o-mini.input_price_per_m" in result.stderr
+    assert list(run_json(limited)) == ["recent", "totals"]
+    alone = run(limited, "--by", "limits")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
+
+
+def test_limits_in_redis_are_shown_and_one_that_can_not_be_asked_hides_no_call(
+    limited: Path, redis_url: str, redis_server: RedisServer
+) -> None:
+    state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
+    edit(limited, "", state + '[paths]\ndatabase = "var/shared.db"\n')
+    moment = NOW.isoformat(timespec="milliseconds")
+
+    async def spend() -> None:
+        store = open_store(load_conf(limited))
+        await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
+        row = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
+        await store.settle(Booking(row, from_wallet=True))
+        await store.close()
+
+    asyncio.run(spend())
+    wallet, month, requests, key = run_json(limited, "--by", "limits")["limits"]
+    assert (wallet["cap_nanousd"], wallet["left_nanousd"]) == (3_750_000_000, 3_750_000_000)
+    assert month["spent_nanousd"] == key["spent_nanousd"] == 1_250_000_000
+    assert requests["requests"] == 1
+    redis_server.flush()
+    result = run(limited)
+    assert "By workspace" in result.stdout
+    assert result.stderr.startswith("limits are not shown: Redis came back empty")
+
+
+def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: Path) -> None:
+    with second_connection(limited.parent / "var" / "tollgate.db") as ledger:
+        ledger.execute("DROP TABLE spend")
+    result = run(limited)
+    assert result.exit_code == 0
+    assert "By workspace" in result.stdout
+    assert result.stderr == "limits are not shown: no such table: spend\n"
+
+
+# A ledger that is missing, busy or broken.
+
+
+def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf: Path) -> None:
+    result = run(conf)
+    assert result.exit_code == 0
+    assert result.stdout == f"No call was booked yet in {conf.parent / 'var' / 'ledger.db'}.\n"
+    assert run_json(conf) == {"recent": [], "totals": {"workspace": [], "model": [], "day": []}}
+    assert run(conf, "--format", "csv").stdout == ",".join(make_row()) + "\n"
+    assert not (conf.parent / "var").exists()
+
+
+def test_an_empty_ledger_and_an_empty_selection_say_which_they_are(conf: Path) -> None:
+    path = book(conf, [])
+    assert run(conf).stdout == f"No call was booked yet in {path}.\n"
+    assert run(conf, "--workspace", "nobody").stdout == "No booked call matches.\n"
+
+
+def test_a_ledger_that_is_being_written_can_be_read(conf: Path, ledger: Path) -> None:
+    with locked_by_another(ledger):
+        assert len(run_json(conf)["recent"]) == len(CALLS)
+
+
+def test_a_report_cannot_write_to_the_ledger(ledger: Path) -> None:
+    with open_report(ledger) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM usage")
+    assert booked(ledger) == CALLS
+
+
+def test_a_file_that_is_no_ledger_is_an_error_that_names_it(conf: Path) -> None:
+    path = conf.parent / "var" / "ledger.db"
+    path.parent.mkdir()
+    path.write_text("not a database " * 100)
+    result = run(conf)
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {path}: can't be read: file is not a database\n"
+
+
+def test_a_ledger_under_a_name_that_a_url_would_cut_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "what? 100%23 #1"
+    folder.mkdir()
+    conf = folder / "proxy.conf"
+    conf.write_text('[paths]\ndatabase = "var/ledger.db"\n')
+    book(conf, CALLS)
+    assert len(run_json(conf)["recent"]) == len(CALLS)
+
+
+def test_a_conf_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
+    result = run(tmp_path / "nowhere.conf")
+    assert result.exit_code == 1
+    assert "nowhere.conf: no such file" in result.stderr
+
+
+def test_the_command_line_has_it(conf: Path, ledger: Path) -> None:
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "addon.cli",
+            "usage",
+            "--conf",
+            conf.name,
+            "--format",
+            "json",
+            "--by",
+            "model",
+        ],
+        cwd=conf.parent,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert [group["model_slug"] for group in json.loads(ended.stdout)["totals"]["model"]] == [
+        "tester-large",
+        "tester-small",
+    ]

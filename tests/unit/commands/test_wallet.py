@@ -1,0 +1,364 @@
+"""``tollgate wallet``: money goes in once, is never changed, and is shown to the nano-dollar."""
+
+import asyncio
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from conftest import HELLO, StartGateway
+from rig.bounds import BOUND_S
+from rig.commands import tollgate
+from rig.configuration import model, new_key, workspace
+from rig.ledger import locked_by_another, make_row
+from rig.money import USD, select, spent
+from rig.redis_server import RedisServer
+from rig.scripts import completion, whole
+from rig.settings_files import edit, write_files
+from rig.upstream import Upstream
+
+from addon.commands.wallet import credit_entry, enter, wallet
+from addon.settings.settings import load_conf
+from addon.store import Booking, HoldRequest
+from addon.store.sqlite.store import SqliteStore
+from policies.money import MAX_CAP_USD
+from policies.spend import Want
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_files(tmp_path)
+    return tmp_path
+
+
+def ledger_of(folder: Path) -> Path:
+    return folder / "var" / "tollgate.db"
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    command, *rest = arguments
+    return CliRunner().invoke(wallet, [command, "--conf", str(folder / "proxy.conf"), *rest])
+
+
+def run_json(folder: Path, *arguments: str) -> Any:
+    result = run(folder, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def entries(folder: Path) -> list[dict[str, Any]]:
+    return select(ledger_of(folder), "SELECT * FROM wallet_entries ORDER BY created_at, id")
+
+
+def use(folder: Path, work: Callable[[SqliteStore], Any]) -> None:
+    """Let ``work`` do something to the store, as a gateway would."""
+
+    async def do() -> None:
+        store = SqliteStore(ledger_of(folder))
+        await work(store)
+        await store.close()
+
+    asyncio.run(do())
+
+
+# Crediting.
+
+
+def test_a_credit_is_added_and_the_new_balance_is_printed(folder: Path) -> None:
+    first = run(folder, "credit", "acme", "50")
+    assert (first.exit_code, first.stdout) == (0, "credited 50.00 USD to acme; balance 50.00 USD\n")
+    assert run(folder, "credit", "acme", "12.500000001").stdout == (
+        "credited 12.500000001 USD to acme; balance 62.500000001 USD\n"
+    )
+    assert [entry["amount_nanousd"] for entry in entries(folder)] == [50 * USD, 12_500_000_001]
+    assert spent(ledger_of(folder), "wallet:acme") == (-62_500_000_001, 0)
+
+
+def test_equal_credits_without_a_reference_are_two_credits(folder: Path) -> None:
+    for _ in range(2):
+        assert run(folder, "credit", "acme", "1").exit_code == 0
+    assert len({entry["id"] for entry in entries(folder)}) == 2
+
+
+def test_a_reference_is_credited_once_and_repeating_it_is_no_error(folder: Path) -> None:
+    run(folder, "credit", "acme", "50", "--reference", "invoice 17")
+    before = entries(folder)
+    again = run(folder, "credit", "acme", "50.0", "--reference", "invoice 17")
+    assert again.exit_code == 0
+    assert re.fullmatch(
+        r'already credited: 50\.00 USD, reference "invoice 17", [\d-]{10} [\d:]{8} UTC; balance 50\.00 USD\n',
+        again.stdout,
+    )
+    assert entries(folder) == before
+    assert spent(ledger_of(folder), "wallet:acme") == (-50 * USD, 0)
+
+
+def test_a_reference_stands_for_one_workspace_only(folder: Path) -> None:
+    for name in ("acme", "beta"):
+        run(folder, "credit", name, "1", "--reference", "invoice 17")
+    assert [entry["id"] for entry in entries(folder)] == ["acme/invoice 17", "beta/invoice 17"]
+
+
+def test_a_reference_with_another_amount_is_an_error_and_changes_nothing(folder: Path) -> None:
+    run(folder, "credit", "acme", "50", "--reference", "invoice 17")
+    result = run(folder, "credit", "acme", "500", "--reference", "invoice 17")
+    assert result.exit_code == 1
+    assert 'reference "invoice 17" of acme stands for another amount, 50.00 USD of ' in result.stderr
+    assert [entry["amount_nanousd"] for entry in entries(folder)] == [50 * USD]
+
+
+def test_many_who_enter_one_reference_at_once_enter_it_once(folder: Path) -> None:
+    conf = load_conf(folder / "proxy.conf")
+    with ThreadPoolExecutor(8) as pool:
+        new = list(pool.map(lambda _: enter(conf, credit_entry("acme", USD, "invoice 17")), range(16)))
+    assert sorted(new) == [False] * 15 + [True]
+    assert spent(ledger_of(folder), "wallet:acme") == (-USD, 0)
+
+
+def test_a_mistake_is_corrected_by_a_negative_amount_even_below_zero(folder: Path) -> None:
+    run(folder, "credit", "acme", "500")
+    use(folder, lambda store: store.settle(Booking(make_row(retail_nanousd=60 * USD), from_wallet=True)))
+    result = run(folder, "credit", "acme", "--reference", "typo of May 4", "--", "-450")
+    assert (result.exit_code, result.stdout) == (0, "credited -450.00 USD to acme; balance -10.00 USD\n")
+    assert "The balance is below zero" in result.stderr
+    again = run(folder, "credit", "acme", "--reference", "typo of May 4", "--", "-450")
+    assert again.stdout.startswith("already credited: -450.00 USD")
+    assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == -10 * USD
+
+
+REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
+    ("acm", "5"): (1, 'unknown workspace "acm"; did you mean "acme"?'),
+    ("acme", "five"): (2, "Invalid value for 'AMOUNT': 'five' is not a plain decimal number"),
+    ("acme", "$5"): (2, "Invalid value for 'AMOUNT': '$5' is not a plain decimal number"),
+    ("acme", "1,5"): (2, "Invalid value for 'AMOUNT': '1,5' is not a plain decimal number"),
+    ("acme", "1e3"): (2, "Invalid value for 'AMOUNT': '1e3' is not a plain decimal number"),
+    ("acme", "nan"): (2, "Invalid value for 'AMOUNT': 'nan' is not a plain decimal number"),
+    ("acme", ""): (2, "Invalid value for 'AMOUNT': '' is not a plain decimal number"),
+    ("acme", "0"): (2, "Invalid value for 'AMOUNT': must not be zero"),
+    ("acme", "0.0000000001"): (2, "'0.0000000001' has 10 fractional digits; at most 9 are possible"),
+    ("acme", "9" * 5000): (2, "is too large"),
+    ("acme", "--", "-5"): (2, "a negative AMOUNT needs a --reference that says what it corrects"),
+    ("acme", "--", "--5"): (2, "'--5' is negative"),
+    ("acme", "5", "--reference", ""): (2, "Invalid value for '--reference': must be printable"),
+    ("acme", "5", "--reference", "a\nb"): (2, "Invalid value for '--reference': must be printable"),
+    ("acme", "5", "--reference", "x" * 201): (2, "at most 200 characters"),
+    ("acme", "5", "--reference", "call"): (2, 'not "call", which stands for calls'),
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED, ids=lambda arguments: " ".join(arguments)[:40])
+def test_what_is_no_credit_is_refused_and_nothing_is_written(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    status, said = REFUSED[arguments]
+    result = run(folder, "credit", *arguments)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert said in result.stderr
+    assert not ledger_of(folder).exists()
+
+
+def test_no_credit_brings_a_wallet_beyond_what_one_can_hold(folder: Path) -> None:
+    most = str(MAX_CAP_USD)
+    assert run(folder, "credit", "acme", most).exit_code == 0
+    result = run(folder, "credit", "acme", "0.000000001")
+    assert (result.exit_code, len(entries(folder))) == (1, 1)
+    assert f"the balance would pass {most} USD" in result.stderr
+    assert run(folder, "credit", "acme", "--reference", "back", "--", f"-{most}").exit_code == 0
+
+
+def test_a_ledger_that_stays_locked_is_a_clear_error(folder: Path) -> None:
+    run(folder, "credit", "acme", "1")
+    with locked_by_another(ledger_of(folder)):
+        result = run(folder, "credit", "acme", "1")
+    assert result.exit_code == 1
+    assert re.fullmatch(r"Error: .*tollgate\.db: .*locked\n", result.stderr)
+    assert len(entries(folder)) == 1
+
+
+# Looking.
+
+
+def test_balances_are_those_of_all_workspaces_less_what_is_in_flight(folder: Path) -> None:
+    run(folder, "credit", "beta", "5")
+    row = make_row("open", workspace="beta", retail_nanousd=0)
+    want = Want(2 * USD + 1, 0, 1, is_protected=True)
+    request = HoldRequest("open", datetime.now(UTC), "beta", "ci", want, (), row)
+    use(folder, lambda store: store.hold(request))
+    acme = {"workspace": "acme", "balance_nanousd": 0, "held_nanousd": 0, "left_nanousd": 0}
+    beta = {
+        "workspace": "beta",
+        "balance_nanousd": 5 * USD,
+        "held_nanousd": 2 * USD + 1,
+        "left_nanousd": 3 * USD - 1,
+    }
+    assert run_json(folder, "balance") == [acme, beta]
+    assert run_json(folder, "balance", "beta") == [beta]
+    table = [line.split() for line in run(folder, "balance").stdout.splitlines()[3:]]
+    assert table == [
+        ["acme", "0.00", "0.00", "0.00"],
+        ["beta", "5.00", "2.000000001", "2.999999999"],
+    ]
+
+
+def test_history_shows_credits_and_what_calls_cost_newest_first(folder: Path) -> None:
+    run(folder, "credit", "acme", "5", "--reference", "invoice 17")
+    later = "2099-01-01T00:00:00.000+00:00"
+    row = make_row("req_1", created_at=later, retail_nanousd=1_560)
+    use(folder, lambda store: store.settle(Booking(row, from_wallet=True)))
+    call, credit = run_json(folder, "history", "acme")
+    assert call == {
+        "id": "req_1",
+        "created_at": later,
+        "workspace": "acme",
+        "amount_nanousd": -1_560,
+        "reference": "call",
+    }
+    assert (credit["id"], credit["amount_nanousd"], credit["reference"]) == (
+        "acme/invoice 17",
+        5 * USD,
+        "invoice 17",
+    )
+    as_csv = list(csv.DictReader(io.StringIO(run(folder, "history", "acme", "--csv").stdout)))
+    assert as_csv == [{name: str(value) for name, value in one.items()} for one in (call, credit)]
+    table = run(folder, "history", "acme").stdout
+    assert re.search(r"^req_1 +2099-01-01 00:00:00 +acme +-0\.00000156 +call$", table, re.MULTILINE)
+    assert run_json(folder, "history", "acme", "--limit", "1") == [call]
+
+
+def test_a_workspace_whose_file_is_gone_still_has_its_money_shown(folder: Path) -> None:
+    run(folder, "credit", "beta", "5")
+    (folder / "policies/workspaces/beta.toml").unlink()
+    assert len(run_json(folder, "history", "beta")) == 1
+    assert run_json(folder, "balance", "beta")[0]["balance_nanousd"] == 5 * USD
+    assert run(folder, "credit", "beta", "5").exit_code == 1
+
+
+def test_files_that_do_not_load_keep_nobody_from_crediting(folder: Path) -> None:
+    edit(folder / "catalog_data/models.toml", '"0.15"', '"dear"')
+    edit(folder / "policies/workspaces/acme.toml", 'plan = "pro"', 'plan = "por"')
+    assert run(folder, "credit", "acme", "5").exit_code == 0
+    assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 5 * USD
+
+
+def test_where_nothing_was_entered_there_is_nothing_to_show_and_no_file_is_made(folder: Path) -> None:
+    assert run(folder, "history", "acme").stdout == "The wallet of acme has no entries.\n"
+    assert run_json(folder, "history", "acme") == []
+    assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 0
+    assert not ledger_of(folder).exists()
+    for file in (folder / "policies/workspaces").iterdir():
+        file.unlink()
+    assert run(folder, "balance").stdout == "There is no workspace.\n"
+
+
+@pytest.mark.parametrize("command", ["balance", "history"])
+def test_looking_at_an_unknown_workspace_names_the_nearest(folder: Path, command: str) -> None:
+    result = run(folder, command, "acm")
+    assert result.exit_code == 1
+    assert 'unknown workspace "acm"; did you mean "acme"?' in result.stderr
+
+
+def test_a_history_is_json_or_csv(folder: Path) -> None:
+    result = run(folder, "history", "acme", "--json", "--csv")
+    assert result.exit_code == 2
+    assert "either --json or --csv" in result.stderr
+
+
+# With Redis.
+
+
+@pytest.fixture
+def on_redis(folder: Path, redis_url: str) -> Path:
+    edit(folder / "proxy.conf", "", f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n')
+    return folder
+
+
+def test_a_wallet_in_redis_is_credited_once_and_shown(on_redis: Path) -> None:
+    first = run(on_redis, "credit", "acme", "50", "--reference", "invoice 17")
+    assert (first.exit_code, first.stdout) == (0, "credited 50.00 USD to acme; balance 50.00 USD\n"), first
+    again = run(on_redis, "credit", "acme", "50", "--reference", "invoice 17")
+    assert (again.exit_code, again.stdout[:30]) == (0, "already credited: 50.00 USD, r")
+    other = run(on_redis, "credit", "acme", "5", "--reference", "invoice 17")
+    assert other.exit_code == 1
+    assert "stands for another amount, 50.00 USD" in other.stderr
+    assert [entry["amount_nanousd"] for entry in run_json(on_redis, "history", "acme")] == [50 * USD]
+    assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
+    assert spent(ledger_of(on_redis), "wallet:acme") == (0, 0), "the counter is in Redis"
+
+
+def test_a_redis_that_came_back_empty_is_no_empty_wallet(on_redis: Path, redis_server: RedisServer) -> None:
+    run(on_redis, "credit", "acme", "50")
+    redis_server.flush()
+    for command in (("balance",), ("credit", "acme", "1")):
+        result = run(on_redis, *command)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "Redis came back empty; run `tollgate state rebuild`" in result.stderr
+    assert len(run_json(on_redis, "history", "acme")) == 1
+
+
+def test_a_ledger_that_redis_does_not_count_yet_is_no_empty_wallet(folder: Path, redis_url: str) -> None:
+    run(folder, "credit", "acme", "50")
+    edit(folder / "proxy.conf", "", f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n')
+    for command in (("balance",), ("credit", "acme", "1")):
+        result = run(folder, *command)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "this ledger has calls or credits that Redis does not count" in result.stderr
+
+
+def test_a_ledger_whose_counters_are_in_redis_says_so_when_redis_is_not_configured_any_more(
+    on_redis: Path,
+) -> None:
+    run(on_redis, "credit", "acme", "50")
+    edit(on_redis / "proxy.conf", 'backend = "redis"', 'backend = "sqlite"')
+    result = run(on_redis, "balance")
+    assert result.exit_code == 1
+    assert "the counters are in Redis" in result.stderr
+    use(on_redis, lambda store: store.check())
+    assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
+
+
+# Beside a gateway.
+
+
+def test_a_credit_beside_a_running_gateway_lets_its_next_call_through(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    key = new_key()
+    made = workspace(("ci", key, True), plan="standard", default_model="dear")
+    dear = {"dear": model(input_price_per_m="1000", output_price_per_m="10000")}
+    gateway = start_gateway(
+        models=dear, workspaces={"acme": made}, sections={"billing": {"markup_percent": "0"}}
+    )
+    gateway.keys = {"ci": key}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    upstream.behave(whole(completion(usage=usage)))
+
+    def chat() -> Any:
+        url = f"{gateway.url}/v1/chat/completions"
+        return httpx.post(
+            url, json={"messages": HELLO}, headers=gateway.headers, timeout=BOUND_S, trust_env=False
+        )
+
+    assert chat().json()["error"]["code"] == "payment_required"
+    credited = tollgate(gateway.folder, "wallet", "credit", "acme", "0.5")
+    assert credited.stdout == "credited 0.50 USD to acme; balance 0.50 USD\n", credited.stderr
+    answer = chat()
+    assert answer.status_code == 200
+    row = gateway.wait_for_row(answer.headers["x-request-id"])
+    assert row["retail_nanousd"] == 60_000_000
+    shown = tollgate(gateway.folder, "wallet", "balance", "--json")
+    assert json.loads(shown.stdout) == [
+        {
+            "workspace": "acme",
+            "balance_nanousd": 440_000_000,
+            "held_nanousd": 0,
+            "left_nanousd": 440_000_000,
+        }
+    ]

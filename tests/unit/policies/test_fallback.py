@@ -1,0 +1,218 @@
+"""What may follow a failed attempt, and after which failures: each situation a line, and what holds in all of them."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from policies.fallback import idle_fallback, is_failure, refusal_after_failure
+from policies.limits import Counter, Limit
+from policies.model import Attempt, Byok, Workspace
+from policies.refusal import Refusal
+from policies.request_facts import request_facts
+from policies.routing import choose_route
+from policies.spend import Denial, DenialReason, refusal_of
+from unit.policies.test_routing import (
+    GROQ_ON,
+    LOST,
+    MODELS,
+    OFF,
+    ON,
+    PROVIDERS,
+    SECRETS,
+    When,
+    situations,
+)
+
+GROQ_LOST = {"GROQ": Byok(None, routing=True)}
+
+
+@dataclass(frozen=True)
+class After:
+    """A call that names ``name``, of a workspace with a fallback model, a Safety Net, and keys of its own."""
+
+    name: str
+    fallback: str | None = None
+    net: bool = False
+    byok: dict[str, Byok] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Workspace:
+        return replace(When(byok=self.byok).workspace, fallback_model=self.fallback, safety_net=self.net)
+
+
+def attempts(after: After) -> str:
+    """The route in one line: its attempts, as ``slug mode``, and what is told in place of the first one's failure."""
+    facts = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
+    made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.attempts]
+    return " → ".join([*made, route.barred.code] if route.barred else made)
+
+
+SITUATIONS = [
+    # With the platform's key: the fallback model, with whichever key its provider has.
+    (After("gpt"), "gpt payg"),
+    (After("gpt", "llama"), "gpt payg → llama payg"),
+    (After("gpt", "gpt-big"), "gpt payg → gpt-big payg"),
+    (After("gpt", "mine"), "gpt payg → mine payg"),
+    (After("mine", "gpt"), "mine payg → gpt payg"),
+    (After("gpt", "openai/oss"), "gpt payg → openai/oss payg"),
+    (After("gpt", "llama", byok=GROQ_ON), "gpt payg → llama byok"),
+    (After("gpt", "llama", byok=OFF), "gpt payg → llama payg"),
+    (After("llama", "gpt-own", byok=ON), "llama payg → gpt-own byok"),
+    (After("gpt", "llama", net=True), "gpt payg → llama payg"),
+    # A fallback model that can serve nothing is none.
+    (After("gpt", "gpt"), "gpt payg"),
+    (After("gpt", "gpt-old"), "gpt payg"),
+    (After("gpt", "gone"), "gpt payg"),
+    (After("gpt", "gpt-own"), "gpt payg"),
+    (After("gpt", "bare"), "gpt payg"),
+    (After("llama", "gpt-own", byok=OFF), "llama payg"),
+    (After("gpt", "llama", byok=GROQ_LOST), "gpt payg"),
+    # The Safety Net belongs to calls with platform keys no more than the fallback model to those with customers' own.
+    (After("gpt", net=True), "gpt payg"),
+    (After("gpt", byok=ON), "gpt byok"),
+    (After("gpt", "llama", byok=ON), "gpt byok"),
+    # With the customer's own key: the same model on the platform's.
+    (After("gpt", net=True, byok=ON), "gpt byok → gpt payg"),
+    (After("gpt", "llama", net=True, byok=ON), "gpt byok → gpt payg"),
+    (After("gpt-big", net=True, byok=ON), "gpt-big byok → gpt-big payg"),
+    (After("llama", net=True, byok=ON), "llama payg"),
+    (After("llama", "gpt", net=True, byok=ON), "llama payg → gpt byok"),
+    # What the catalog's row does not allow is told; what no catalog knows, or no key is there for, can't be.
+    (After("gpt-own", net=True, byok=ON), "gpt-own byok → byok_required"),
+    (After("gpt-own", byok=ON), "gpt-own byok"),
+    (After("openai/ft:gpt", net=True, byok=ON), "openai/ft:gpt byok"),
+    (After("bare", net=True, byok={"BARE": Byok(SecretStr("customer"), routing=True)}), "bare byok"),
+]
+
+
+@pytest.mark.parametrize(("after", "made"), SITUATIONS, ids=[str(n) for n in range(len(SITUATIONS))])
+def test_what_follows_a_failed_attempt(after: After, made: str) -> None:
+    assert attempts(after) == made
+
+
+@pytest.mark.parametrize(
+    ("slug", "byok", "why"),
+    [
+        (None, {}, None),
+        ("llama", {}, None),
+        ("gpt-own", ON, None),
+        ("mine", {}, None),
+        ("gpt-old", ON, "it is not active"),
+        ("gone", ON, "it is not in the catalog"),
+        ("gpt-own", {}, "there is no OPENAI key of the workspace's own"),
+        ("gpt", LOST, "there is no OPENAI key of the workspace's own"),
+        ("bare", {}, "BARE has no platform key"),
+    ],
+)
+def test_a_fallback_model_that_serves_no_call_is_known_with_the_reason(
+    slug: str | None, byok: dict[str, Byok], why: str | None
+) -> None:
+    assert idle_fallback(After("gpt", slug, byok=byok).workspace, MODELS) == why
+
+
+# --- which failures --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503, 504, 599])
+def test_a_failure_of_the_providers_is_one(status: int) -> None:
+    assert is_failure(status)
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 405, 409, 410, 413, 415, 422, 451])
+def test_what_is_the_clients_own_is_none_unless_it_stands_in_a_success(status: int) -> None:
+    assert not is_failure(status)
+    assert is_failure(status, in_success=True)
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 405, 409, 410, 413, 415, 422, 451])
+def test_an_own_account_that_is_used_up_or_lacks_the_model_is_a_failure_before_the_safety_net(
+    status: int,
+) -> None:
+    assert is_failure(status, before_net=True) is (status in (402, 404))
+
+
+@pytest.mark.parametrize(
+    ("after", "has_net"),
+    [
+        (After("gpt", net=True, byok=ON), True),
+        (After("gpt-own", net=True, byok=ON), True),  # It is barred, and the client is told so.
+        (After("gpt", byok=ON), False),
+        (After("openai/ft:gpt", net=True, byok=ON), False),
+        (After("gpt", "llama", net=True), False),
+        (After("llama", "gpt", net=True, byok=ON), False),
+    ],
+)
+def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: bool) -> None:
+    asked = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
+
+
+# --- what is told where there is no money for it -----------------------------------------------------------------
+
+
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
+
+
+def told(reason: DenialReason, mode: Any) -> Refusal | None:
+    return refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
+
+
+@pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
+def test_a_limit_that_has_no_room_for_the_safety_net_is_told_as_such(reason: DenialReason) -> None:
+    refusal = told(reason, "byok")
+    assert refusal
+    usual = refusal_of(Denial(reason, CAP), NOON)
+    assert (refusal.code, refusal.retry_after_s) == (usual.code, 12 * 3600)
+    assert refusal.message.startswith(usual.message[:20])
+    assert refusal.message.endswith("; cannot use the Safety Net fallback.")
+    assert told(reason, "payg") is None
+
+
+def test_the_month_is_told_in_the_words_of_the_contract() -> None:
+    refusal = told("monthly_spend_cap", "byok")
+    assert refusal
+    assert refusal.message == "Monthly spend limit reached; cannot use the Safety Net fallback."
+
+
+# --- what holds in every situation -----------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(situations(), st.none() | st.sampled_from(sorted(MODELS)), st.booleans())
+def test_a_second_attempt_is_another_one_that_may_be_made(when: When, slug: str | None, net: bool) -> None:
+    workspace = replace(when.workspace, fallback_model=slug, safety_net=net)
+    asked = request_facts(when.name, when.fields)
+    with suppress(Refusal):
+        route = choose_route(asked, workspace, MODELS, PROVIDERS)
+        first, *others = route.attempts
+        assert (first.model, first.mode, route.decided_by) == _alone(when)
+        assert not first.is_fallback
+        assert len(others) <= 1
+        assert not (others and route.barred)
+        assert (route.why_alone is None) == bool(others)
+        for second in others:
+            assert second.is_fallback
+            assert second.model.active
+            assert second.model.slug in MODELS
+            assert (second.model, second.mode) != (first.model, first.mode)
+            assert second.mode == "byok" or not second.model.byok_only
+            secret = SECRETS[second.mode, second.model.provider.auth]
+            assert second.secret.get_secret_value() == secret
+            if first.mode == "byok":
+                assert (net, second.model, second.mode) == (True, first.model, "payg")
+            else:
+                assert second.model.slug == slug
+
+
+def _alone(when: When) -> tuple[Any, Any, str]:
+    route = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+    [only] = route.attempts
+    return only.model, only.mode, route.decided_by

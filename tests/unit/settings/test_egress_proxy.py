@@ -1,0 +1,85 @@
+"""``[upstream] proxy``: a URL without credentials, or where one with credentials is kept."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from rig.settings_files import edit, write_files
+
+from addon.settings.egress_proxy import EgressProxy, parse_proxy
+from addon.settings.files import SettingsError
+from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.secrets import KEY_VARIABLE
+from addon.settings.settings import SettingsFiles, load_settings
+
+PASSWORD = "obviously-fake-password"
+URL = f"http://user:{PASSWORD}@proxy.internal:3128"
+
+
+@pytest.fixture
+def conf_file(tmp_path: Path) -> Path:
+    return write_files(tmp_path)
+
+
+def set_proxy(conf_file: Path, value: str) -> None:
+    edit(conf_file, "[billing]", f'[upstream]\nproxy = "{value}"\n\n[billing]')
+
+
+def test_without_one_connections_are_direct(conf_file: Path) -> None:
+    assert load_settings(conf_file, {}).egress_proxy is None
+
+
+def test_a_url_without_credentials_may_be_written_down(conf_file: Path) -> None:
+    set_proxy(conf_file, "http://proxy.internal:3128")
+    assert load_settings(conf_file, {}).egress_proxy == EgressProxy("proxy.internal", 3128)
+
+
+def test_one_with_credentials_is_a_secret_that_is_shown_nowhere(conf_file: Path) -> None:
+    master_key = new_master_key()
+    (conf_file.parent / "proxy.url").write_text(f"{URL}\n")
+    kept = ("env:PROXY_URL", "file:proxy.url", f"sealed:{MasterKeys(master_key).seal(URL)}")
+    for written in kept:
+        set_proxy(conf_file, written)
+        settings = load_settings(conf_file, {"PROXY_URL": URL, KEY_VARIABLE: master_key})
+        assert settings.egress_proxy == parse_proxy(URL)
+        assert PASSWORD not in repr(settings)
+        edit(conf_file, f'[upstream]\nproxy = "{written}"\n\n', "")
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (URL, "must not hold credentials; keep the whole URL as env:NAME or file:PATH"),
+        ("https://proxy.internal", "must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN"),
+        ("proxy.internal:3128", "must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN"),
+        ("http://proxy.internal/path", "must not hold a path, a query or a fragment"),
+        ("env:NOT_SET", "the environment variable that it names is not set"),
+        ("file:missing.url", "the file that it names can't be read as a secret"),
+        ("env:BROKEN_URL", "must begin with http://: the proxy is asked by plain CONNECT"),
+    ],
+)
+def test_what_can_not_be_used_does_not_load(conf_file: Path, written: str, reason: str) -> None:
+    set_proxy(conf_file, written)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(conf_file, {"BROKEN_URL": f"socks5://user:{PASSWORD}@proxy.internal"})
+    assert str(refused.value) == f"{conf_file}: upstream.proxy: {reason}"
+
+
+def test_a_worker_is_handed_the_proxy_whole() -> None:
+    assert pickle.loads(pickle.dumps(parse_proxy(URL))) == parse_proxy(URL)
+
+
+def test_an_edit_and_a_renewed_password_are_followed(conf_file: Path) -> None:
+    kept = conf_file.parent / "proxy.url"
+    kept.write_text(URL)
+    set_proxy(conf_file, "file:proxy.url")
+    files = SettingsFiles(conf_file, {})
+    settings = files.load()
+    kept.write_text(URL.replace(PASSWORD, "renewed"))
+    for now_s in (0.0, 0.5, 1.0):
+        settings = files.look(now_s, settings.conf)
+    assert settings.egress_proxy == parse_proxy(URL.replace(PASSWORD, "renewed"))
+    edit(conf_file, "file:proxy.url", "")
+    for now_s in (1.5, 2.0, 2.5):
+        settings = files.look(now_s, settings.conf)
+    assert settings.egress_proxy is None

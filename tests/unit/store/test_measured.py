@@ -1,0 +1,163 @@
+"""A store that fails is logged once, whichever store it is and whatever the cause, and so is its recovery."""
+
+import logging
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HELLO, StartGateway
+from contract.test_errors import assert_error
+from pydantic import SecretStr
+from rig.bounds import BOUND_S
+from rig.ledger import locked_by_another
+from rig.redis_fixtures import StartRedis
+from rig.stores import WORKSPACE, request
+from rig.upstream import Upstream
+
+from addon.store import CallNotHeld, Store, StoreUnavailable
+from addon.store.measured import MeasuredStore
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
+from addon.telemetry.metrics import Metrics
+
+ONCE = ["store unavailable", "store recovered"]
+
+
+@contextmanager
+def _read_only(store: SqliteStore) -> Iterator[None]:
+    store._file.connection.execute("PRAGMA query_only = 1")
+    yield
+    store._file.connection.execute("PRAGMA query_only = 0")
+
+
+@contextmanager
+def _gone(store: SqliteStore) -> Iterator[None]:
+    folder = store._file.path.parent
+    folder.rename(folder.with_name("elsewhere"))
+    yield
+    folder.with_name("elsewhere").rename(folder)
+
+
+CAUSES: dict[str, Callable[[SqliteStore], AbstractContextManager[Any]]] = {
+    "database is locked": lambda store: locked_by_another(store._file.path),
+    "readonly": _read_only,
+    "no such file or directory": _gone,
+}
+
+
+async def _fail_three_times(store: Store) -> None:
+    for number in range(3):
+        with pytest.raises(StoreUnavailable):
+            await store.hold(request(f"refused-{number}", workspace="w" * 8000))
+        with suppress(StoreUnavailable):
+            await store.upkeep()
+
+
+def _events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    events = [record.__dict__.get("event") for record in caplog.records]
+    return [event for event in events if event in ONCE]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+async def test_whatever_ails_the_file_is_logged_once(
+    cause: str, ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tollgate.store")
+    inner = SqliteStore(ledger_path)
+    store = MeasuredStore(inner, Metrics("test"))
+    await store.check()
+    with CAUSES[cause](inner):
+        await _fail_three_times(store)
+        assert _events(caplog) == ONCE[:1]
+        assert cause in caplog.text
+    await store.upkeep()
+    await store.upkeep()
+    assert _events(caplog) == ONCE
+    assert await store.take(WORKSPACE, 10) is not None
+    await store.close()
+
+
+async def test_a_redis_that_is_gone_is_logged_once(
+    start_redis: StartRedis, ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tollgate.store")
+    server = start_redis(appendonly=True)
+    store = MeasuredStore(RedisStore(ledger_path, SecretStr(server.url)), Metrics("test"))
+    await store.check()
+    server.stop()
+    await _fail_three_times(store)
+    assert _events(caplog) == ONCE[:1]
+    server.start()
+    await store.upkeep()
+    assert _events(caplog) == ONCE
+    await store.close()
+
+
+async def test_a_call_that_can_not_be_moved_says_nothing_of_the_store(
+    ledger_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MeasuredStore(SqliteStore(ledger_path), Metrics("test"))
+    await store.check()
+    with pytest.raises(CallNotHeld):
+        await store.move(request("nobody's", attempt=2))
+    assert _events(caplog) == []
+    await store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 8 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount") or "mount"
+    try:
+        subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def _fill(folder: Path) -> Path:
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        for size in (65_536, 4096):
+            with suppress(OSError):
+                while file.write(bytes(size)):
+                    pass
+    return filler
+
+
+def test_a_disk_that_is_really_full_is_logged_and_so_is_the_room_that_comes_back(
+    start_gateway: StartGateway, upstream: Upstream, small_disk: Path
+) -> None:
+    gateway = start_gateway(sections={"paths": {"database": str(small_disk / "tollgate.db")}})
+
+    def call() -> httpx.Response:
+        body = {"messages": HELLO}
+        url = gateway.url + "/v1/chat/completions"
+        return httpx.post(url, headers=gateway.headers, json=body, timeout=BOUND_S, trust_env=False)
+
+    def events() -> list[str]:
+        return [line["event"] for line in list(gateway.logs) if line.get("event") in ONCE]
+
+    assert call().status_code == 200
+    filler = _fill(small_disk)
+    gateway.wait_until(lambda: call().status_code == 503)
+    for _ in range(3):
+        assert_error(call(), 503, "rate_limit_unavailable", "api_error")
+    line = gateway.wait_for_log(lambda line: line.get("event") == "store unavailable")
+    assert (line["level"], "full" in line["message"]) == ("error", True), line
+    assert events() == ONCE[:1]
+    filler.unlink()
+    gateway.wait_for_log(lambda line: line.get("event") == "store recovered")
+    assert call().status_code == 200
+    assert events() == ONCE
+    assert gateway.stop() == 0

@@ -1,0 +1,147 @@
+"""Imports run one way, in the order of ``PACKAGES``, and modules that say "Pure." reach no outside world."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from rig.configuration import ROOT
+
+PACKAGES = (
+    *("addon.main", "addon.cli", "addon.commands", "addon.serve", "addon.gateway", "addon.explain"),
+    *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers", "addon.store"),
+    *("addon.settings", "addon.telemetry", "addon.sandbox", "addon.runtime", "addon.text", "addon"),
+    "policies",
+)
+"""The packages and top-level modules: each imports only those after it. ``addon`` has the version."""
+STRANGERS = (
+    ("addon.wire", "addon.upstream"),
+    ("addon.calls", "addon.sandbox"),
+    ("addon.settings", "addon.telemetry"),
+)
+"""Pairs of packages of which the first, though it may by the order, imports nothing of the second."""
+
+OUTSIDE_WORLD = frozenset(
+    {
+        *(
+            "asyncio",
+            "fcntl",
+            "http.client",
+            "http.server",
+            "httpx",
+            "io",
+            "mitmproxy",
+            "multiprocessing",
+            "os",
+        ),
+        *("pathlib", "random", "redis", "secrets", "selectors", "shutil", "signal", "socket", "sqlite3"),
+        *("sqlite_utils", "ssl", "subprocess", "tempfile", "threading", "time", "tornado", "urllib.request"),
+    }
+)
+PURE_MODULES = {
+    *("addon.text.json_decode", "addon.text.json_edits", "addon.text.errors", "addon.text.masking"),
+    *(
+        "addon.text.provider_error",
+        "addon.text.http1",
+        "addon.calls.chat_request",
+        "addon.calls.public_catalog",
+    ),
+    *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),
+    *("addon.sandbox.directives", "addon.sandbox.answer"),
+}
+"""Modules outside the pure packages that must be pure: they turn bytes and values into bytes and values."""
+PURE_PACKAGES = ("addon.dialects", "addon.answers")
+"""Packages of which each module must be pure."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {
+    module_name(path): path for folder in ("addon", "policies") for path in (ROOT / folder).rglob("*.py")
+}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def imports_of(module: str) -> Iterator[str]:
+    """Give the dotted names that ``module`` imports, those for type checking too.
+
+    ``from a import b`` gives ``a.b`` where that is a module.
+    """
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively; write the whole name"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from names & FILES.keys() or {str(node.module)}
+
+
+IMPORTS = {module: set(imports_of(module)) for module in FILES}
+
+
+def is_in(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def package_of(module: str) -> str:
+    """Return the one of ``PACKAGES`` that holds ``module``."""
+    parts = module.split(".")
+    name = parts[0] if parts[0] == "policies" else ".".join(parts[:2])
+    assert name in PACKAGES, f"{module} is in none of PACKAGES"
+    return name
+
+
+def outside_world_of(module: str) -> set[str]:
+    return {name for name in IMPORTS[module] if is_in(name, tuple(OUTSIDE_WORLD))}
+
+
+def reachable(module: str) -> set[str]:
+    """Return ``module`` and all of the project's modules that it imports, directly or not."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        if (one := waiting.pop()) in FILES and one not in seen:
+            seen.add(one)
+            waiting += IMPORTS[one]
+    return seen
+
+
+PURE = [name for name in FILES if "Pure." in (ast.get_docstring(TREES[name]) or "")]
+
+
+def test_the_modules_were_found_and_read():
+    assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.model"} <= FILES.keys()
+    assert "policies.model" in IMPORTS["policies.exchange"]
+    assert {package_of(module) for module in FILES} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("module", list(FILES))
+def test_imports_run_in_the_order_of_the_packages(module: str):
+    place = PACKAGES.index(package_of(module))
+    ours = [name for name in IMPORTS[module] if name in FILES and package_of(name) != package_of(module)]
+    assert not [name for name in ours if PACKAGES.index(package_of(name)) < place]
+    assert not [name for name in ours if (package_of(module), package_of(name)) in STRANGERS]
+
+
+def test_no_module_imports_itself_by_a_detour():
+    graph = {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
+    assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
+def test_the_decisions_know_no_outside_world(module: str):
+    assert not outside_world_of(module)
+
+
+def test_modules_that_turn_values_into_values_say_that_they_are_pure():
+    of_packages = {name for name in FILES if is_in(name, PURE_PACKAGES)}
+    assert not (PURE_MODULES | of_packages) - set(PURE)
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_a_pure_module_reaches_no_outside_world(module: str):
+    assert not {one: found for one in reachable(module) if (found := outside_world_of(one))}

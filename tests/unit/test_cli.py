@@ -1,0 +1,30 @@
+"""The command line as a whole; each command has tests of its own."""
+
+import subprocess
+import sys
+import tomllib
+
+from click.testing import CliRunner
+from rig.configuration import ROOT
+
+from addon.cli import main
+from addon.settings.api_keys import new_key
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shown = CliRunner().invoke(main, ["--version"])
+    assert shown.output == f"tollgate, version {project['version']}\n"
+
+
+def test_help_calls_the_program_by_its_name() -> None:
+    for words in (["--help"], ["keys", "create", "--help"]):
+        shown = subprocess.check_output([sys.executable, "-m", "addon.cli", *words], cwd=ROOT, text=True)
+        assert shown.startswith("Usage: tollgate ")
+
+
+def test_a_key_in_the_place_of_a_name_is_not_shown() -> None:
+    for words in (["wallet"], ["wallet", "credit", "acme"], []):
+        shown = CliRunner().invoke(main, [*words, key := new_key()])
+        assert (shown.exit_code, key in shown.output) == (2, False)
+        assert "***" in shown.output
