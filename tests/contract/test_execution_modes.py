@@ -1,6 +1,6 @@
 """Contract, "Execution modes": a customer's own key through a real gateway: who is called with which key, and who pays.
 
-Every situation of routing is a line in tests/unit/policies/test_routing.py. here is
+Every situation of routing is a line in tests/unit/policies/test_routing.py. Here is
 what only a running gateway can show.
 """
 
