@@ -65,8 +65,8 @@ def test_every_example_of_a_command_is_understood_by_it(title: str) -> None:
 
 
 def test_the_numbers_are_those_of_the_program() -> None:
-    assert f"without it, {RECENT_ROWS} recent calls and all else" in PAGE
-    assert f"at most so many entries; {HISTORY_ROWS} unless given" in PAGE
+    assert f"without it, {RECENT_ROWS} recent calls and all rows of the other tables" in PAGE
+    assert f"the largest number of entries; without it, {HISTORY_ROWS}" in PAGE
     assert f"at most {MAX_REFERENCE_CHARS} characters" in PAGE
 
 
