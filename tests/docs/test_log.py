@@ -14,8 +14,8 @@ import addon
 from addon.telemetry.logs import JsonFormatter, log_call
 from policies.exchange import Exchange
 
-HOUSE = Path(inspect.getfile(addon)).parent
-PAGE = (HOUSE.parent / "docs" / "operating.md").read_text(encoding="utf-8")
+ADDON = Path(inspect.getfile(addon)).parent
+PAGE = (ADDON.parent / "docs" / "operating.md").read_text(encoding="utf-8")
 LEVELS = {
     "info": "info",
     "warning": "warning",
@@ -97,7 +97,7 @@ def extra_of(tree: ast.Module, function: ast.AST, value: ast.expr) -> dict[str, 
     return {}
 
 
-TREES = [ast.parse(file.read_text(encoding="utf-8")) for file in HOUSE.rglob("*.py")]
+TREES = [ast.parse(file.read_text(encoding="utf-8")) for file in ADDON.rglob("*.py")]
 
 
 def test_every_event_of_the_code_is_in_the_table_and_no_other() -> None:
