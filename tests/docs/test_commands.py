@@ -1,4 +1,4 @@
-"""docs/commands.md names every command of the command line, with every option and an example that is one."""
+"""docs/commands.md has every command, with every option and an example that the command accepts."""
 
 import re
 import shlex
@@ -55,7 +55,7 @@ def test_every_option_of_a_command_is_documented(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_every_example_of_a_command_is_understood_by_it(title: str) -> None:
+def test_a_command_accepts_its_examples(title: str) -> None:
     examples = re.findall(r"^\$ (tollgate .+?)(?: +#.*| > .*)?$", SECTIONS[title], re.MULTILINE)
     assert examples
     for example in examples:

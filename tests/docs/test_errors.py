@@ -1,4 +1,4 @@
-"""docs/errors.md says of every error what the code does: an undocumented code is a failing test."""
+"""docs/errors.md agrees with the code on every error code, status and type."""
 
 import re
 from typing import get_args

@@ -92,14 +92,14 @@ def test_every_bound_is_documented_with_its_number() -> None:
     assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
 
 
-def test_the_number_of_clients_that_a_limit_gives_is_the_documented_one(
+def test_the_documented_number_of_clients_is_that_of_the_documented_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(clients.resource, "getrlimit", lambda _: (65_536, 65_536))
     assert f"some {round(clients.max_clients(), -2):,} client connections" in PAGE
 
 
-def test_how_patient_a_supervisor_is_is_documented() -> None:
+def test_the_times_that_a_supervisor_waits_are_documented() -> None:
     [section] = re.findall(r"\n## Workers\n(.*?)\n## ", PAGE, re.DOTALL)
     said = " ".join(section.split())
     assert f"has not ended {supervisor.SLACK_S:g} s after" in said
@@ -108,5 +108,5 @@ def test_how_patient_a_supervisor_is_is_documented() -> None:
     assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
 
 
-def test_how_long_a_log_line_may_wait_is_the_documented_time() -> None:
+def test_a_log_line_waits_at_most_the_documented_time() -> None:
     assert f"ordinary line within {log.FLUSH_S * 1000:g} ms" in PAGE
