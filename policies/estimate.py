@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from policies.families import MESSAGE_FIELDS, RESERVED
+from policies.family import MESSAGE_FIELDS, RESERVED
 from policies.large_text import LargeText, TextCounts
 from policies.model import Estimator, Family
 

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any, Final
 
-from policies.change import MESSAGE_OBJECT, Action, Change, family_rule
-from policies.families import MESSAGE_FIELDS
+from policies.family import MESSAGE_FIELDS
+from policies.field_change import MESSAGE_OBJECT, Action, Change, family_rule
 from policies.model import Family
 from policies.refusal import Refusal
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from policies.change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
-from policies.families import RESERVED
+from policies.family import RESERVED
+from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
 from policies.messages import check_roles, sendable_messages, without_cache_control
 from policies.model import Family, Model
 from policies.refusal import Refusal

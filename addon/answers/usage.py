@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 
-from policies.believable import UNBELIEVABLE
 from policies.model import Family, Usage
+from policies.plausible_usage import UNBELIEVABLE
 
 type Paths = tuple[tuple[str, ...], ...]
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from addon.text.masking import mask_credentials
-from policies.change import Change
+from policies.field_change import Change
 
 HEADER: Final = "x-gateway-dropped"
 MAX_NAMES: Final = 20

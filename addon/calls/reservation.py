@@ -17,7 +17,7 @@ from addon.store import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
-from policies.breaker import circuit_of
+from policies.circuit_breaker import circuit_of
 from policies.exchange import Exchange
 from policies.fallback import refusal_after_failure
 from policies.model import Route

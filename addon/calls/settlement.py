@@ -8,12 +8,12 @@ from typing import Any
 
 from addon.calls.state import Call
 from addon.text.masking import bookable
-from policies.believable import believe
-from policies.caps import completion_cap
+from policies.completion_cap import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.model import Usage
 from policies.money import cost_nanousd
+from policies.plausible_usage import believe
 from policies.sanitize import choices_sent
 
 OK = 200

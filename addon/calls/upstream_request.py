@@ -20,7 +20,7 @@ from addon.text.errors import upstream_garbage
 from addon.text.http_heads import ResponseHead
 from addon.text.masking import bookable
 from addon.text.retry_after import parse_retry_advice
-from policies.caps import completion_cap
+from policies.completion_cap import completion_cap
 from policies.exchange import Stage
 from policies.limits import limits_of
 from policies.model import Attempt, Route

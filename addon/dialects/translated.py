@@ -13,8 +13,8 @@ from addon.answers.whole import Answer, decode_answer, failed, with_billing_note
 from addon.dialects.translation import HEAD, StreamTranslator
 from addon.text.errors import ErrorAnswer, upstream_garbage
 from addon.text.json_encode import json_text
-from policies.believable import UNBELIEVABLE
 from policies.model import Usage
+from policies.plausible_usage import UNBELIEVABLE
 
 type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 """From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""

@@ -33,8 +33,8 @@ from addon.store.ledger.report import ReadUsed, find_limits
 from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
-from policies.change import Change
 from policies.fallback import refusal_after_failure
+from policies.field_change import Change
 from policies.limits import rpm_of
 from policies.model import Attempt
 from policies.refusal import Refusal

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
-from policies.change import Action, Change
+from policies.field_change import Action, Change
 from policies.model import Attempt
 
 _URL: Final = "the URL"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from addon.explain.field_diff import translations
-from policies.change import CHAT_BODY, Change, family_rule
+from policies.field_change import CHAT_BODY, Change, family_rule
 from policies.model import Attempt, Family
 from policies.sanitize import Sanitized
 

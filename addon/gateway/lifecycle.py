@@ -29,7 +29,7 @@ from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
-from policies.breaker import CircuitScope, count_circuits
+from policies.circuit_breaker import CircuitScope, count_circuits
 from policies.fallback import idle_fallback
 from policies.limits import is_exposed
 from policies.model import Mode

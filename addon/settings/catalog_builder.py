@@ -20,7 +20,7 @@ from addon.settings.files_schema import ProxyConf
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.text.urls import path_of
-from policies.families import check_family
+from policies.family import check_family
 from policies.model import (
     CUSTOM_FAMILY,
     Auth,

@@ -19,9 +19,10 @@ from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(
     {
-        *("believable", "breaker", "bucket", "caps", "change", "estimate", "exchange", "facts"),
-        *("fallback", "families", "key_claims", "key_rest", "keywords", "large_text", "limits", "messages"),
-        *("money", "refusal", "request_facts", "review", "routing", "sanitize", "schema_prompt", "spend"),
+        *("circuit_breaker", "completion_cap", "estimate", "exchange", "fallback", "family"),
+        *("field_change", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
+        *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
+        *("routing", "sanitize", "schema_prompt", "spend", "token_bucket"),
     }
 )
 """The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""

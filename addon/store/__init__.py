@@ -119,7 +119,7 @@ class Store(Protocol):
         """Put money into a wallet; return whether the entry is new. Raises ``IllegalRowError`` for what never fits."""
 
     async def note_attempt(self, circuit: str, *, failed: bool) -> None:
-        """Take note of how an attempt ended, for its circuit (``policies.breaker.circuit_name``).
+        """Take note of how an attempt ended, for its circuit (``policies.circuit_breaker.circuit_name``).
 
         Never raises ``StoreUnavailable``: a note that can't be written is lost. Nothing is written of what works.
         """

@@ -1,7 +1,7 @@
 """What a process knows of the circuits that all share: read once a second, so that a call asks nobody.
 
 A circuit is no guard. What can't be read or written counts as closed, and nothing here raises ``StoreUnavailable`` but
-``refresh``. Source of the rule: ``policies.breaker``.
+``refresh``. Source of the rule: ``policies.circuit_breaker``.
 """
 
 import logging
@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from addon.runtime.clock import Clock
 from addon.store import UPKEEP_S, StoreUnavailable
-from policies import breaker
-from policies.breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
+from policies import circuit_breaker
+from policies.circuit_breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
 
 log = logging.getLogger("tollgate.circuits")
 
@@ -63,7 +63,7 @@ class Circuits:
         self._read_us, self._read_s = reading.now_us, self._clock.monotonic_s()
         for call_id, (name, until_us) in list(self._probes.items()):
             if until_us - self._now_us < PROBE_US / 2:
-                changed = await self._change(name, partial(breaker.probe_goes_on, until_us=until_us))
+                changed = await self._change(name, partial(circuit_breaker.probe_goes_on, until_us=until_us))
                 if changed and call_id in self._probes:
                     self._probes[call_id] = name, changed[1].retry_us
         await self._forget()
@@ -87,13 +87,17 @@ class Circuits:
         if "open" in (own, of_all):
             return False
         if shared and of_all == "half_open":
-            return await self._probe(shared, breaker.after_shared_probe, call_id)
-        return own == "closed" or await self._probe(name, breaker.after_probe, call_id)
+            return await self._probe(shared, circuit_breaker.after_shared_probe, call_id)
+        return own == "closed" or await self._probe(name, circuit_breaker.after_probe, call_id)
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
         """Return what is to be awaited when a call has ended that was a probe of which nothing was noted."""
         probe = self._probes.pop(call_id, None)
-        return self._change(probe[0], partial(breaker.probe_was_lost, until_us=probe[1])) if probe else None
+        return (
+            self._change(probe[0], partial(circuit_breaker.probe_was_lost, until_us=probe[1]))
+            if probe
+            else None
+        )
 
     async def note(self, name: str, *, failed: bool) -> None:
         """Take note of how an attempt ended. Nothing is written where that changes nothing."""
@@ -106,12 +110,14 @@ class Circuits:
     async def _note_failure(self, name: str, shared: str | None) -> None:
         known = self._known.get(name, CLOSED)
         has_room = name in self._known or len(self._known) < MAX_CIRCUITS
-        if has_room and not (self._is_believed and breaker.after_failure(known, self._now_us) == known):
-            await self._change(name, breaker.after_failure)
+        if has_room and not (
+            self._is_believed and circuit_breaker.after_failure(known, self._now_us) == known
+        ):
+            await self._change(name, circuit_breaker.after_failure)
         if shared and self._shared_state(shared) != "closed":
             known = self._known.get(shared, CLOSED)
-            if breaker.after_shared_failure(known, self._now_us) != known:
-                await self._change(shared, breaker.after_shared_failure)
+            if circuit_breaker.after_shared_failure(known, self._now_us) != known:
+                await self._change(shared, circuit_breaker.after_shared_failure)
 
     async def _note_success(self, name: str, shared: str | None) -> None:
         if not self._known or name in self._closing:
@@ -120,10 +126,10 @@ class Circuits:
         try:
             latest_us = max((one.began_us for one in self._members(shared)), default=0) if shared else 0
             if shared and latest_us > self._known.get(shared, CLOSED).began_us:
-                self._known[shared] = breaker.after_shared_success(CLOSED, latest_us)
-                await self._change(shared, breaker.after_shared_success)
+                self._known[shared] = circuit_breaker.after_shared_success(CLOSED, latest_us)
+                await self._change(shared, circuit_breaker.after_shared_success)
             if name in self._known:
-                await self._change(name, breaker.after_success)
+                await self._change(name, circuit_breaker.after_success)
         finally:
             self._closing.discard(name)
 
@@ -143,7 +149,9 @@ class Circuits:
     def _shared_state(self, shared: str | None) -> CircuitState:
         if shared is None or not self._known or not self._is_believed:
             return "closed"
-        return breaker.shared_state(self._members(shared), self._known.get(shared, CLOSED), self._now_us)
+        return circuit_breaker.shared_state(
+            self._members(shared), self._known.get(shared, CLOSED), self._now_us
+        )
 
     def _members(self, shared: str) -> list[Circuit]:
         """The circuits of the workspaces that share this."""
@@ -163,10 +171,10 @@ class Circuits:
     async def _forget(self) -> None:
         """Drop what says nothing of now any more; a success stays noted as long as any failure there does."""
         now_us = self._now_us
-        old = [name for name, known in self._known.items() if breaker.forget(known, now_us) == CLOSED]
+        old = [name for name, known in self._known.items() if circuit_breaker.forget(known, now_us) == CLOSED]
         for name in old[:_FORGOTTEN_AT_ONCE]:
             if shared_name(name) != name or not self._members(name):
-                await self._change(name, breaker.forget, is_told=False)
+                await self._change(name, circuit_breaker.forget, is_told=False)
 
     async def _change(
         self, name: str, change: Change, *, is_told: bool = True

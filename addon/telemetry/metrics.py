@@ -28,7 +28,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
-from policies.breaker import CircuitScope
+from policies.circuit_breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode

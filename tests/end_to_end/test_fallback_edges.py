@@ -17,7 +17,7 @@ from rig.scripts import Received, Script, ordinary, whole
 from rig.service_accounts import key_file
 from rig.upstream import RefusingPort, Upstream
 
-from policies.breaker import FAILURES
+from policies.circuit_breaker import FAILURES
 
 PATH = "/v1/chat/completions"
 TOKEN = "fake-access-token-" + "3" * 24

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.change import CHAT_BODY, Change
+from policies.field_change import CHAT_BODY, Change
 from policies.model import Attempt, Family, Model, Prices, Provider
 from policies.sanitize import sanitize
 from rig.configuration import ROOT

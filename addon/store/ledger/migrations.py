@@ -128,7 +128,7 @@ def m0004_cache_writes(db: Database) -> None:
 
 
 def m0005_circuits(db: Database) -> None:
-    """Providers that failed lately: ``policies.breaker``, by the clock of ``takes``."""
+    """Providers that failed lately: ``policies.circuit_breaker``, by the clock of ``takes``."""
     db.conn.execute("""
         CREATE TABLE circuits (
             name TEXT NOT NULL PRIMARY KEY,

@@ -11,7 +11,7 @@ from addon.store import StoreUnavailable
 from addon.store.circuits import Reading
 from addon.store.redis.client import RedisClient, Script
 from addon.store.redis.keys import CIRCUITS
-from policies.breaker import CLOSED, Change, Circuit
+from policies.circuit_breaker import CLOSED, Change, Circuit
 
 SWAP = Script.load("swap_circuit")
 

@@ -35,9 +35,9 @@ from addon.store.redis.keys import (
 )
 from addon.store.redis.session import BOUND_S, RedisSession, redis_session
 from addon.store.redis.state import make_group, remember
-from policies.bucket import WINDOW_US
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
+from policies.token_bucket import WINDOW_US
 
 REFILL = Script.load("refill")
 

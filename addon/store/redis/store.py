@@ -32,9 +32,9 @@ from addon.store.redis.leases import Lease, Leases
 from addon.store.redis.outbox import Outbox, Proofs, pack_booking, pack_entry
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedBookings
-from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import wallet_counter
 from policies.spend import Denial, Hold
+from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 log = logging.getLogger("tollgate.store")
 

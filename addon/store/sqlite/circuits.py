@@ -5,7 +5,7 @@ import sqlite3
 from addon.runtime.clock import Clock, monotonic_us
 from addon.store.circuits import Reading
 from addon.store.ledger.file import LedgerFile
-from policies.breaker import CLOSED, Change, Circuit
+from policies.circuit_breaker import CLOSED, Change, Circuit
 
 
 class SqliteCircuits:

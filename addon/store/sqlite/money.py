@@ -1,6 +1,6 @@
 """What the store does to its tables, one function a step: each runs inside one transaction of ``sqlite.SqliteStore``.
 
-All raise ``sqlite3.Error``. Source of the rules: ``policies.bucket``, ``policies.limits``, ``policies.spend``.
+All raise ``sqlite3.Error``. Source of the rules: ``policies.token_bucket``, ``policies.limits``, ``policies.spend``.
 """
 
 import json
@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from addon.store import LEASE_S, Booking, HoldRequest, WalletEntry
 from addon.store.ledger.migrations import count_statement
 from addon.store.ledger.rows import book, enter, iso
-from policies.bucket import WINDOW_US, slice_us
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
 from policies.spend import Denial, Hold, Used, place_hold
+from policies.token_bucket import WINDOW_US, slice_us
 
 # The limiter.
 

@@ -3,8 +3,8 @@
 import pytest
 
 from addon.answers.usage import merge_usage, parse_usage
-from policies.believable import UNBELIEVABLE
 from policies.model import Family, Usage
+from policies.plausible_usage import UNBELIEVABLE
 
 FAMILY = Family("plain")
 

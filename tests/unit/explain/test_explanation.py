@@ -21,7 +21,7 @@ from addon.dialects import DIALECTS
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings
 from addon.store import StoreUnavailable
-from policies.caps import completion_cap
+from policies.completion_cap import completion_cap
 from policies.exchange import Exchange, Stage
 from policies.limits import Limit, limits_of
 from policies.model import Workspace

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.breaker import (
+from policies.circuit_breaker import (
     CLOSED,
     FAILURES,
     FORGET_US,

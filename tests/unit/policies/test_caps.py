@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.caps import completion_cap
+from policies.completion_cap import completion_cap
 
 
 @pytest.mark.parametrize(

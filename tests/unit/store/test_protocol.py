@@ -27,7 +27,7 @@ from rig.stores import (
 
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.ledger.migrations import LARGEST
-from policies.breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
+from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, Denial, Hold, Used, Want
 

@@ -21,7 +21,7 @@ from addon.store.circuits import BELIEVED_S
 from addon.store.ledger.verify import verify
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
-from policies.breaker import FAILURES, REST_US
+from policies.circuit_breaker import FAILURES, REST_US
 
 """Far more than any step may take on a busy machine, and far less than a hang."""
 

@@ -17,7 +17,7 @@ from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.telemetry.metrics import Metrics
 from addon.text.masking import mask_credentials
 from addon.upstream.platform_keys import PlatformKeys
-from policies.breaker import FAILURES
+from policies.circuit_breaker import FAILURES
 from policies.model import Attempt
 
 PROVIDERS = "catalog_data/providers.toml"

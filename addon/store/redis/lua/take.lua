@@ -1,5 +1,5 @@
 #!lua
--- Takes one token of a workspace's bucket: the rule of policies/bucket.py, by Redis's clock.
+-- Takes one token of a workspace's bucket: the rule of policies/token_bucket.py, by Redis's clock.
 -- KEYS: state, takes.  ARGV: state id, limit, window in µs, slice in µs, the most groups.
 -- Returns {"taken"}, {"none", µs until a token is back} or {"missing"}.
 --

@@ -22,9 +22,9 @@ from addon.store.redis.holds import HOLD, LARGEST_EXACT, exact, want_arguments
 from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.store import TAKE
-from policies.bucket import GROUPS, WINDOW_US, slice_us
 from policies.limits import Counter, Limit, LimitKind
 from policies.spend import Denial, Hold, Used, Want, place_hold
+from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 MOST = 9 * 10**15
 """The largest limit there is."""

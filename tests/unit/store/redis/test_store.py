@@ -17,7 +17,7 @@ from addon.store import Store, StoreUnavailable
 from addon.store.redis.client import CONNECTIONS, RedisClient
 from addon.store.redis.keys import CIRCUITS
 from addon.store.redis.store import RedisStore
-from policies.breaker import FAILURES, REST_US
+from policies.circuit_breaker import FAILURES, REST_US
 from policies.limits import Counter
 from policies.spend import NOT_METERED, Used
 

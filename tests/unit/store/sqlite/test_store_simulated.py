@@ -10,7 +10,7 @@ from rig.simulation import World, simulate
 from addon.calls.request_id import RequestIds
 from addon.store.circuits import BELIEVED_S
 from addon.store.sqlite.store import SqliteStore
-from policies.breaker import FAILURES
+from policies.circuit_breaker import FAILURES
 
 type Main[Result] = Callable[[World, SqliteStore], Awaitable[Result]]
 
