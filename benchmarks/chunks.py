@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from addon.answers.context import Source
 from addon.dialects import DIALECTS
-from policies.model import Family
+from policies.family import Family
 
 CHUNKS = 20_000
 PASS_THROUGH_AIM_US, DIALECT_AIM_US = 15, 40

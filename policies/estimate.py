@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from policies.family import MESSAGE_FIELDS, RESERVED
+from policies.family import MESSAGE_FIELDS, RESERVED, Estimator, Family
 from policies.large_text import LargeText, TextCounts
-from policies.model import Estimator, Family
 
 # A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
 # count as marks: in words they are rare, and where they are not (hashes, base64), two characters make a token.

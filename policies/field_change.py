@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from policies.model import Family
+from policies.family import Family
 
 Action = Literal["kept", "clamped", "dropped", "renamed", "set"]
 

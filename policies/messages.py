@@ -11,9 +11,8 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any, Final
 
-from policies.family import MESSAGE_FIELDS
+from policies.family import MESSAGE_FIELDS, Family
 from policies.field_change import MESSAGE_OBJECT, Action, Change, family_rule
-from policies.model import Family
 from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]

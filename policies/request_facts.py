@@ -7,8 +7,8 @@ from functools import cache, partial
 from typing import Any, Final
 
 from policies.estimate import estimate_prompt_tokens, is_image
+from policies.family import Estimator
 from policies.large_text import first_chars
-from policies.model import Estimator
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from policies.family import RESERVED
+from policies.family import RESERVED, Family
 from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
 from policies.messages import check_roles, sendable_messages, without_cache_control
-from policies.model import Family, Model
+from policies.model import Model
 from policies.refusal import Refusal
 from policies.schema_prompt import with_schema
 

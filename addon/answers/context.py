@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from addon.text.errors import NO_NAMES
-from policies.model import Attempt, Family
+from policies.family import Family
+from policies.model import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 from policies.plausible_usage import UNBELIEVABLE
 
 type Paths = tuple[tuple[str, ...], ...]

@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 
 MAX_EXPLAINED_FAILURES = 20

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from addon.explain.field_diff import translations
+from policies.family import Family
 from policies.field_change import CHAT_BODY, Change, family_rule
-from policies.model import Attempt, Family
+from policies.model import Attempt
 from policies.sanitize import Sanitized
 
 

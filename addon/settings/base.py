@@ -19,7 +19,8 @@ from addon.settings.policy_modules import load_policies
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
-from policies.model import Family, Model, Provider
+from policies.family import Family
+from policies.model import Model, Provider
 from policies.review import Policy
 
 NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")

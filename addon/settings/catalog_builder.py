@@ -20,16 +20,8 @@ from addon.settings.files_schema import ProxyConf
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.text.urls import path_of
-from policies.family import check_family
-from policies.model import (
-    CUSTOM_FAMILY,
-    Auth,
-    Estimator,
-    Family,
-    Model,
-    Prices,
-    Provider,
-)
+from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
+from policies.model import Auth, Model, Prices, Provider
 from policies.money import retail_prices
 from policies.routing import fold_slug
 

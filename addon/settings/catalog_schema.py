@@ -29,8 +29,7 @@ from addon.settings.value_types import (
     Tokens,
     Words,
 )
-from policies.model import (
-    Auth,
+from policies.family import (
     CapField,
     Estimator,
     ResponseFormatForm,
@@ -38,6 +37,7 @@ from policies.model import (
     ToolChoiceForm,
     ToolChoiceSent,
 )
+from policies.model import Auth
 
 _DEFAULT = Estimator()
 

@@ -31,11 +31,7 @@ from addon.settings.value_types import (
     Text,
     Usd,
 )
-from policies.model import (
-    HeuristicWhen,
-    Plan,
-    Reset,
-)
+from policies.model import HeuristicWhen, Plan, Reset
 
 
 class Listen(Table):

@@ -19,7 +19,8 @@ from addon.settings.files import SettingsError, validate
 from addon.settings.files_schema import Listen, ProxyConf
 from addon.settings.last_good import LastGood
 from addon.settings.sources import Sources
-from policies.model import Family, Key, Model, Provider, Workspace
+from policies.family import Family
+from policies.model import Key, Model, Provider, Workspace
 from policies.review import Policy
 
 __all__ = ["NEEDS_RESTART", "Settings", "SettingsFiles", "load_conf", "load_settings"]

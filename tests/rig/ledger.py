@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamRequest
 from policies.exchange import Exchange, Stage
-from policies.model import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.family import Family
+from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 

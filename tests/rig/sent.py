@@ -12,8 +12,9 @@ from pydantic import SecretStr
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
+from policies.family import Family
 from policies.field_change import CHAT_BODY, Change
-from policies.model import Attempt, Family, Model, Prices, Provider
+from policies.model import Attempt, Model, Prices, Provider
 from policies.sanitize import sanitize
 from rig.configuration import ROOT
 

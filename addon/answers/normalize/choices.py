@@ -10,7 +10,7 @@ from addon.answers.bounds import check_choices
 from addon.answers.normalize.edits import same_or
 from addon.answers.normalize.stream_choice import Made, StreamChoice
 from addon.answers.normalize.whole_choice import whole_choice
-from policies.model import Family
+from policies.family import Family
 
 
 class Normal(NamedTuple):

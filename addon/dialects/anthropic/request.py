@@ -13,7 +13,7 @@ from typing import Any, Final
 from addon.dialects.anthropic.messages import thinks_first, translate_messages, without_thinking
 from addon.dialects.anthropic.parts import Block, refuse, with_cache_control
 from addon.dialects.anthropic.schema import supported_schema
-from policies.model import Family
+from policies.family import Family
 
 JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no other text, no code fence."
 """What JSON mode becomes: the API has none, and a schema that fits every object is not among what it accepts."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from addon.dialects.gemini.content import conversation, refusal
-from policies.model import Family
+from policies.family import Family
 
 CONFIG_NAMES: Final = {
     "temperature": "temperature",

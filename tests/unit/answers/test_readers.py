@@ -7,7 +7,7 @@ from addon.answers.context import Source
 from addon.answers.readers import ErrorRelay, Guarded
 from addon.answers.stream import StreamRelay
 from addon.text.provider_error import MAX_READ_BYTES
-from policies.model import Family
+from policies.family import Family
 
 SOURCE = Source("slug", Family("plain"))
 

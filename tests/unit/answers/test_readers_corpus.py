@@ -26,7 +26,7 @@ from addon.answers.readers import Relay
 from addon.answers.whole import BILLING_NOTE
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.model import Family
+from policies.family import Family
 
 SLUG = "tollgate-slug/under-test"
 MAX_BYTES = 1 << 26

@@ -12,7 +12,8 @@ from addon.answers.chunks import ChatChunks
 from addon.answers.context import Source
 from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
 from addon.text.errors import ErrorAnswer
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 
 SLUG = "house/slug"
 SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})

@@ -12,7 +12,8 @@ from rig.scripts import DONE, USAGE, chunk, event
 from addon.answers.chunks import ChatChunks
 from addon.answers.context import Source
 from addon.answers.stream import StreamRelay
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 
 SOURCE = Source("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")
 OTHER = USAGE | {"completion_tokens": 7}

@@ -17,7 +17,7 @@ from addon.answers.readers import Guarded
 from addon.answers.stream import StreamRelay
 from addon.answers.streamed_secrets import SecretFreeText
 from addon.dialects import DIALECTS
-from policies.model import Family
+from policies.family import Family
 
 KEY = "sk-proj-Zq7Rk2XwP9tL/mB4vNs8"
 OTHER = "sk-proj-Other7Rk2XwP9tLmB4v"

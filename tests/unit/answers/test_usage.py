@@ -3,7 +3,8 @@
 import pytest
 
 from addon.answers.usage import merge_usage, parse_usage
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 from policies.plausible_usage import UNBELIEVABLE
 
 FAMILY = Family("plain")

@@ -8,7 +8,8 @@ import pytest
 from addon.answers.context import Source
 from addon.answers.whole import BILLING_NOTE, rewrite_answer
 from addon.text.json_scan import MAX_VALUES
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 
 SLUG = "house/slug"
 SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})

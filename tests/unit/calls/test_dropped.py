@@ -8,8 +8,9 @@ from pydantic import SecretStr
 from addon.calls.dropped import MAX_NAMES, dropped_header, dropped_in
 from addon.dialects import DIALECTS
 from addon.explain.field_diff import translations
+from policies.family import Family
 from policies.field_change import Change
-from policies.model import Attempt, Family, Model, Prices, Provider
+from policies.model import Attempt, Model, Prices, Provider
 
 
 def change(field: str, action: Any) -> Change:

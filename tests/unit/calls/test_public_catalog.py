@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from addon.calls.public_catalog import catalog_json, etag, is_fresh, public_rows
-from policies.model import Family, Model, Prices, Provider
+from policies.family import Family
+from policies.model import Model, Prices, Provider
 
 WHOLESALE = Prices(150_000, 75_000, 600_000)
 MODEL = Model(

@@ -16,7 +16,8 @@ from addon.dialects.gemini import dialect as gemini
 from addon.settings.settings import Settings
 from policies.estimate import estimate_prompt_tokens
 from policies.exchange import CLIENT_DISCONNECTED, Exchange
-from policies.model import Family, Usage
+from policies.family import Family
+from policies.model import Usage
 
 GEMINI = Family("gemini", reasoning_beside_completion=True)
 PLAIN = Family("plain")

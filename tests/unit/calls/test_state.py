@@ -10,7 +10,7 @@ from addon.calls.state import Call
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
 from policies.exchange import Stage
-from policies.model import Family
+from policies.family import Family
 
 FIRST, SECOND = unreachable(), timed_out()
 

@@ -11,7 +11,7 @@ from rig.sent import sent, shipped_families
 
 from addon.calls.chat_request import parse_chat_request
 from addon.settings.catalog_schema import FAMILIES_FILE
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 
 FAMILIES = sorted(shipped_families())

@@ -19,7 +19,7 @@ from rig.recorded_faults import BY_FAMILY, FAULTS, NO_PARAMETER, UNPREVENTED, Bo
 from rig.recorded_leftovers import LEFT_OUT, OURS
 from rig.sent import DIALECT_OF, sent, shipped_families
 
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 
 type Record = Mapping[str, Any]

@@ -14,7 +14,8 @@ from rig.configuration import ROOT
 
 from addon.commands.catalog import catalog, compare_prices
 from addon.settings.settings import load_settings
-from policies.model import Family, Model, Prices, Provider
+from policies.family import Family
+from policies.model import Model, Prices, Provider
 
 CATALOG = ROOT / "catalog_data"
 # The day on which the prices of models.toml were read: later the vendors' announced changes come in force.

@@ -8,7 +8,8 @@ from pydantic import SecretStr
 
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
-from policies.model import NO_SECRET, Attempt, Family, Model, Prices, Provider
+from policies.family import Family
+from policies.model import NO_SECRET, Attempt, Model, Prices, Provider
 
 PRICES = Prices(1, 1, 1)
 BODY: Mapping[str, Any] = {

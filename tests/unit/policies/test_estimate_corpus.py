@@ -33,7 +33,7 @@ from addon.answers.stream import StreamRelay
 from addon.answers.whole import rewrite_answer
 from addon.settings.settings import load_settings
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
-from policies.model import Estimator, Family
+from policies.family import Estimator, Family
 
 DEFAULT = Estimator()
 SOURCE = Source("slug", Family("plain"))

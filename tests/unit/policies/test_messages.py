@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.family import Family
 from policies.messages import ROLES, check_roles, sendable_messages, without_cache_control
-from policies.model import Family
 from policies.refusal import Refusal
 
 HINT = {"type": "ephemeral"}

@@ -18,7 +18,8 @@ from addon.calls.reviewing import reviewed_call
 from addon.calls.state import Call
 from addon.text.errors import INTERNAL, REFUSALS, from_refusal
 from policies.exchange import Exchange, Stage
-from policies.model import Attempt, Estimator, Family, Key, Model, Prices, Provider, Route, Workspace
+from policies.family import Estimator, Family
+from policies.model import Attempt, Key, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal, RefusalCode
 from policies.review import (
     REFUSAL_CODES,

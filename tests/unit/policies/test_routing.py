@@ -10,17 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from policies.model import (
-    Byok,
-    Family,
-    Heuristic,
-    HeuristicWhen,
-    KeywordRule,
-    Model,
-    Prices,
-    Provider,
-    Workspace,
-)
+from policies.family import Family
+from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Prices, Provider, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route

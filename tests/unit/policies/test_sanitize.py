@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.family import NEVER_DROPPED, RESERVED, check_family
+from policies.family import NEVER_DROPPED, RESERVED, Family, check_family
 from policies.field_change import CHAT_BODY, family_rule
-from policies.model import Family, Model, Prices, Provider
+from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
 from policies.sanitize import DEFAULT_CLAMPS, sanitize
 from policies.schema_prompt import INSTRUCTION

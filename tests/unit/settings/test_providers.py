@@ -9,7 +9,7 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, load_settings
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route

@@ -10,7 +10,8 @@ from rig.settings_files import HASH_A, HASH_B, edit, write_files
 
 from addon.settings.files import SettingsError
 from addon.settings.settings import Settings, load_settings
-from policies.model import Byok, Family, Heuristic, KeywordRule, Prices
+from policies.family import Family
+from policies.model import Byok, Heuristic, KeywordRule, Prices
 
 KEYS = {"OPENAI_KEY": "sk-obviously-fake"}
 

@@ -24,7 +24,8 @@ from rig.configuration import ROOT
 from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
-from policies.model import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.family import Family
+from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
 
 BASE62 = "0Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2Mm3Nn"[:40]
 

@@ -35,8 +35,9 @@ from addon.telemetry.metrics import (
     worker_ended,
 )
 from policies.exchange import Exchange, Stage
+from policies.family import Family
 from policies.limits import Counter, Limit
-from policies.model import Attempt, Family, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
 from policies.refusal import RefusalCode
 from policies.spend import NOT_METERED, Denial, Hold
 

@@ -14,8 +14,8 @@ from addon.text.json_encode import request_text
 from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
 from addon.text.large_strings import LargeStrings, boundary
 from policies.estimate import count_text, estimate_prompt_tokens
+from policies.family import Estimator
 from policies.large_text import LargeText, TextCounts, first_chars, larges_in, whole_text
-from policies.model import Estimator
 from policies.refusal import Refusal
 
 VALUES = st.recursive(

@@ -22,7 +22,8 @@ from addon.settings.service_account import parse_service_account
 from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool
-from policies.model import Attempt, Family, Model, Prices, Provider
+from policies.family import Family
+from policies.model import Attempt, Model, Prices, Provider
 
 PRICES = Prices(1, 1, 1)
 

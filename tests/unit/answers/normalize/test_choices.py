@@ -12,7 +12,7 @@ from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_c
 from addon.answers.normalize.finish_reason import standard_finish_reason
 from addon.answers.normalize.reasoning import rename_edits
 from addon.text.json_edits import apply_edits
-from policies.model import Family
+from policies.family import Family
 
 FAMILY = Family("plain")
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}

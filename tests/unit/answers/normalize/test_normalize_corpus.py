@@ -13,7 +13,7 @@ from rig.corpus import needs_corpus, read_corpus
 from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
 from addon.answers.normalize.in_bytes import choices_edits
 from addon.text.json_edits import apply_edits
-from policies.model import Family
+from policies.family import Family
 
 pytestmark = needs_corpus
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
 from addon.answers.normalize.think_tags import ThinkTags, split_text
-from policies.model import Family
+from policies.family import Family
 
 TAGGED = Family("tagged", think_tags=True)
 PLAIN = Family("plain")

@@ -11,7 +11,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
-from policies.model import Family
+from policies.family import Family
 
 FAMILY = Family("plain")
 FIRST = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}

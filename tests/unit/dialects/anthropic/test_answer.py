@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from addon.dialects.anthropic.answer import Stream, chat_usage, to_completion
 from addon.dialects.anthropic.request import to_request
-from policies.model import Family
+from policies.family import Family
 from tests.rig.native_anthropic import (
     accumulated,
     assembled,

@@ -9,7 +9,7 @@ import pytest
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects.anthropic.answer import Stream, to_completion
 from addon.dialects.anthropic.request import to_request
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 from tests.rig.corpus import needs_corpus
 from tests.rig.native_anthropic import (

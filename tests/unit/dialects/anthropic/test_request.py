@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from addon.dialects.anthropic.request import JSON_INSTRUCTION, to_request
 from addon.dialects.anthropic.schema import supported_schema
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 from tests.rig.native_anthropic import chat_request_of, check_request
 

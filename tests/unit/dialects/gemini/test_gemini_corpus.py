@@ -14,7 +14,7 @@ from rig.readers.events import event_texts
 from addon.calls.chat_request import parse_chat_request
 from addon.dialects.gemini.answer import Stream, to_completion
 from addon.dialects.gemini.request import to_request
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 
 pytestmark = needs_corpus

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rig.native_gemini import chat_request_of, check
 
 from addon.dialects.gemini.request import to_request
-from policies.model import Family
+from policies.family import Family
 from policies.refusal import Refusal
 
 BY_LEVEL = Family("gemini")
