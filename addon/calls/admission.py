@@ -2,9 +2,9 @@
 
 import math
 
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import bearer_header, check_size
-from addon.calls.parts import Parts
-from addon.calls.state import Call
 from addon.settings.api_keys import identify, parse_bearer
 from addon.text.http_heads import RequestHead
 from policies.exchange import Stage
@@ -12,15 +12,15 @@ from policies.limits import rpm_of
 from policies.refusal import Refusal
 
 
-async def admit(call: Call, head: RequestHead, parts: Parts) -> None:
+async def admit(call: Call, head: RequestHead, deps: Dependencies) -> None:
     """Let a call in: its size, its key, its workspace's calls in flight and rate. Raises Refusal, StoreUnavailable."""
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
     workspace, key = identify(call.settings.keys, parse_bearer(bearer_header(head)))
     call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
-    parts.in_flight.open(call)
+    deps.in_flight.open(call)
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
-    if wait_us := await parts.store.take(workspace.id, limit_rpm):
+    if wait_us := await deps.store.take(workspace.id, limit_rpm):
         message = f"The workspace's limit of {limit_rpm} requests a minute is reached."
         raise Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(wait_us / 1_000_000))
     call.exchange = call.exchange.advance(Stage.ADMITTED)

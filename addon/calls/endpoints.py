@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from addon.calls.other_apis import nothing_at
+from addon.calls.unserved_paths import nothing_at
 from addon.text.http_heads import RequestHead
 from policies.refusal import Refusal
 

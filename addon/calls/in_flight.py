@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from addon.calls.attempt import UpstreamAttempt
+from addon.calls.call_state import Call
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, believed_usage, outcome
-from addon.calls.state import Call
 from addon.runtime.clock import Clock
 from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
@@ -35,7 +35,7 @@ CLOSING_TIMEOUT_S = 2.0
 """How long the last calls, whose clients were cut off, may take to end."""
 
 
-class InFlight:
+class InFlightCalls:
     """The calls in flight of one process, and how each ends. ``bodies`` gets back what a call held of the budget."""
 
     def __init__(

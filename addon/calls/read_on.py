@@ -2,9 +2,9 @@
 
 from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.parts import Parts
-from addon.calls.state import Call
-from addon.calls.unrelayed import STREAM_MAX_BYTES
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
+from addon.calls.unrelayed_answers import STREAM_MAX_BYTES
 from addon.calls.upstream_request import note_head
 from addon.runtime.heavy_work import work_off
 from addon.text.errors import unreachable
@@ -12,13 +12,15 @@ from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from policies.exchange import Stage
 
 
-async def read_on(call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, parts: Parts) -> None:
+async def read_on(
+    call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, deps: Dependencies
+) -> None:
     """Read what a provider will bill, and may say soon how much it is, within the bounds of ``UnrelayedAnswers``."""
     if not _is_worth_it(call, attempt):
         return
     try:
-        async with parts.unrelayed.reading(whole=not call.exchange.stream):
-            await _read_rest(call, attempt, connection, parts)
+        async with deps.unrelayed.reading(whole=not call.exchange.stream):
+            await _read_rest(call, attempt, connection, deps)
     except UpstreamBroke:
         attempt.failure = unreachable()
     except TimeoutError:
@@ -32,13 +34,13 @@ def _is_worth_it(call: Call, attempt: UpstreamAttempt) -> bool:
 
 
 async def _read_rest(
-    call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, parts: Parts
+    call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, deps: Dependencies
 ) -> None:
     reader = attempt.reader
     if reader is None:
         head = await connection.head()
-        attempt.head_s = parts.clock.monotonic_s()
-        reader = note_head(call, attempt, head, parts.clock.now())
+        attempt.head_s = deps.clock.monotonic_s()
+        reader = note_head(call, attempt, head, deps.clock.now())
     if await _is_read_whole(reader, connection, call.exchange.stream):
         connection.release()
 

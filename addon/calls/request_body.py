@@ -6,9 +6,9 @@ which no workspace holds more than it leaves free: half of it alone, a third whe
 
 from collections import Counter
 
+from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
 from addon.calls.endpoints import declared_length
-from addon.calls.state import Call
 from addon.runtime.deadline import Patience
 from addon.runtime.heavy_work import work_off
 from addon.wire.stream import Stream

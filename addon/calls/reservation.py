@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.parts import Parts
-from addon.calls.state import Call
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
 from addon.calls.upstream_request import hold_request, make_attempt, reviewed_cap
 from addon.runtime.heavy_work import work_off
 from addon.store import HoldRequest, StoreUnavailable
@@ -29,16 +29,16 @@ log = logging.getLogger("tollgate.reservation")
 Place = Callable[[HoldRequest], Awaitable[Hold | Denial]]
 
 
-async def reserve_first(call: Call, parts: Parts) -> UpstreamAttempt:
+async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     """Return a routed call's first attempt, dispatched. Raises Refusal, StoreUnavailable or AccessTokenUnavailable."""
-    if attempt := await _pass_over(call, parts):
+    if attempt := await _pass_over(call, deps):
         return _dispatch(call, attempt)
     # The hold of a second attempt that could not be made is moved to the first.
-    place = parts.store.move if call.exchange.next_hold else parts.store.hold
+    place = deps.store.move if call.exchange.next_hold else deps.store.hold
     try:
-        made = await _reserve(call, parts, place)
+        made = await _reserve(call, deps, place)
     except AccessTokenUnavailable:
-        if attempt := await _after_no_token(call, parts):
+        if attempt := await _after_no_token(call, deps):
             return attempt
         raise
     if isinstance(made, Denial):
@@ -46,14 +46,14 @@ async def reserve_first(call: Call, parts: Parts) -> UpstreamAttempt:
     return _dispatch(call, made)
 
 
-async def reserve_next(call: Call, parts: Parts, failure: ErrorAnswer) -> UpstreamAttempt | None:
+async def reserve_next(call: Call, deps: Dependencies, failure: ErrorAnswer) -> UpstreamAttempt | None:
     """Return the attempt that follows the one which ended in ``failure``, dispatched; None where none does.
 
     Raises Refusal where the client is to be told that in place of the failure.
     """
     failed, attempt = call.exchange, call.current
     try:
-        following = await _next_attempt(call, parts)
+        following = await _next_attempt(call, deps)
     except Exception:
         # Neither the answer nor the row will say anything of this failure.
         log_attempt_failed(failed, failure, "none may follow")
@@ -65,14 +65,14 @@ async def reserve_next(call: Call, parts: Parts, failure: ErrorAnswer) -> Upstre
     return _dispatch(call, following)
 
 
-async def _next_attempt(call: Call, parts: Parts) -> UpstreamAttempt | None:
+async def _next_attempt(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     exchange, barred = call.exchange, call.exchange.routed.barred
     if barred:
         raise barred
     if not exchange.has_next_attempt:
         return None
     try:
-        made = await _reserve(call, parts, parts.store.move)
+        made = await _reserve(call, deps, deps.store.move)
     except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
         _log_no_fallback(exchange, _why(reason))
         return None
@@ -84,17 +84,17 @@ async def _next_attempt(call: Call, parts: Parts) -> UpstreamAttempt | None:
     return None
 
 
-async def _after_no_token(call: Call, parts: Parts) -> UpstreamAttempt | None:
+async def _after_no_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """As ``reserve_next``: a provider that wants a token is as good as out of reach where none can be had."""
     route = call.exchange.routed
     if len(route.attempts) == 1 and route.barred is None:
         return None
     # It counts as an attempt, but nothing was sent: if nothing follows either, the call is refused.
     call.exchange = call.exchange.skip()
-    return await reserve_next(call, parts, no_access_token())
+    return await reserve_next(call, deps, no_access_token())
 
 
-async def _pass_over(call: Call, parts: Parts) -> UpstreamAttempt | None:
+async def _pass_over(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """Return the second attempt where the first one's provider keeps failing, None where the first is to be made.
 
     A circuit is no reason to refuse what might be served: where the second can't be made, the first is.
@@ -104,13 +104,13 @@ async def _pass_over(call: Call, parts: Parts) -> UpstreamAttempt | None:
         return None
     workspace, _ = routed.caller
     first, second = (circuit_of(attempt, workspace) for attempt in route.attempts)
-    if not parts.store.is_open(first) or parts.store.is_open(second):
+    if not deps.store.is_open(first) or deps.store.is_open(second):
         return None
-    if await parts.store.may_try(first, routed.id):
+    if await deps.store.may_try(first, routed.id):
         return None
     call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
     try:
-        made = await _reserve(call, parts, parts.store.hold)
+        made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
         made = None
     if isinstance(made, UpstreamAttempt):
@@ -119,7 +119,7 @@ async def _pass_over(call: Call, parts: Parts) -> UpstreamAttempt | None:
     return None
 
 
-async def _reserve(call: Call, parts: Parts, place: Place) -> UpstreamAttempt | Denial:
+async def _reserve(call: Call, deps: Dependencies, place: Place) -> UpstreamAttempt | Denial:
     """Make the next attempt of a call ready, or say which limit has no room for it.
 
     Raises Refusal, StoreUnavailable, AccessTokenUnavailable, or PolicyFailed.
@@ -130,8 +130,8 @@ async def _reserve(call: Call, parts: Parts, place: Place) -> UpstreamAttempt | 
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.held(decided)
-    chosen = parts.platform_keys.choose(call.exchange.next_attempt)
-    call.exchange = call.exchange.with_next_attempt(await parts.access_tokens.authorize(chosen))
+    chosen = deps.platform_keys.choose(call.exchange.next_attempt)
+    call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(chosen))
     return await work_off(body_bytes, make_attempt, call, chosen, cap_tokens, decided)
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from addon.calls.dropped import HEADER as DROPPED_HEADER
+from addon.calls.call_state import Call
+from addon.calls.dropped_fields import HEADER as DROPPED_HEADER
 from addon.calls.public_catalog import Page, is_fresh
-from addon.calls.state import Call
 from addon.text.errors import ErrorAnswer
 from addon.text.http_heads import Headers, Response
 from addon.text.retry_after import retry_headers

@@ -2,7 +2,7 @@
 
 from functools import cache, partial
 
-from addon.calls.state import Call
+from addon.calls.call_state import Call
 from policies.request_facts import request_facts
 from policies.review import ReviewedCall, reviewed_messages
 from policies.sanitize import choices_sent

@@ -6,7 +6,7 @@ Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls th
 from dataclasses import replace
 from typing import Any
 
-from addon.calls.state import Call
+from addon.calls.call_state import Call
 from addon.text.masking import bookable
 from policies.completion_cap import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens

@@ -9,10 +9,10 @@ from datetime import datetime
 from addon.answers.context import source_of
 from addon.answers.readers import Broken, ErrorRelay, Guarded, Inflated, Relay
 from addon.calls.attempt import UpstreamAttempt
+from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest
-from addon.calls.dropped import dropped_header, dropped_in
+from addon.calls.dropped_fields import dropped_header, dropped_in
 from addon.calls.reviewing import reviewed_call
-from addon.calls.state import Call
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
 from addon.store import HoldRequest

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from addon.calls.state import Call
+from addon.calls.call_state import Call
 from addon.commands.common import (
     clear_errors,
     conf_option,

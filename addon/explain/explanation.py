@@ -15,9 +15,9 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
+from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.endpoints import Endpoint, check_size
-from addon.calls.state import Call
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,

@@ -13,10 +13,10 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
-from addon.calls.parts import Parts
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
 from addon.calls.request_id import new_request_id
 from addon.calls.responses import error_response
-from addon.calls.state import Call
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
 from addon.gateway.options import mitmproxy_options
@@ -72,7 +72,7 @@ class Gateway(WireHost):
 
     async def running(self) -> None:
         """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
-        if self.lifecycle().parts.settings.conf.listen.workers > 1:
+        if self.lifecycle().deps.settings.conf.listen.workers > 1:
             log.warning("[listen] workers does not apply here: mitmproxy is one process")
         try:
             await self.start()
@@ -96,7 +96,7 @@ class Gateway(WireHost):
         """Let the calls in flight end, then close every client. ``/readyz`` says no, and answers close connections."""
         self.lifecycle().draining = True
         self.clients.announce_end()
-        in_flight = self.lifecycle().parts.in_flight
+        in_flight = self.lifecycle().deps.in_flight
         try:
             async with asyncio.timeout(timeout_s):
                 await in_flight.idle.wait()
@@ -104,26 +104,26 @@ class Gateway(WireHost):
                 await self.clients.wait_until_gone()
         except TimeoutError:
             in_flight.cutting_off = True
-            self.lifecycle().parts.unrelayed.close()
+            self.lifecycle().deps.unrelayed.close()
             log.warning("cut off %d calls that did not end within %g s", len(in_flight.calls), timeout_s)
         await self.clients.close_all()
 
     def _certificate(self) -> Path | None:
         # mitmproxy reads each attribute of an addon when it is added, ``speaks_tls`` among them.
-        return self._lifecycle.parts.settings.conf.listen.tls_certificate if self._lifecycle else None
+        return self._lifecycle.deps.settings.conf.listen.tls_certificate if self._lifecycle else None
 
     # Calls.
 
     async def serve_stream(self, stream: Stream) -> None:
         """Serve one request, to the end of its answer and its booking."""
-        parts = self.lifecycle().parts
-        call = begin(parts)
+        deps = self.lifecycle().deps
+        call = begin(deps)
         shown = self._shown_calls.begin(stream) if self._shown_calls else None
         if shown is None:
-            await _serve(call, stream, parts)
+            await _serve(call, stream, deps)
             return
         try:
-            await _serve(call, shown.stream, parts)
+            await _serve(call, shown.stream, deps)
         finally:
             shown.end(call.exchange)
 
@@ -134,13 +134,13 @@ class Gateway(WireHost):
         return error_response(from_refusal(refusal), [("x-request-id", new_request_id())], close=True)
 
 
-async def _serve(call: Call, stream: Stream, parts: Parts) -> None:
+async def _serve(call: Call, stream: Stream, deps: Dependencies) -> None:
     """Serve one request. A client that left before it could be told of a failure is told nothing."""
     with suppress(ClientLeft):
         try:
-            await serve(call, stream, parts)
+            await serve(call, stream, deps)
         except ClientLeft:
             raise
         except Exception:
             log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
-            await fail(call, stream, parts)
+            await fail(call, stream, deps)

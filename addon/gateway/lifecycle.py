@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from addon import VERSION
-from addon.calls.in_flight import InFlight
-from addon.calls.parts import Parts
+from addon.calls.dependencies import Dependencies
+from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import new_request_id
-from addon.calls.unrelayed import UnrelayedAnswers
+from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
 from addon.settings.settings import Settings, SettingsFiles
@@ -42,7 +42,7 @@ _MOST_LISTED = 20
 
 
 class Lifecycle:
-    """The services of one gateway process. ``parts`` are what its calls work with, always the latest good ones.
+    """The services of one gateway process. ``deps`` are what its calls work with, always the latest good ones.
 
     ``files`` is None in a worker: its supervisor watches the files and has the admin port.
     """
@@ -51,7 +51,7 @@ class Lifecycle:
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
         self.platform_keys = PlatformKeys(self.metrics)
-        self.parts = self._make_parts(settings)
+        self.deps = self._make_deps(settings)
         self.providers: Iterable[str] = settings.providers
         self.sandbox: Sandbox | None = None
         self.sandbox_url = ""
@@ -64,16 +64,16 @@ class Lifecycle:
         self.draining = False
         self.fault: BaseException | None = None
 
-    def _make_parts(self, settings: Settings) -> Parts:
+    def _make_deps(self, settings: Settings) -> Dependencies:
         bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
-        return Parts(
+        return Dependencies(
             settings=settings,
             catalog=PublicCatalog(settings.models),
             store=self.store,
             pool=pool,
             platform_keys=self.platform_keys,
             access_tokens=AccessTokens(pool),
-            in_flight=InFlight(self.store, self.platform_keys, self.metrics, bodies, clock),
+            in_flight=InFlightCalls(self.store, self.platform_keys, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
@@ -84,7 +84,7 @@ class Lifecycle:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
         await self.store.check()
         await self.store.upkeep()  # A first call knows the circuits that others opened.
-        settings = self.parts.settings
+        settings = self.deps.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._keep_up())
         if self.admin:
@@ -94,7 +94,7 @@ class Lifecycle:
 
     async def stop(self) -> None:
         """Wait for what the last calls leave to be done, then stop everything, the store last."""
-        await self.parts.in_flight.close()
+        await self.deps.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
         if self.watcher:
@@ -103,8 +103,8 @@ class Lifecycle:
             await self.admin.stop()
         if self.sandbox:
             await self.sandbox.stop()
-        await self.parts.access_tokens.close()
-        await self.parts.pool.close()
+        await self.deps.access_tokens.close()
+        await self.deps.pool.close()
         await self.store.close()
 
     async def _keep_up(self) -> None:
@@ -122,7 +122,7 @@ class Lifecycle:
     def _measure(self) -> None:
         """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
         self.platform_keys.measure()
-        pool = self.parts.pool.stats()
+        pool = self.deps.pool.stats()
         self.metrics.set_upstream_connections(
             open_now=pool.open, idle_now=pool.idle, opened=pool.opened, reused=pool.reused
         )
@@ -158,8 +158,8 @@ class Lifecycle:
         self.platform_keys.adopt(settings)
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
-        self.parts.settings, self.parts.catalog = settings, PublicCatalog(settings.models)
-        self.parts.pool.set_proxy(settings.egress_proxy)
+        self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)
+        self.deps.pool.set_proxy(settings.egress_proxy)
 
     def _tell_of_workspaces(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()

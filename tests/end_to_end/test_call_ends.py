@@ -39,7 +39,7 @@ PATH = "/v1/chat/completions"
 FAULTY = """
 import contextvars, functools
 import addon.gateway.addon as gateway
-from addon.calls import attempt_run, call, in_flight, reservation
+from addon.calls import attempt_runner, call, in_flight, reservation
 from addon.upstream.connection import UpstreamConnection
 from addon.cli import main
 
@@ -47,9 +47,9 @@ faulty = contextvars.ContextVar("faulty", default="")
 gateway.WireSettings = functools.partial(gateway.WireSettings, write_timeout_s=0.3)
 serve = gateway.serve
 
-async def serve_faulty(one, stream, parts):
+async def serve_faulty(one, stream, deps):
     faulty.set(stream.head.headers.get("x-faulty", ""))
-    await serve(one, stream, parts)
+    await serve(one, stream, deps)
 
 gateway.serve = serve_faulty
 
@@ -65,8 +65,8 @@ def sabotage(owner, name):
 for owner, names in (
     (call, ("admit", "read_chat_request", "find_route", "reserve_first")),
     (reservation, ("hold_request", "make_attempt")),
-    (attempt_run, ("origin_of", "note_head")),
-    (attempt_run.AttemptRun, ("_pass_on", "_end")),
+    (attempt_runner, ("origin_of", "note_head")),
+    (attempt_runner.AttemptRunner, ("_pass_on", "_end")),
     (UpstreamConnection, ("send", "head")),
     (in_flight, ("outcome",)),
 ):

@@ -43,7 +43,7 @@ def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) 
     return start_gateway(program=("-c", code), sections=sections)
 
 
-CALL, ATTEMPT = "addon.calls.call", "addon.calls.attempt_run"
+CALL, ATTEMPT = "addon.calls.call", "addon.calls.attempt_runner"
 UNSENT = [
     ("addon.gateway.addon", "", "begin"),
     ("addon.gateway.addon", "", "serve"),
@@ -51,20 +51,20 @@ UNSENT = [
     (CALL, "", "read_chat_request"),
     (CALL, "", "find_route"),
     (CALL, "", "reserve_first"),
-    (CALL, ".AttemptRun", "run"),
-    (ATTEMPT, ".AttemptRun", "_connect"),
+    (CALL, ".AttemptRunner", "run"),
+    (ATTEMPT, ".AttemptRunner", "_connect"),
     (ATTEMPT, "", "request_head"),
 ]
 """The steps of a call before its request is sent."""
 
 SENT = [
     (ATTEMPT, "", "note_head"),
-    (ATTEMPT, ".AttemptRun", "_relay"),
+    (ATTEMPT, ".AttemptRunner", "_relay"),
     (ATTEMPT, "", "answer_headers"),
-    ("addon.calls.in_flight", ".InFlight", "attempt_ended"),
+    ("addon.calls.in_flight", ".InFlightCalls", "attempt_ended"),
     ("addon.calls.in_flight", "", "outcome"),
     ("addon.calls.in_flight", "", "log_call"),
-    ("addon.calls.in_flight", ".InFlight", "settle"),
+    ("addon.calls.in_flight", ".InFlightCalls", "settle"),
 ]
 """The steps behind that; the last three book a call."""
 

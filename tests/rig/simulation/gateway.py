@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from addon.calls.call import begin, fail, serve
-from addon.calls.in_flight import InFlight
-from addon.calls.parts import Parts
+from addon.calls.dependencies import Dependencies
+from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import RequestIds
 from addon.calls.responses import error_response
-from addon.calls.unrelayed import UnrelayedAnswers
+from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
 from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.ledger.verify import verify
@@ -55,24 +55,24 @@ class SimulatedGateway:
         self.metrics = Metrics("simulated")
         self.store = SqliteStore(database, world.clock)
         self.pool = Pool(SocketConnector())
-        self.parts = self._make_parts(settings)
+        self.deps = self._make_deps(settings)
         refused = WireSettings(
             lambda refusal: error_response(from_refusal(refusal), [], close=True), clock=world.clock
         )
         self._server = WireServer(world, self._serve, refused)
 
-    def _make_parts(self, settings: Settings) -> Parts:
+    def _make_deps(self, settings: Settings) -> Dependencies:
         bodies, clock = BodyBudget(), self._world.clock
         platform_keys = PlatformKeys(self.metrics, clock)
         platform_keys.adopt(settings)
-        return Parts(
+        return Dependencies(
             settings=settings,
             catalog=PublicCatalog(settings.models),
             store=self.store,
             pool=self.pool,
             platform_keys=platform_keys,
             access_tokens=AccessTokens(self.pool, clock=clock),
-            in_flight=InFlight(self.store, platform_keys, self.metrics, bodies, clock),
+            in_flight=InFlightCalls(self.store, platform_keys, self.metrics, bodies, clock),
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
@@ -100,7 +100,7 @@ class SimulatedGateway:
 
     async def stop(self, drain_timeout_s: float | None = None) -> None:
         """End as a process does that is told to: drain, cut off, book. Nothing may be left then."""
-        in_flight = self.parts.in_flight
+        in_flight = self.deps.in_flight
         self._server.close_when_idle()
         try:
             async with asyncio.timeout(drain_timeout_s):
@@ -108,15 +108,15 @@ class SimulatedGateway:
                 await self._server.wait_until_gone()
         except TimeoutError:
             in_flight.cutting_off = True
-            self.parts.unrelayed.close()
+            self.deps.unrelayed.close()
         self._server.cut_off()
         await self._server.wait_until_gone()
         await in_flight.close()
         assert not in_flight.calls
-        assert self.parts.bodies.bytes == 0
+        assert self.deps.bodies.bytes == 0
         self._upkeep.cancel()
         await asyncio.gather(self._upkeep, return_exceptions=True)
-        await self.parts.access_tokens.close()
+        await self.deps.access_tokens.close()
         await self.pool.close()
         await self.store.close()
 
@@ -132,17 +132,17 @@ class SimulatedGateway:
                 await self.store.upkeep()
 
     async def _serve(self, stream: Stream) -> None:
-        call = begin(self.parts)
+        call = begin(self.deps)
         try:
             try:
-                await serve(call, stream, self.parts)
+                await serve(call, stream, self.deps)
             except ClientLeft:
                 raise
             except Exception as error:  # noqa: BLE001  (as the gateway does)
                 self._world.loop.call_exception_handler(
                     {"message": f"call {call.exchange.id}", "exception": error}
                 )
-                await fail(call, stream, self.parts)
+                await fail(call, stream, self.deps)
         except ClientLeft:
             pass
 

@@ -18,7 +18,7 @@ LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.s
         (("addon.calls.admission", *LOOP), "logic"),
         (("addon.hop_by_hop_of_another_name", *LOOP), "logic"),
         (("contextlib", "addon.books", *LOOP), "logic"),
-        (("addon.deadline", "addon.calls.attempt_run", *LOOP), "wire"),
+        (("addon.deadline", "addon.calls.attempt_runner", *LOOP), "wire"),
         (("policies.spend", "addon.store.sqlite", *LOOP), "policies"),
         (("json.encoder", "addon.chat", *LOOP), "JSON"),
         (("pydantic.main", "addon.chat", *LOOP), "JSON"),

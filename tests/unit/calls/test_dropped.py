@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from addon.calls.dropped import MAX_NAMES, dropped_header, dropped_in
+from addon.calls.dropped_fields import MAX_NAMES, dropped_header, dropped_in
 from addon.dialects import DIALECTS
 from addon.explain.field_diff import translations
 from policies.family import Family

@@ -9,7 +9,7 @@ from rig.gateway import Gateway
 from rig.upstream import Upstream
 
 from addon.calls.endpoints import Endpoint
-from addon.calls.other_apis import OTHER_APIS, SERVED, nothing_at
+from addon.calls.unserved_paths import OTHER_APIS, SERVED, nothing_at
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 

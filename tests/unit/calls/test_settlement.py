@@ -7,9 +7,9 @@ import pytest
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.answers.context import Source
+from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.settlement import believed_usage, outcome
-from addon.calls.state import Call
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from rig.ledger import answered_exchange
 
-from addon.calls.state import Call
+from addon.calls.call_state import Call
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
 from policies.exchange import Stage

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 from rig.bounds import BOUND_S
 
-from addon.calls import unrelayed
-from addon.calls.unrelayed import MAX_WHOLE_ANSWERS, UnrelayedAnswers
+from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, UnrelayedAnswers
 
 
 async def read(answers: UnrelayedAnswers, name: object, ended: list[object], *, whole: bool) -> None:
@@ -52,7 +51,7 @@ async def test_beyond_the_most_whole_answers_the_oldest_ends(begin: Begin) -> No
 async def test_a_reader_that_takes_too_long_ends(
     whole: bool, bound: str, monkeypatch: pytest.MonkeyPatch, begin: Begin
 ) -> None:
-    monkeypatch.setattr(unrelayed, bound, 0.01)
+    monkeypatch.setattr(unrelayed_answers, bound, 0.01)
     start, _, ended = begin
     await asyncio.wait_for(start("reader", whole=whole), BOUND_S)
     assert ended == ["reader"]

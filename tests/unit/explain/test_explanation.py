@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from rig import explained
 from rig.configuration import Configuration, new_key
 
+from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.state import Call
 from addon.dialects import DIALECTS
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings

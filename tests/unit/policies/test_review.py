@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.reviewed import reviewed
 
+from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.reviewing import reviewed_call
-from addon.calls.state import Call
 from addon.text.errors import INTERNAL, REFUSALS, from_refusal
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from addon.answers.readers import Relay
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.parts import Parts
-from addon.calls.provider_time import ProviderTime
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
+from addon.calls.provider_deadline import ProviderDeadline
 from addon.calls.read_on import read_on
 from addon.calls.responses import answer_headers
 from addon.calls.settlement import OK
-from addon.calls.state import Call
 from addon.calls.upstream_origin import origin_of, request_head
 from addon.calls.upstream_request import note_head
 from addon.runtime.heavy_work import work_off
@@ -44,12 +44,12 @@ class _Failed(Exception):  # noqa: N818  (an answer, not a fault)
         self.failure = failure
 
 
-class AttemptRun:
+class AttemptRunner:
     """One attempt of ``call`` for the client of ``stream``."""
 
-    def __init__(self, call: Call, attempt: UpstreamAttempt, stream: Stream, parts: Parts) -> None:
-        self.call, self.attempt, self.stream, self.parts = call, attempt, stream, parts
-        self.time = ProviderTime(call, attempt, parts.clock)
+    def __init__(self, call: Call, attempt: UpstreamAttempt, stream: Stream, deps: Dependencies) -> None:
+        self.call, self.attempt, self.stream, self.deps = call, attempt, stream, deps
+        self.time = ProviderDeadline(call, attempt, deps.clock)
         self.connection: UpstreamConnection | None = None
 
     async def run(self) -> ErrorAnswer | None:
@@ -66,7 +66,7 @@ class AttemptRun:
         except ClientLeft:
             self.call.is_cut_off = self.stream.is_cut_off
             if self.connection and not self.call.is_cut_off:
-                await read_on(self.call, self.attempt, self.connection, self.parts)
+                await read_on(self.call, self.attempt, self.connection, self.deps)
             raise
         finally:
             self.time.patience.close()
@@ -85,8 +85,8 @@ class AttemptRun:
             head = await self._send_again(connection)
         # Nothing of this attempt is sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")
-        self.attempt.head_s = self.parts.clock.monotonic_s()
-        return await self._relay(note_head(self.call, self.attempt, head, self.parts.clock.now()))
+        self.attempt.head_s = self.deps.clock.monotonic_s()
+        return await self._relay(note_head(self.call, self.attempt, head, self.deps.clock.now()))
 
     # Connect, send, and await the head.
 
@@ -96,7 +96,7 @@ class AttemptRun:
         timeout_s = self.call.settings.conf.upstream.connect_timeout_s
         try:
             with self.stream.present():
-                connection = await self.parts.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
+                connection = await self.deps.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
         except PoolFull:
             self.attempt.lagged = True
             log_no_connection(self.call.exchange, "no place among the open connections was free in time")
@@ -173,7 +173,7 @@ class AttemptRun:
             return
         if self.call.first_byte_s is None:
             self._commit()
-            self.call.first_byte_s = self.parts.clock.monotonic_s()
+            self.call.first_byte_s = self.deps.clock.monotonic_s()
         self.time.note_shown()
         with self.stream.present():
             await self.stream.send(piece)
@@ -186,9 +186,9 @@ class AttemptRun:
             return reader.failure
         self._hand_back()
         if self.call.first_byte_s is None:
-            self.call.first_byte_s = self.parts.clock.monotonic_s()
-        self.parts.in_flight.attempt_ended(self.call, self.attempt)
-        await self.parts.in_flight.settle(self.call, OK)
+            self.call.first_byte_s = self.deps.clock.monotonic_s()
+        self.deps.in_flight.attempt_ended(self.call, self.attempt)
+        await self.deps.in_flight.settle(self.call, OK)
         if self.call.exchange.stream:
             self._commit()
             await self.stream.end(last)
@@ -208,7 +208,7 @@ class AttemptRun:
         if connection.is_ended:
             connection.release()
         else:
-            self.parts.in_flight.do(_await_end(connection))
+            self.deps.in_flight.do(_await_end(connection))
 
     async def _meet_silence(self) -> None:
         """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""

@@ -1,7 +1,7 @@
 """How long a provider may take, and when its client is told that it is silent. No I/O but for one timer."""
 
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.state import Call
+from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
 from addon.runtime.deadline import Patience
 
@@ -9,7 +9,7 @@ HOLD_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it is to bear."""
 
 
-class ProviderTime:
+class ProviderDeadline:
     """The time that the provider of one attempt has.
 
     ``patience`` ends each wait: where the time is over, or, before that, where a heartbeat is due.
