@@ -1,7 +1,8 @@
 """A provider that keeps failing, through a running gateway: who is asked, what the client gets, what operators see.
 
-Each test has providers of its own. tests/unit/policies/test_breaker.py and tests/unit/store/test_protocol.py test the
-rule with its times, and the probe. A circuit rests for half a minute, within which each test here has long ended.
+Each test has providers of its own, and ends long before a circuit has rested for half a minute.
+tests/unit/policies/test_circuit_breaker.py and tests/unit/store/test_protocol.py test the times of the rule and the
+probe.
 """
 
 import asyncio

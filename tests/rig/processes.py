@@ -24,7 +24,8 @@ def with_wire(**bounds: float) -> tuple[str, str]:
     """Return a program: ``tollgate``, with other bounds of ``WireSettings`` for its client connections."""
     code = (
         "import functools\n"
-        "from addon import cli, gateway\n"
+        "from addon import cli\n"
+        "from addon.gateway import addon as gateway\n"
         f"gateway.WireSettings = functools.partial(gateway.WireSettings, **{bounds})\n"
         "cli.main()"
     )

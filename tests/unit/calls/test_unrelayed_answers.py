@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from rig.bounds import BOUND_S
 
+from addon.calls import unrelayed_answers
 from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, UnrelayedAnswers
 
 
