@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from rig.configuration import ROOT
+from unit.test_architecture import PACKAGES
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 INDEX = ROOT / "docs" / "decisions" / "README.md"
@@ -70,3 +71,9 @@ def test_the_page_on_architecture_names_every_module() -> None:
     packages = [f"{init.parent.name}/" for init in (ROOT / "addon").glob("*/__init__.py")]
     names = {file.stem for file in files if file.stem != "__init__"} | set(packages)
     assert {name for name in names if f"`{name}`" not in ARCHITECTURE} == set()
+
+
+def test_the_packages_are_listed_in_the_order_of_their_imports() -> None:
+    section = ARCHITECTURE.split("## The packages\n")[1].split("\n| modules of ")[0]
+    listed = re.findall(r"^\| `(\w+)/?` \|", section, re.MULTILINE)
+    assert listed == [name.removeprefix("addon.") for name in PACKAGES if name != "addon"]

@@ -1,6 +1,6 @@
 """Each way a call may end: what becomes of the client, the provider's connection, the hold and the row.
 
-The table is in docs/ARCHITECTURE.md, "Who owns a call", and names a test of this file in each line.
+The table is in docs/call-ends.md, and names a test of this file in each line.
 """
 
 import json
@@ -463,9 +463,8 @@ def test_the_process_is_killed(start_gateway: StartGateway, upstream: Upstream) 
 
 
 def test_each_line_of_the_table_names_its_test() -> None:
-    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    section = page.split("## Who owns a call\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    page = (ROOT / "docs" / "call-ends.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| ")][1:]
     named = [re.findall(r"`(test_\w+)`", line) for line in lines]
     assert [line for line, tests in zip(lines, named, strict=True) if not tests] == []
     # The last test is this one.

@@ -1,0 +1,88 @@
+"""CONTRIBUTING.md: its paths exist, and each worked example does what the page says of it."""
+
+import ast
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from rig.configuration import ROOT
+
+from addon.settings.policy_modules import load_policies
+from addon.settings.settings import SettingsFiles
+from addon.settings.sources import Sources
+
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CONF = """\
+[paths]
+catalog = "catalog"
+workspaces = "workspaces"
+"""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def example(file: str) -> str:
+    """Return the one block of Python that begins with the name of ``file``."""
+    (found,) = [block for block in blocks("python") if block.startswith(f"# {file}")]
+    return found
+
+
+@pytest.fixture
+def conf_file(tmp_path: Path) -> Path:
+    """A proxy.conf over a copy of the shipped catalog, to which the examples are added."""
+    shutil.copytree(ROOT / "catalog_data", tmp_path / "catalog")
+    (tmp_path / "workspaces").mkdir()
+    file = tmp_path / "proxy.conf"
+    file.write_text(CONF)
+    for block in blocks("toml"):
+        for name, table in re.findall(r"^# catalog_data/(\w+\.toml)\n(.*?)(?=^# cat|\Z)", block, re.M | re.S):
+            with (tmp_path / "catalog" / name).open("a") as catalog:
+                catalog.write(f"\n{table}")
+    return file
+
+
+def test_every_path_that_is_named_exists() -> None:
+    named = set(re.findall(r"`((?:addon|tests|docs|catalog_data|policies)/[\w/.]*\w[/\w.]*)`", PAGE))
+    examples = {"policies/NAME.py"}
+    assert len(named) > 10
+    assert {path for path in named - examples if not (ROOT / path).exists()} == set()
+
+
+def test_the_provider_the_model_and_the_family_load(conf_file: Path) -> None:
+    settings = SettingsFiles(conf_file, {"EXAMPLE_API_KEY": "a-key-of-the-test"}).load()
+    model = settings.models["example-large"]
+    assert (model.provider.name, model.family.name) == ("EXAMPLE", "example")
+    assert model.family.cap_field == "max_completion_tokens"
+
+
+def test_the_policy_loads_as_one_of_an_operator(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "no_small_talk.py").write_text(example("policies/no_small_talk.py"))
+    (policy,) = load_policies(("no_small_talk",), tmp_path / "proxy.conf", Sources())
+    assert policy.name == "no_small_talk"
+
+
+def test_the_command_lists_the_families(conf_file: Path) -> None:
+    made: dict[str, object] = {}
+    exec(compile(example("addon/commands/families.py"), "families.py", "exec"), made)
+    result = CliRunner().invoke(made["families"], ["--conf", str(conf_file)])  # type: ignore[arg-type]
+    assert result.exit_code == 0, result.output
+    assert "example" in result.output.splitlines()
+
+
+def test_the_metric_counts() -> None:
+    text = example("addon/telemetry/metrics.py, in Metrics.__init__")
+    (definition, method) = ast.parse(text).body
+    source = "class Example:\n  def __init__(self, registry):\n    self.registry = registry\n"
+    source += f"    {ast.unparse(definition)}\n"
+    source += "".join(f"  {line}\n" for line in ast.unparse(method).splitlines())
+    made: dict[str, object] = {"Counter": Counter}
+    exec(source, made)
+    registry = CollectorRegistry()
+    made["Example"](registry).count_reload()  # type: ignore[operator]
+    assert b"tollgate_reloads_total 1.0" in generate_latest(registry)
