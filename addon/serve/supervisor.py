@@ -19,7 +19,7 @@ from addon.serve.worker_protocol import pack
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
-from addon.telemetry.metrics import render_workers, worker_ended
+from addon.telemetry.worker_metrics import WorkerMetrics
 
 log = logging.getLogger("tollgate.supervisor")
 
@@ -76,6 +76,7 @@ class Supervisor:
         self.metrics_folder = settings.conf.paths.database.with_name(
             f"metrics-{self.listen.host}-{self.listen.port}"
         )
+        self.metrics = WorkerMetrics(self.metrics_folder)
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
@@ -196,12 +197,12 @@ class Supervisor:
 
     def _sum_up(self, ended: Child) -> None:
         try:
-            worker_ended(self.metrics_folder, ended.pid)
+            self.metrics.worker_ended(ended.pid)
         except Exception:  # A worker may die while it writes, and its place must be taken whatever it left.
             log.exception("what worker %d counted is lost", ended.number)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
-        return 200, *render_workers(self.metrics_folder)
+        return 200, *self.metrics.render()
 
 
 def _named(event: str, child: Child) -> dict[str, object]:

@@ -4,7 +4,7 @@ A label's value comes from the catalog, the contract or this file: never a key, 
 
 In one process the numbers live in its memory. Several workers write theirs to files in one directory, which they find
 in ``PROMETHEUS_MULTIPROC_DIR`` when they start (prometheus_client decides by it when it is first imported), and their
-supervisor sums them up with ``render_workers``.
+supervisor adds them up: ``worker_metrics``.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -19,13 +19,10 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
-    Metric,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.mmap_dict import MmapedDict
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
 from policies.circuit_breaker import CircuitScope
@@ -274,7 +271,7 @@ class Metrics:
 
     def render(self) -> Rendered:
         """What this process counted."""
-        return _rendered(self.registry)
+        return render_registry(self.registry)
 
     def _amounts(self, model: str, mode: str) -> _Amounts:
         kinds = ("prompt", "cached", "cache_write", "completion", "reasoning")
@@ -285,52 +282,8 @@ class Metrics:
         )
 
 
-def render_workers(directory: Path) -> Rendered:
-    """What the workers counted that write to ``directory``: sums, also of those that have ended since."""
-    registry = CollectorRegistry()
-    registry.register(_Workers(directory))
-    return _rendered(registry)
-
-
-def worker_ended(directory: Path, pid: int) -> None:
-    """Take a worker's gauges away, and add what it counted to the sums of those before it.
-
-    So there are never more files than the living have, and two, however many workers die. Call it from the process and
-    thread that calls ``render_workers``.
-    """
-    mark_process_dead(pid, str(directory))
-    for kind in ("counter", "histogram"):
-        file = directory / f"{kind}_{pid}.db"
-        if file.exists():
-            _add_file(file, directory / f"{kind}_ended.db")
-            file.unlink()
-
-
-class _Workers:
-    """Reads the workers' files; one that was made this moment has nothing in it yet."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def collect(self) -> list[Metric]:
-        files = [str(file) for file in self._directory.glob("*.db") if file.stat().st_size]
-        return list(MultiProcessCollector.merge(files))
-
-
-def _add_file(file: Path, sums_file: Path) -> None:
-    if not file.stat().st_size:
-        return
-    counted = list(MmapedDict.read_all_values_from_file(str(file)))
-    sums = MmapedDict(str(sums_file))
-    try:
-        for key, value, *_ in counted:
-            so_far, _ = sums.read_value(key)
-            sums.write_value(key, so_far + value, 0.0)
-    finally:
-        sums.close()
-
-
-def _rendered(registry: CollectorRegistry) -> Rendered:
+def render_registry(registry: CollectorRegistry) -> Rendered:
+    """Return the metrics of ``registry`` in Prometheus' text format."""
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
 
 

@@ -1,10 +1,11 @@
-"""A store that fails is logged once, whichever store it is and whatever the cause, and so is its recovery."""
+"""``MeasuredStore``: operations are timed and counted; a failing store and its recovery are each logged once."""
 
 import logging
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,85 @@ from contract.test_errors import assert_error
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
+from rig.metrics import EXCHANGE, read, value
 from rig.redis_fixtures import StartRedis
 from rig.stores import WORKSPACE, request
 from rig.upstream import Upstream
 
-from addon.store import CallNotHeld, Store, StoreUnavailable
+from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable
 from addon.store.measured import MeasuredStore
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
+from policies.exchange import Stage
+from policies.limits import Counter, Limit
+from policies.spend import NOT_METERED, Denial, Hold
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics("1.2.3")
+
+
+@pytest.fixture
+async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(ledger_path)
+    yield opened
+    await opened.close()
+
+
+def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
+    limit = Limit("request_cap", Counter("key:acme/ci", "2026-01"), most_calls)
+    row = replace(EXCHANGE, id=call_id, stage=Stage.HELD, attempts=0).interrupted_row()
+    return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
+
+
+def booking(call_id: str) -> Booking:
+    return Booking(replace(EXCHANGE, id=call_id).ledger_row(now_s=2.0), from_wallet=False)
+
+
+async def test_a_measured_store_answers_as_the_store_and_every_operation_is_timed(
+    metrics: Metrics, store: SqliteStore
+):
+    measured: Store = MeasuredStore(store, metrics)
+    assert await measured.take("acme", 1) == 0
+    assert await measured.take("acme", 1) > 0
+    assert isinstance(await measured.hold(hold_request("call-1")), Hold)
+    assert isinstance(await measured.hold(hold_request("call-2")), Hold)
+    assert isinstance(await measured.hold(hold_request("call-2")), Hold)
+    assert isinstance(await measured.hold(hold_request("call-3", most_calls=1)), Denial)
+    assert isinstance(await measured.move(hold_request("call-2")), Hold)
+    assert value(read(metrics.render()), "tollgate_holds_in_flight") == 2
+    await measured.settle(booking("call-1"))
+    await measured.settle(booking("call-1"))
+    assert value(read(metrics.render()), "tollgate_holds_in_flight") == 1
+    await measured.void("call-2")
+    told = read(metrics.render())
+    assert value(told, "tollgate_holds_in_flight") == 0
+    counts = {"take": 2, "hold": 4, "move": 1, "settle": 2, "void": 1}
+    for operation, count in counts.items():
+        assert value(told, "tollgate_store_seconds_count", operation=operation) == count
+        assert value(told, "tollgate_store_seconds_sum", operation=operation) > 0
+    assert set(told["tollgate_store_errors_total"].values()) == {0.0}
+
+
+async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_not(
+    metrics: Metrics, store: SqliteStore, ledger_path: Path
+):
+    measured = MeasuredStore(store, metrics)
+    await measured.check()
+    with locked_by_another(ledger_path):
+        with pytest.raises(StoreUnavailable):
+            await measured.take("acme", 1)
+        with pytest.raises(StoreUnavailable):
+            await measured.hold(hold_request("call-1"))
+    told = read(metrics.render())
+    assert value(told, "tollgate_store_errors_total", operation="take") == 1
+    assert value(told, "tollgate_store_errors_total", operation="hold") == 1
+    assert value(told, "tollgate_store_errors_total", operation="settle") == 0
+    assert value(told, "tollgate_store_seconds_count", operation="take") == 1
+    assert value(told, "tollgate_holds_in_flight") == 0
+
 
 ONCE = ["store unavailable", "store recovered"]
 

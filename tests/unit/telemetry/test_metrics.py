@@ -1,96 +1,24 @@
-"""What is counted of real exchanges, real stores and real worker processes, read back as Prometheus would."""
+"""The metrics of one process, counted from real calls and read back as Prometheus reads them."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
-from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.ledger import locked_by_another
+from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, exchange_by, read, value
 
-from addon.store import Booking, HoldRequest, Store, StoreUnavailable
-from addon.store.measured import MeasuredStore
-from addon.store.sqlite.store import SqliteStore
-from addon.telemetry.metrics import (
-    MOST,
-    MOST_NAMED,
-    OTHER,
-    REFUSAL_CODES,
-    UPSTREAM_CODES,
-    Metrics,
-    render_workers,
-    worker_ended,
-)
-from policies.exchange import Exchange, Stage
-from policies.family import Family
-from policies.limits import Counter, Limit
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
+from addon.telemetry.metrics import MOST, MOST_NAMED, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
+from policies.exchange import Exchange
+from policies.model import Attempt, Route, Usage
 from policies.refusal import RefusalCode
-from policies.spend import NOT_METERED, Denial, Hold
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-
-PRICES = Prices(1, 1, 1)
-TESTER = Provider("TESTER", "https://example.invalid", "openai", ())
-MODEL = Model("tester-large", TESTER, "large-2026", Family("chat"), PRICES, PRICES, 100, False, True)
-CATALOG = {"tester-large"}
-SECRET = "not-a-real-secret"
-KEY = Key("key-of-acme", "0" * 64)
-EXCHANGE = Exchange(
-    id="call-0",
-    created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
-    started_s=1.0,
-    stage=Stage.SETTLED,
-    workspace=Workspace("acme", "Acme Corporation", "standard", (KEY,)),
-    key=KEY,
-    requested_model="what the client wrote",
-    end_user="somebody at acme",
-    route=Route((Attempt(MODEL, "payg", SecretStr(SECRET)),), "pinned"),
-    attempts=1,
-    status=200,
-    usage=Usage(10, 5, 15, cached_tokens=4, reasoning_tokens=2),
-    usage_source="provider",
-    wholesale_nanousd=1_500_000_000,
-    retail_nanousd=1_560_000_000,
-    first_byte_s=1.2,
-)
-
-type Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
-
-
-def read(rendered: tuple[str, bytes]) -> Samples:
-    """Every sample by its name and its labels."""
-    content_type, body = rendered
-    assert content_type.startswith("text/plain; version=0.0.4")
-    found: Samples = {}
-    for family in text_string_to_metric_families(body.decode()):
-        for sample in family.samples:
-            labels = frozenset(sample.labels.items())
-            assert labels not in found.setdefault(sample.name, {}), f"twice: {sample}"
-            found[sample.name][labels] = sample.value
-    return found
-
-
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name][frozenset(labels.items())]
-
-
-def exchange_by(model: Model = MODEL, mode: Any = "payg", **changes: Any) -> Exchange:
-    route = Route((Attempt(model, mode, SecretStr(SECRET)),), "pinned")
-    return replace(EXCHANGE, route=route, **changes)
 
 
 @pytest.fixture
@@ -261,69 +189,6 @@ def test_two_gateways_in_one_program_count_apart(metrics: Metrics):
     assert value(read(metrics.render()), "tollgate_refusals_total", code="bad_request") == 0
 
 
-# The store.
-
-
-@pytest.fixture
-async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore(ledger_path)
-    yield opened
-    await opened.close()
-
-
-def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
-    limit = Limit("request_cap", Counter("key:acme/ci", "2026-01"), most_calls)
-    row = replace(EXCHANGE, id=call_id, stage=Stage.HELD, attempts=0).interrupted_row()
-    return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
-
-
-def booking(call_id: str) -> Booking:
-    return Booking(replace(EXCHANGE, id=call_id).ledger_row(now_s=2.0), from_wallet=False)
-
-
-async def test_a_measured_store_answers_as_the_store_and_every_operation_is_timed(
-    metrics: Metrics, store: SqliteStore
-):
-    measured: Store = MeasuredStore(store, metrics)
-    assert await measured.take("acme", 1) == 0
-    assert await measured.take("acme", 1) > 0
-    assert isinstance(await measured.hold(hold_request("call-1")), Hold)
-    assert isinstance(await measured.hold(hold_request("call-2")), Hold)
-    assert isinstance(await measured.hold(hold_request("call-2")), Hold)
-    assert isinstance(await measured.hold(hold_request("call-3", most_calls=1)), Denial)
-    assert isinstance(await measured.move(hold_request("call-2")), Hold)
-    assert value(read(metrics.render()), "tollgate_holds_in_flight") == 2
-    await measured.settle(booking("call-1"))
-    await measured.settle(booking("call-1"))
-    assert value(read(metrics.render()), "tollgate_holds_in_flight") == 1
-    await measured.void("call-2")
-    told = read(metrics.render())
-    assert value(told, "tollgate_holds_in_flight") == 0
-    counts = {"take": 2, "hold": 4, "move": 1, "settle": 2, "void": 1}
-    for operation, count in counts.items():
-        assert value(told, "tollgate_store_seconds_count", operation=operation) == count
-        assert value(told, "tollgate_store_seconds_sum", operation=operation) > 0
-    assert set(told["tollgate_store_errors_total"].values()) == {0.0}
-
-
-async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_not(
-    metrics: Metrics, store: SqliteStore, ledger_path: Path
-):
-    measured = MeasuredStore(store, metrics)
-    await measured.check()
-    with locked_by_another(ledger_path):
-        with pytest.raises(StoreUnavailable):
-            await measured.take("acme", 1)
-        with pytest.raises(StoreUnavailable):
-            await measured.hold(hold_request("call-1"))
-    told = read(metrics.render())
-    assert value(told, "tollgate_store_errors_total", operation="take") == 1
-    assert value(told, "tollgate_store_errors_total", operation="hold") == 1
-    assert value(told, "tollgate_store_errors_total", operation="settle") == 0
-    assert value(told, "tollgate_store_seconds_count", operation="take") == 1
-    assert value(told, "tollgate_holds_in_flight") == 0
-
-
 def test_the_pool_of_connections_is_counted(metrics: Metrics):
     for open_now, idle_now, opened, reused in ((3, 1, 5, 7), (2, 2, 6, 9)):
         metrics.set_upstream_connections(open_now=open_now, idle_now=idle_now, opened=opened, reused=reused)
@@ -332,152 +197,6 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
         assert value(told, "tollgate_upstream_connections", state="idle") == idle_now
         assert value(told, "tollgate_upstream_connections_opened_total") == opened
         assert value(told, "tollgate_upstream_connections_reused_total") == reused
-
-
-# Workers.
-
-WORKER = """
-import sys
-from unit.telemetry.test_metrics import CATALOG, EXCHANGE
-from addon.telemetry.metrics import Metrics
-
-metrics = Metrics("1.2.3")
-print("ready", flush=True)
-for line in sys.stdin:
-    for _ in range(int(line)):
-        metrics.call_ended(EXCHANGE, CATALOG, 3.5)
-        metrics.call_refused("bad_request")
-    metrics.set_holds_in_flight(int(line))
-    metrics.set_platform_keys({("TESTER", "ready"): 2, ("TESTER", "resting"): int(line)})
-    metrics.set_circuits_open({("TESTER", "byok", "workspace"): int(line)})
-    print("done", flush=True)
-"""
-
-
-class Worker:
-    """A process that counts as many calls as it is told, in a directory that it shares with others."""
-
-    def __init__(self, directory: Path) -> None:
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-        environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(directory), "PYTHONPATH": paths}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WORKER],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._expect("ready")
-
-    def count(self, calls: int) -> None:
-        self.tell(calls)
-        self._expect("done")
-
-    def tell(self, calls: int) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{calls}\n")
-        self.process.stdin.flush()
-
-    def wait_until_counted(self) -> None:
-        self._expect("done")
-
-    def end(self, signum: signal.Signals = signal.SIGKILL) -> int:
-        """End it; return its process id."""
-        self.process.send_signal(signum)
-        self.process.communicate(timeout=BOUND_S)
-        return self.process.pid
-
-    def _expect(self, word: str) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().strip() == word
-
-
-@contextmanager
-def workers(directory: Path, count: int) -> Iterator[list[Worker]]:
-    directory.mkdir(exist_ok=True)
-    running: list[Worker] = []
-    try:
-        for _ in range(count):
-            running.append(Worker(directory))  # noqa: PERF401  (those that started must be ended if one does not)
-        yield running
-    finally:
-        for worker in running:
-            if worker.process.poll() is None:
-                worker.end()
-
-
-CALLS = {"model": "tester-large", "provider": "TESTER", "mode": "payg", "status": "200"}
-
-
-def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Path):
-    directory = tmp_path / "metrics"
-    with workers(directory, 2) as (one, other):
-        one.count(3)
-        other.count(4)
-        told = read(render_workers(directory))
-        assert value(told, "tollgate_calls_total", **CALLS) == 7
-        assert value(told, "tollgate_holds_in_flight") == 7
-        assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 4
-        assert value(told, "tollgate_platform_keys", provider="TESTER", state="resting") == 7
-        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 4
-        assert value(told, "tollgate_workers") == 2
-        assert value(told, "tollgate_build_info", version="1.2.3") == 1
-        worker_ended(directory, one.end())
-        other.count(1)
-        told = read(render_workers(directory))
-        assert value(told, "tollgate_calls_total", **CALLS) == 8
-        assert value(told, "tollgate_refusals_total", code="bad_request") == 8
-        assert value(told, "tollgate_cost_usd_total", price="retail", model="tester-large", mode="payg") == (
-            pytest.approx(8 * 1.56)
-        )
-        whole = {"provider": "TESTER", "stream": "false"}
-        assert value(told, "tollgate_call_seconds_count", **whole) == 8
-        assert value(told, "tollgate_call_seconds_sum", **whole) == pytest.approx(20)
-        assert value(told, "tollgate_call_seconds_bucket", le="2.5", **whole) == 8
-        assert value(told, "tollgate_call_seconds_bucket", le="1.0", **whole) == 0
-        assert value(told, "tollgate_holds_in_flight") == 1
-        assert value(told, "tollgate_platform_keys", provider="TESTER", state="ready") == 2
-        assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 1
-        assert value(told, "tollgate_workers") == 1
-        assert value(told, "tollgate_worker_starts_total") == 2
-
-
-def test_however_many_workers_die_no_more_than_two_files_are_left_of_them(tmp_path: Path):
-    directory = tmp_path / "metrics"
-    for _ in range(3):
-        with workers(directory, 1) as (worker,):
-            worker.count(2)
-            worker_ended(directory, worker.end())
-            worker_ended(directory, worker.process.pid)
-    assert {file.name for file in directory.iterdir()} == {"counter_ended.db", "histogram_ended.db"}
-    told = read(render_workers(directory))
-    assert value(told, "tollgate_calls_total", **CALLS) == 6
-    assert value(told, "tollgate_call_seconds_count", provider="TESTER", stream="false") == 6
-    assert "tollgate_workers" not in told
-
-
-def test_the_page_is_whole_while_workers_count_and_the_sums_never_fall(tmp_path: Path):
-    directory = tmp_path / "metrics"
-    with workers(directory, 2) as running:
-        for worker in running:
-            worker.tell(5_000)
-        seen = []
-        for _ in range(50):
-            told = read(render_workers(directory)).get("tollgate_calls_total", {})
-            seen.append(sum(told.values()))
-        for worker in running:
-            worker.wait_until_counted()
-        assert seen == sorted(seen)
-        assert value(read(render_workers(directory)), "tollgate_calls_total", **CALLS) == 10_000
-
-
-def test_a_file_that_a_worker_has_just_made_is_passed_over(tmp_path: Path):
-    (tmp_path / "counter_1.db").touch()
-    (tmp_path / "gauge_livesum_1.db").touch()
-    assert read(render_workers(tmp_path)) == {}
-    worker_ended(tmp_path, 1)
-    assert read(render_workers(tmp_path)) == {}
-    assert not (tmp_path / "counter_1.db").exists()
 
 
 # The page.
