@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest, Store
-from addon.store.opening import open_store
+from addon.store.backends import open_store
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, Sample, redis_server
 from benchmarks.traffic import Scenario, Target

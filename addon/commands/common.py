@@ -12,9 +12,7 @@ from addon.settings.files import SettingsError, fault_line, nearest
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
-from addon.store.ledger.report import ReadUsed, counted_in, open_report
-from addon.store.redis.report import counted_in_redis
-from addon.store.redis.state import UNCOUNTED, read_ledger
+from addon.store.ledger.report import open_report
 
 conf_option = click.option(
     "--conf",
@@ -61,19 +59,6 @@ def reading(ledger: Path) -> Iterator[sqlite3.Connection]:
     """Give a view of the ledger at one moment, as ``open_report`` does; a fault names the file."""
     with naming(ledger), open_report(ledger) as connection:
         yield connection
-
-
-@contextmanager
-def counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadUsed]:
-    """Give what reads the counters of limits, wherever they are kept. It, and this, raise ``StoreUnavailable``."""
-    if conf.state.backend != "redis":
-        yield counted_in(ledger)
-        return
-    own = read_ledger(ledger)
-    if own.state is None and not own.is_empty:
-        raise StoreUnavailable(UNCOUNTED)
-    with counted_in_redis(conf.state.redis_url, own.state) as read_used:
-        yield read_used
 
 
 def redis_url(conf: ProxyConf) -> SecretStr:

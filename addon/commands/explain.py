@@ -16,7 +16,6 @@ from addon.calls.call_state import Call
 from addon.commands.common import (
     clear_errors,
     conf_option,
-    counters,
     json_option,
     load_served,
     reading,
@@ -28,6 +27,7 @@ from addon.settings.files import nearest
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import Settings
 from addon.store import StoreUnavailable
+from addon.store.backends import open_counters
 from policies.exchange import Exchange, Stage
 from policies.model import Key, Workspace
 
@@ -95,7 +95,7 @@ def _counted(conf: ProxyConf) -> Iterator[Counted]:
     with reading(conf.paths.database) as ledger, ExitStack() as stack:
         found: Counted
         try:
-            found = stack.enter_context(counters(conf, ledger))
+            found = stack.enter_context(open_counters(conf, ledger))
         except StoreUnavailable as error:
             found = error
         yield found

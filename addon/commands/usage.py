@@ -12,11 +12,12 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, counters, load_served, reading
+from addon.commands.common import clear_errors, conf_option, load_served, reading
 from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
 from addon.settings.files import SettingsError, fault_line
 from addon.settings.settings import load_conf
 from addon.store import StoreUnavailable
+from addon.store.backends import open_counters
 from addon.store.ledger.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
 from policies.money import format_nanousd_rounded
 
@@ -169,7 +170,7 @@ class Shown:
 def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
     settings = load_served(conf_file)
     shown = [one for one in settings.workspaces.values() if workspace in (None, one.id)]
-    with counters(settings.conf, ledger) as read_used:
+    with open_counters(settings.conf, ledger) as read_used:
         table = find_limits(read_used, shown, datetime.now(UTC))
     return replace(table, rows=table.rows[:most])
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from addon.commands.common import clear_errors, conf_option, counters, json_option, reading, unknown_workspace
+from addon.commands.common import clear_errors, conf_option, json_option, reading, unknown_workspace
 from addon.commands.tables import draw, to_csv, to_json
 from addon.settings.files_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store import WalletEntry
+from addon.store.backends import open_counters, open_store
 from addon.store.ledger.report import find_balances, find_entries, find_entry, find_wallets
 from addon.store.ledger.rows import CALL
-from addon.store.opening import open_store
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 HISTORY_ROWS = 20
@@ -87,7 +87,7 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
             known = sorted({*_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
                 raise unknown_workspace(workspace, known)
-            with counters(conf, ledger) as read_used:
+            with open_counters(conf, ledger) as read_used:
                 table = find_balances(read_used, known if workspace is None else [workspace])
     if as_json:
         click.echo(to_json(table.records()))
@@ -151,7 +151,7 @@ def _workspaces(conf: ProxyConf) -> list[str]:
 
 
 def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
-    with reading(conf.paths.database) as ledger, counters(conf, ledger) as read_used:
+    with reading(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
         [of_workspace] = find_balances(read_used, [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
     return found

@@ -21,8 +21,8 @@ from addon.sandbox.server import Sandbox
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store import UPKEEP_S, Store, StoreUnavailable
+from addon.store.backends import open_store
 from addon.store.measured import MeasuredStore
-from addon.store.opening import open_store
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens

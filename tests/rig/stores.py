@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from addon.store import Booking, HoldRequest, Store, WalletEntry
 from addon.store.ledger.report import counted_in
 from addon.store.ledger.verify import verify, verify_redis
 from addon.store.redis.keys import CIRCUITS
-from addon.store.redis.report import counted_in_redis
+from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
@@ -91,6 +92,10 @@ class Place:
 
     def used_now(self, counters: Sequence[Counter]) -> list[Used]:
         """What each of ``counters`` stands at."""
+        with ThreadPoolExecutor(1) as thread:  # No event loop may run in the thread that asks Redis.
+            return thread.submit(self._read, counters).result()
+
+    def _read(self, counters: Sequence[Counter]) -> list[Used]:
         with self._reading() as read_used:
             return [read_used(*_asked(counter)) for counter in counters]
 
@@ -158,7 +163,7 @@ class Place:
     @contextmanager
     def _reading(self) -> Iterator[Callable[[Limit, str, str], Used]]:
         if self.url:
-            with counted_in_redis(SecretStr(self.url), state=None) as read_used:
+            with redis_counters(SecretStr(self.url)) as read_used:
                 yield read_used
         else:
             with self._connected() as connection:

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from addon.store import StoreUnavailable
 from addon.store.circuits import Reading
-from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import CIRCUITS
+from addon.store.redis.scripts import SWAP_CIRCUIT
 from policies.circuit_breaker import CLOSED, Change, Circuit
-
-SWAP = Script.load("swap_circuit")
 
 KEPT_S = 86_400
 """How long the circuits are kept after their last change."""
@@ -42,7 +41,7 @@ class RedisCircuits:
                 before = _parse(text)
                 after = change(before, _us(time))
                 swap = (name, text or "", _text(after), KEPT_S)
-                if before == after or await self._client.run(SWAP, [CIRCUITS], *swap) == "done":
+                if before == after or await self._client.run(SWAP_CIRCUIT, [CIRCUITS], *swap) == "done":
                     return before, after
         raise StoreUnavailable("a circuit is changed by too many at once")
 

@@ -4,11 +4,8 @@ A connection whose answer is outstanding is never used again, and nothing is tri
 may be repeated.
 """
 
-import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -20,25 +17,12 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from addon.runtime.deadline import within
 from addon.store import BOUND_S, StoreUnavailable
+from addon.store.redis.scripts import Script
 
 CONNECTIONS = 32
 """Enough for a process with some hundred calls at once: Redis answers one command after another."""
 
 _SHOWN_CHARS = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A Lua script of this folder, and what Redis knows it by."""
-
-    text: str
-    sha: str
-
-    @classmethod
-    def load(cls, name: str) -> "Script":
-        """Read ``name``.lua. Raises OSError."""
-        text = (Path(__file__).parent / "lua" / f"{name}.lua").read_text(encoding="utf-8")
-        return cls(text, hashlib.sha1(text.encode()).hexdigest())  # noqa: S324  (Redis names scripts so)
 
 
 class RedisClient:

@@ -7,9 +7,10 @@ from typing import cast
 
 from addon.store import HOLDS_NOTHING, CallNotHeld, HoldRequest, StoreUnavailable
 from addon.store.ledger.rows import storable
-from addon.store.redis.client import RedisClient, Script, was_answered
+from addon.store.redis.client import RedisClient, was_answered
 from addon.store.redis.keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis.leases import Leases
+from addon.store.redis.scripts import HOLD, VOID
 from addon.store.redis.state import RedisState
 from policies.limits import Limit
 from policies.spend import (
@@ -22,8 +23,6 @@ from policies.spend import (
     Want,
     place_hold,
 )
-
-HOLD, VOID = Script.load("hold"), Script.load("void")
 
 LARGEST_EXACT = MAX_ROOM_NANOUSD
 """What a script can count to: its numbers are doubles."""

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from addon.runtime.clock import Clock
 from addon.store import LEASE_S
 from addon.store.process_lock import Owner
-from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEASES
+from addon.store.redis.scripts import FORGET_LEASE, RENEW_LEASES
 
 _RENEW_S = LEASE_S / 2
-
-LEASE = Script.load("lease")
-FORGET = Script.load("forget_lease")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,12 @@ class Leases:
 
     async def forget(self, lease: Lease) -> None:
         """Forget a lease whose holds have all been ended."""
-        await self._client.run(FORGET, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
+        await self._client.run(FORGET_LEASE, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
 
     async def _renew(self, workspaces: Iterable[str], asked: str) -> list[Lease]:
         names, began_s = list(workspaces), self._clock.monotonic_s()
         end_us, *found = await self._client.run(
-            LEASE, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
+            RENEW_LEASES, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
         )
         self._ends.update((name, (end_us, began_s)) for name in names)
         if self._heard_s is not None and began_s - self._heard_s > _RENEW_S:

@@ -20,7 +20,6 @@ from addon.store import BOUND_S as CALLS_BOUND_S
 from addon.store import LEASE_S, UPKEEP_S
 from addon.store.ledger.recount import Counted, counted
 from addon.store.ledger.rows import CALL, iso
-from addon.store.redis.client import Script
 from addon.store.redis.keys import (
     ENDED_S,
     INTERRUPTED_S,
@@ -33,13 +32,12 @@ from addon.store.redis.keys import (
     keys_of,
     lives_s,
 )
+from addon.store.redis.scripts import REFILL_BUCKET
 from addon.store.redis.session import BOUND_S, RedisSession, redis_session
 from addon.store.redis.state import make_group, remember
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
 from policies.token_bucket import WINDOW_US
-
-REFILL = Script.load("refill")
 
 NEWEST_S = 300
 """Calls that ended so long before the last one may be booked again by their gateways, which keep those of a minute.
@@ -149,7 +147,7 @@ async def _restore(
     async with session.client.bounded(BOUND_S):
         records = await session.client.command("HVALS", keys.holds)
         await make_group(session.client, workspace)
-        await session.client.run(REFILL, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
+        await session.client.run(REFILL_BUCKET, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
         for owner in {record.split(":", 3)[2] for record in records}:
             # Its process may live, or somebody shall find that it does not.
             end_us = await _lease_end_us(session)

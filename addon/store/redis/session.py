@@ -1,24 +1,30 @@
-"""Redis and the ledger's file, opened together for one command's work, and let go of afterwards."""
+"""Redis as commands use it: opened with the ledger's file for one command's work, or alone to read its counters."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
 from addon.store import StoreUnavailable
 from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.report import ReadUsed
 from addon.store.redis.client import RedisClient
-from addon.store.redis.keys import LEDGER
+from addon.store.redis.keys import LEDGER, STATE, keys_of
 from addon.store.redis.outbox import Outbox
-from addon.store.redis.state import Ledger, RedisState, read_ledger
+from addon.store.redis.state import EMPTY, OTHER, Ledger, RedisState, read_ledger
+from policies.limits import Limit
+from policies.spend import Used
 
 BOUND_S = 5.0
 """For one question of a command: no call waits for it."""
 
 _SCAN = 1000
+_FIELDS = ("spent", "requests", "held", "in_flight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +87,34 @@ async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> i
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)
         return sum([await session.outbox.empty(workspace, stale_s=0) for workspace in await session.names()])
+
+
+@contextmanager
+def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUsed]:
+    """Give a function that reads the counters in Redis. It and this raise ``StoreUnavailable``.
+
+    ``state`` is the id of the state that the ledger works with, if it has one: the counters of another state, or of
+    none, are refused. No event loop may run in this thread.
+    """
+    client = RedisClient(url)
+    with asyncio.Runner() as runner:
+
+        def ask(*words: str) -> Any:
+            return runner.run(_ask(client, *words))
+
+        def read_used(limit: Limit, workspace: str, key_id: str) -> Used:  # noqa: ARG001  (the counter names the key)
+            found = ask("HMGET", keys_of(workspace).counter(limit.counter), *_FIELDS)
+            return Used(*(int(value or 0) for value in found))
+
+        try:
+            found = ask("GET", STATE)
+            if state is not None and found != state:
+                raise StoreUnavailable(OTHER if found else EMPTY)
+            yield read_used
+        finally:
+            runner.run(client.close())
+
+
+async def _ask(client: RedisClient, *words: str) -> Any:
+    async with client.bounded(BOUND_S):
+        return await client.command(*words)

@@ -16,8 +16,9 @@ from typing import Any
 
 from addon.store import StoreUnavailable
 from addon.store.ledger.file import LedgerFile
-from addon.store.redis.client import RedisClient, Script, is_refusal
+from addon.store.redis.client import RedisClient, is_refusal
 from addon.store.redis.keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
+from addon.store.redis.scripts import CHECK_STATE, REGISTER_WORKSPACE, Script
 
 log = logging.getLogger("tollgate.store")
 
@@ -35,9 +36,6 @@ OTHER = (
 UNCOUNTED = f"this ledger has calls or credits that Redis does not count; {_REBUILD}"
 EVICTS = "Redis may delete what limits rest on when its memory is full; set maxmemory-policy to noeviction"
 TOO_OLD = "Redis 7 or newer is needed"
-
-CHECK = Script.load("check")
-REGISTER = Script.load("register")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class RedisState:
 
     async def _check(self) -> None:
         state = await self.id() if self._fault is None else self._id
-        found, ledger, epoch, beat = await self._client.run(CHECK, [STATE, LEDGER, PULSE])
+        found, ledger, epoch, beat = await self._client.run(CHECK_STATE, [STATE, LEDGER, PULSE])
         pulse = (int(epoch), int(beat))
         self._fault = None if found == state else OTHER if found else EMPTY
         if not self._fault and pulse <= self._pulse:
@@ -124,7 +122,7 @@ class RedisState:
         """Make the state of a workspace that has none, if it is new."""
         state = await self.id()
         keys = keys_of(workspace)
-        answer = await self._client.run(REGISTER, [STATE, WORKSPACES], state, workspace)
+        answer = await self._client.run(REGISTER_WORKSPACE, [STATE, WORKSPACES], state, workspace)
         if answer == "lost" and await self._client.command("GET", keys.state) == state:
             return  # Somebody else has made it since it was missed.
         if answer != "new":

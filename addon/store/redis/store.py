@@ -25,11 +25,12 @@ from addon.store.ledger.rows import booked_of
 from addon.store.pending_writes import Kept, log_lost
 from addon.store.process_lock import Owner
 from addon.store.redis.circuits import RedisCircuits
-from addon.store.redis.client import RedisClient, Script
+from addon.store.redis.client import RedisClient
 from addon.store.redis.holds import Holds
 from addon.store.redis.keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
 from addon.store.redis.leases import Lease, Leases
 from addon.store.redis.outbox import Outbox, Proofs, pack_booking, pack_entry
+from addon.store.redis.scripts import CREDIT, SETTLE, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedBookings
 from policies.limits import wallet_counter
@@ -37,8 +38,6 @@ from policies.spend import Denial, Hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 log = logging.getLogger("tollgate.store")
-
-TAKE, SETTLE, CREDIT = map(Script.load, ("take", "settle", "credit"))
 
 _PATIENT_S = 2.0  # While closing.
 _COLLECT_ALL_EVERY = 30  # In calls of ``upkeep``.
@@ -74,7 +73,9 @@ class RedisStore(SharesCircuits):
         keys = keys_of(workspace)
         bucket = (limit_rpm, WINDOW_US, slice_us(limit_rpm), GROUPS + 1)
         async with self._client.bounded():
-            outcome, *wait_us = await self._state.run(TAKE, workspace, (keys.state, keys.takes), *bucket)
+            outcome, *wait_us = await self._state.run(
+                TAKE_TOKEN, workspace, (keys.state, keys.takes), *bucket
+            )
         return 0 if outcome == "taken" else int(*wait_us)
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:

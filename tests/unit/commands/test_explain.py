@@ -321,4 +321,4 @@ def test_counters_are_read_where_they_are_kept(folder: Path, redis_url: str) -> 
     for workspace in ("capped", "acme"):
         refused = record(folder, workspace, asked(model="own" if workspace == "acme" else "gpt"))["refusal"]
         assert (refused["step"], refused["code"]) == ("limits", "rate_limit_unavailable")
-        assert refused["why"].startswith("Redis can't be asked")
+        assert refused["why"].startswith("Redis at ")

@@ -24,7 +24,7 @@ from rig.redis_server import RedisServer
 from addon.commands.ledger import ledger
 from addon.settings.settings import load_conf
 from addon.store import Booking, HoldRequest, Store, StoreUnavailable, WalletEntry
-from addon.store.opening import open_store
+from addon.store.backends import open_store
 from policies.spend import Want
 
 type Work = Callable[[Store], Any]

@@ -14,7 +14,7 @@ from rig.redis_server import RedisServer
 from addon.commands.state import state
 from addon.settings.settings import load_conf
 from addon.store import Booking, Store
-from addon.store.opening import open_store
+from addon.store.backends import open_store
 from unit.commands.test_ledger import INVOICE, conf_in, live, use
 from unit.commands.test_ledger import run as run_ledger
 

@@ -24,8 +24,8 @@ from rig.settings_files import edit, write_files
 from addon.commands.usage import usage
 from addon.settings.settings import load_conf, load_settings
 from addon.store import Booking, HoldRequest, WalletEntry
+from addon.store.backends import open_store
 from addon.store.ledger.report import counted_in, find_limits, open_report
-from addon.store.opening import open_store
 from addon.store.sqlite.store import SqliteStore
 from policies.spend import Want
 

@@ -18,10 +18,10 @@ from rig.stores import WORKSPACE, Place, booking, credit, takes
 from rig.stores import request as held_call
 
 from addon.store import Store, StoreUnavailable
-from addon.store.redis.holds import HOLD, LARGEST_EXACT, exact, want_arguments
+from addon.store.redis.holds import LARGEST_EXACT, exact, want_arguments
 from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
-from addon.store.redis.store import TAKE
+from addon.store.redis.scripts import HOLD, TAKE_TOKEN
 from policies.limits import Counter, Limit, LimitKind
 from policies.spend import Denial, Hold, Used, Want, place_hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
@@ -153,7 +153,7 @@ def test_tokens_come_back_a_minute_later_never_earlier_and_at_most_a_slice_late(
         passed_us += pause_us
         before = passed_us + (time.monotonic() - began_s) * 1e6
         answer = client.eval(
-            TAKE.text,
+            TAKE_TOKEN.text,
             2,
             keys.state,
             keys.takes,
