@@ -1,4 +1,4 @@
-"""The ``tollgate`` command line. Each other command is a file of ``addon/commands``."""
+"""The ``tollgate`` command line. Each command but ``serve`` is defined in its own module of ``addon/commands``."""
 
 import sys
 from pathlib import Path
@@ -7,34 +7,34 @@ import click
 
 from addon import VERSION
 from addon.commands.catalog import catalog
-from addon.commands.common import conf_option
 from addon.commands.explain import explain_command
 from addon.commands.keys import keys
 from addon.commands.ledger import ledger
+from addon.commands.options import conf_option
 from addon.commands.secrets import secrets
 from addon.commands.state import state
 from addon.commands.usage import usage
 from addon.commands.wallet import wallet
-from addon.settings.files import fault_line
+from addon.settings.errors import describe_error
 from addon.text.masking import mask_credentials
 
 
-class _Unshown(click.Group):
-    """Commands whose errors show no credential, be it one that was typed in a wrong place."""
+class _MaskingGroup(click.Group):
+    """A group of commands that masks credentials in errors: an operator may type one in a wrong place."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            said = error.format_message()
-            if (shown := mask_credentials(said)) == said:
+            message = error.format_message()
+            if (masked := mask_credentials(message)) == message:
                 raise
             if isinstance(error, click.UsageError):
-                raise click.UsageError(shown, error.ctx) from None
-            raise click.ClickException(shown) from None
+                raise click.UsageError(masked, error.ctx) from None
+            raise click.ClickException(masked) from None
 
 
-@click.group(cls=_Unshown, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_MaskingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="tollgate")
 def main() -> None:
     """Tollgate: a chat-completion gateway inside mitmproxy."""
@@ -54,7 +54,7 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
     try:
         run(conf_file.absolute(), host=host, port=port, workers=workers, strict=strict)
     except START_FAULTS as error:
-        click.echo(f"tollgate: {fault_line(error)}", err=True)
+        click.echo(f"tollgate: {describe_error(error)}", err=True)
         sys.exit(1)
 
 

@@ -2,10 +2,10 @@
 
 import math
 
+from addon.calls.authentication import authenticate, parse_bearer
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import bearer_header, check_size
-from addon.settings.api_keys import identify, parse_bearer
 from addon.text.http_heads import RequestHead
 from policies.exchange import Stage
 from policies.limits import rpm_of
@@ -16,7 +16,7 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies) -> None:
     """Let a call in: its size, its key, its workspace's calls in flight and rate. Raises Refusal, StoreUnavailable."""
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
-    workspace, key = identify(call.settings.keys, parse_bearer(bearer_header(head)))
+    workspace, key = authenticate(call.settings.keys, parse_bearer(bearer_header(head)))
     call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
     deps.in_flight.open(call)
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)

@@ -15,7 +15,9 @@ import click
 from tabulate import tabulate
 
 from addon.calls.public_catalog import CLIENTS_KEYS, public_rows, rows_json
-from addon.commands.common import clear_errors, conf_option, json_option, load_served
+from addon.commands.errors import report_errors
+from addon.commands.options import conf_option, json_option
+from addon.commands.readers import load_served_settings
 from policies.model import Model
 from policies.money import price_usd_per_mtok
 
@@ -97,8 +99,8 @@ def check(conf_file: Path, as_json: bool) -> None:
 
 
 def _load_models(conf_file: Path) -> Iterable[Model]:
-    with clear_errors():
-        return load_served(conf_file).models.values()
+    with report_errors():
+        return load_served_settings(conf_file).models.values()
 
 
 def _find_published(model: Model) -> "ModelInfo | None":

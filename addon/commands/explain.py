@@ -13,18 +13,13 @@ import click
 from pydantic import SecretStr
 
 from addon.calls.call_state import Call
-from addon.commands.common import (
-    clear_errors,
-    conf_option,
-    json_option,
-    load_served,
-    reading,
-    unknown_workspace,
-)
-from addon.commands.explain_text import explanation_json, explanation_text
+from addon.commands.errors import report_errors, unknown_workspace_error
+from addon.commands.explain_output import format_explanation, format_explanation_json
+from addon.commands.options import conf_option, json_option
+from addon.commands.readers import load_served_settings, open_ledger
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, Refused, explain
-from addon.settings.files import nearest
-from addon.settings.files_schema import ProxyConf
+from addon.settings.conf_schema import ProxyConf
+from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
 from addon.store import StoreUnavailable
 from addon.store.backends import open_counters
@@ -49,17 +44,17 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
 
     Nothing is sent and nothing is written. A call that would be refused is an answer too: the exit status is 0.
     """
-    with clear_errors():
-        settings = load_served(conf_file)
+    with report_errors():
+        settings = load_served_settings(conf_file)
         workspace = settings.workspaces.get(workspace_id)
         if workspace is None:
-            raise unknown_workspace(workspace_id, settings.workspaces)
+            raise unknown_workspace_error(workspace_id, settings.workspaces)
         key = _find_key(workspace, key_id)
         content = _read(file)
         with _counted(settings.conf) as counted:
             told = explain(_admitted(settings, workspace, key), content, counted)
     hints = _hints(told, settings, workspace)
-    show = explanation_json if as_json else explanation_text
+    show = format_explanation_json if as_json else format_explanation
     click.echo(show(workspace.id, key.id, told, hints))
 
 
@@ -75,7 +70,7 @@ def _find_key(workspace: Workspace, key_id: str | None) -> Key:
     by_id = {key.id: key for key in workspace.keys}
     if key_id not in by_id:
         raise click.ClickException(
-            f'unknown key "{key_id}" of workspace {workspace.id}{nearest(key_id, by_id)}'
+            f'unknown key "{key_id}" of workspace {workspace.id}{suggest_name(key_id, by_id)}'
         )
     return by_id[key_id]
 
@@ -92,7 +87,7 @@ def _admitted(settings: Settings, workspace: Workspace, key: Key) -> Call:
 
 @contextmanager
 def _counted(conf: ProxyConf) -> Iterator[Counted]:
-    with reading(conf.paths.database) as ledger, ExitStack() as stack:
+    with open_ledger(conf.paths.database) as ledger, ExitStack() as stack:
         found: Counted
         try:
             found = stack.enter_context(open_counters(conf, ledger))

@@ -14,16 +14,20 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, json_option, load_served, unknown_workspace
-from addon.commands.key_lines import add_key
+from addon.commands.errors import report_errors, unknown_workspace_error
+from addon.commands.key_edits import add_key
+from addon.commands.options import conf_option, json_option
+from addon.commands.readers import load_served_settings
 from addon.commands.revocation import find_problem, revoke_key
+from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.api_keys import hash_key, new_key
-from addon.settings.files import SettingsError, validate, write_atomically
-from addon.settings.files_schema import WorkspaceTable
+from addon.settings.errors import SettingsError
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
+from addon.settings.validation import validate
 from addon.settings.value_types import NAME, NAME_IS
+from addon.settings.workspace_schema import WorkspaceTable
 from policies.model import Key, Workspace
 from policies.money import format_nanousd
 
@@ -60,10 +64,10 @@ def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> No
 @conf_option
 def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     """List the keys of WORKSPACE, or of all."""
-    with clear_errors():
-        settings = load_served(conf_file)
+    with report_errors():
+        settings = load_served_settings(conf_file)
         if workspace is not None and workspace not in settings.workspaces:
-            raise unknown_workspace(workspace, settings.workspaces)
+            raise unknown_workspace_error(workspace, settings.workspaces)
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
     rows = [_row(owner, key) for owner in shown for key in owner.keys]
     if as_json:
@@ -91,7 +95,7 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
 @contextmanager
 def _editing(conf_file: Path) -> Iterator[Path]:
     """The workspaces folder, held against other writers."""
-    with clear_errors():
+    with report_errors():
         folder = load_conf(conf_file).paths.workspaces
         with locked(folder):
             try:
@@ -103,7 +107,7 @@ def _editing(conf_file: Path) -> Iterator[Path]:
 def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
     files = {file.stem: file for file in Sources().list_toml(folder)}
     if workspace not in files:
-        raise unknown_workspace(workspace, files, hint)
+        raise unknown_workspace_error(workspace, files, hint)
     return files[workspace]
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from addon.commands.common import clear_errors, conf_option, json_option, naming, reading, redis_url
-from addon.commands.tables import to_json
-from addon.settings.files_schema import ProxyConf
+from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.options import conf_option, json_option
+from addon.commands.output import format_json
+from addon.commands.readers import open_ledger, require_redis_url
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store import UPKEEP_S, StoreUnavailable
 from addon.store.ledger.report import count_booked
@@ -30,13 +32,13 @@ def ledger() -> None:
 @conf_option
 def verify(as_json: bool, conf_file: Path) -> None:
     """Check that calls, counters, wallets and holds agree to the nano-dollar; exit with 1 where they do not."""
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
         exists = path.exists() or conf.state.backend == "redis"
         checked, discrepancies = _verified(conf)
     if as_json:
-        click.echo(to_json({"checked": checked, "discrepancies": discrepancies}))
+        click.echo(format_json({"checked": checked, "discrepancies": discrepancies}))
     elif exists:
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in checked.items())
         click.echo("\n".join([*discrepancies, f"{counts}: {len(discrepancies) or 'no'} discrepancies"]))
@@ -50,13 +52,13 @@ def _verified(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
     """How many of each were checked, and what was found."""
     path = conf.paths.database
     if conf.state.backend == "redis":
-        with naming(path):
+        with report_ledger_errors(path):
             discrepancies = asyncio.run(verify_redis(conf.state.redis_url, path))
-        with reading(path) as connection:
+        with open_ledger(path) as connection:
             checked = count_booked(connection)
         # Counters and holds are in Redis, and not counted here.
         return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
-    with reading(path) as connection:
+    with open_ledger(path) as connection:
         return count_booked(connection), verify_file(connection)
 
 
@@ -71,11 +73,11 @@ def drain(once: bool, take_over: bool, conf_file: Path) -> None:
 
     A gateway on the ledger's machine does that by itself, so this is for the time while none runs there.
     """
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
-        url = redis_url(conf)
-        with naming(path):
+        url = require_redis_url(conf)
+        with report_ledger_errors(path):
             written = asyncio.run(_drain(url, path, once, take_over))
     click.echo(f"{written} bookings and credits were written to {path}")
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
-from addon.commands.key_lines import turn_off_key
+from addon.commands.key_edits import turn_off_key
+from addon.runtime.atomic_files import write_atomically
 from addon.settings.builder import Problem
-from addon.settings.files import SettingsError, nearest, write_atomically
+from addon.settings.errors import SettingsError, suggest_name
+from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.last_good import LastGood
 from addon.settings.settings import SettingsFiles
-from addon.settings.sources import Sources, decode, parse_toml
+from addon.settings.sources import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def revoke_key(conf_file: Path, file: Path, key_id: str) -> str | None:
     in_kept = None if kept is None else _turn_off(kept, file, key_id)
     ids = (*in_file.ids, *(in_kept.ids if in_kept else ()))
     if key_id not in ids and (in_file.text is not None or in_kept):
-        raise click.ClickException(f'workspace {file.stem} has no key "{key_id}"{nearest(key_id, ids)}')
+        raise click.ClickException(f'workspace {file.stem} has no key "{key_id}"{suggest_name(key_id, ids)}')
     if in_file.text is None and not is_broken:
         raise click.ClickException(in_file.why)
     why = in_file.why
@@ -79,7 +81,7 @@ def _revoke_in_kept(
 def _turn_off(said: bytes, file: Path, key_id: str) -> _Edit:
     """Return the text with the key turned off; as it is where it has no such key."""
     try:
-        text, keys = decode(said, file), parse_toml(said, file).get("keys")
+        text, keys = decode_text(said, file), parse_toml(said, file).get("keys")
     except SettingsError as error:
         return _Edit(None, why=str(error))
     ids = (

@@ -16,9 +16,10 @@ from typing import Any
 
 import click
 
-from addon.commands.common import clear_errors
+from addon.commands.errors import report_errors
+from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
-from addon.settings.files import SettingsError, dotted, write_atomically
+from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sealed_secrets import SCHEME, MasterKeys, new_master_key
 from addon.settings.secrets import load_master_keys
 from addon.settings.sources import Sources
@@ -59,7 +60,7 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
     Those that it opens already stay as they are. Nothing is written where one can't be opened.
     """
     master_keys = _master_keys()
-    with clear_errors(), _held(files):
+    with report_errors(), _held(files):
         # One file under two names is one file.
         rotations = [
             rotated(file, Sources().read_text(file), master_keys)
@@ -116,7 +117,7 @@ def _sealed(place: Any, *path: str | int) -> Iterator[tuple[Any, str | int, str]
     """Every sealed secret within a table or array: what holds it, its key or index there, and its dotted key."""
     for name, value in place.items() if isinstance(place, dict) else enumerate(place):
         if isinstance(value, str) and value.startswith(SCHEME):
-            yield place, name, dotted(*path, name)
+            yield place, name, join_key_path(*path, name)
         elif isinstance(value, dict | list):
             yield from _sealed(value, *path, name)
 

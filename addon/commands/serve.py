@@ -7,7 +7,7 @@ from pathlib import Path
 
 from addon.commands.wallet import credit_entry, enter
 from addon.settings.builder import Problem
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.telemetry.logs import configure_logging

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import click
 
-from addon.commands.common import clear_errors, conf_option, naming, redis_url
+from addon.commands.errors import report_errors, report_ledger_errors
+from addon.commands.options import conf_option
+from addon.commands.readers import require_redis_url
 from addon.settings.settings import load_conf
 from addon.store.redis.rebuild import rebuild_state
 
@@ -25,11 +27,11 @@ def rebuild(take_over: bool, conf_file: Path) -> None:
 
     Gateways refuse calls meanwhile, and go on by themselves. Where this fails they refuse them until it is run again.
     """
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
-        url = redis_url(conf)
-        with naming(path):
+        url = require_redis_url(conf)
+        with report_ledger_errors(path):
             rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
     click.echo(
         f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"

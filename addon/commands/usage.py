@@ -12,9 +12,11 @@ from typing import Any
 import click
 from tabulate import tabulate
 
-from addon.commands.common import clear_errors, conf_option, load_served, reading
-from addon.commands.tables import LIMIT_HEADERS, draw, limit_cells, to_csv, to_json
-from addon.settings.files import SettingsError, fault_line
+from addon.commands.errors import report_errors
+from addon.commands.options import conf_option
+from addon.commands.output import LIMIT_HEADERS, format_csv, format_json, format_limit, format_table
+from addon.commands.readers import load_served_settings, open_ledger
+from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import load_conf
 from addon.store import StoreUnavailable
 from addon.store.backends import open_counters
@@ -104,9 +106,9 @@ def usage(
         raise click.UsageError("limits are those of the periods that run now: no --model, --since or --until")
     wanted = make_filter(workspace, model, since, until)
     totals = () if by == LIMITS else (by,) if by else ("workspace", "model", "day")
-    with clear_errors():
+    with report_errors():
         path = load_conf(conf_file).paths.database
-        with reading(path) as ledger:
+        with open_ledger(path) as ledger:
             shown = Shown(
                 None if by else find_recent(ledger, wanted, limit or RECENT_ROWS),
                 {name: find_totals(ledger, name, wanted, limit) for name in totals},
@@ -117,7 +119,7 @@ def usage(
     if form == "json":
         click.echo(shown.json())
     elif form == "csv":
-        click.echo(to_csv(shown.first), nl=False)
+        click.echo(format_csv(shown.first), nl=False)
     else:
         nothing = (
             "No booked call matches."
@@ -149,7 +151,7 @@ class Shown:
             shown["totals"] = {name: table.records() for name, table in self.totals.items()}
         if self.limits is not None:
             shown["limits"] = self.limits.records()
-        return to_json(shown)
+        return format_json(shown)
 
     def text(self, nothing: str) -> str:
         """Every table that is shown, under its title; ``nothing`` stands for calls where there is none."""
@@ -164,11 +166,11 @@ class Shown:
         if self.recent:
             yield f"Recent calls (UTC)\n\n{_draw_calls(self.recent)}"
         for name, table in self.totals.items():
-            yield f"By {name}\n\n{draw(table, format_nanousd_rounded)}"
+            yield f"By {name}\n\n{format_table(table, format_nanousd_rounded)}"
 
 
 def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
-    settings = load_served(conf_file)
+    settings = load_served_settings(conf_file)
     shown = [one for one in settings.workspaces.values() if workspace in (None, one.id)]
     with open_counters(settings.conf, ledger) as read_used:
         table = find_limits(read_used, shown, datetime.now(UTC))
@@ -182,17 +184,17 @@ def _limits_or_note(
     try:
         return _limits(conf_file, ledger, workspace, most)
     except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
-        click.echo(f"limits are not shown: {fault_line(error)}", err=True)
+        click.echo(f"limits are not shown: {describe_error(error)}", err=True)
         return None
 
 
 def _draw_calls(recent: Table) -> str:
     rows = [[call[name] for name in _SHOWN_OF_A_CALL] for call in recent.records()]
-    return draw(Table(_SHOWN_OF_A_CALL, rows), format_nanousd_rounded)
+    return format_table(Table(_SHOWN_OF_A_CALL, rows), format_nanousd_rounded)
 
 
 def _draw_limits(limits: Table) -> str:
     """Both units share their columns here: a limit has but one of them."""
-    rows = [[row["workspace"], row["key_id"], *limit_cells(row)] for row in limits.records()]
+    rows = [[row["workspace"], row["key_id"], *format_limit(row)] for row in limits.records()]
     headers = ("workspace", "key", *LIMIT_HEADERS)
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) * 4 + ("right",) * 4)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
-from addon.commands.common import clear_errors, conf_option, json_option, reading, unknown_workspace
-from addon.commands.tables import draw, to_csv, to_json
-from addon.settings.files_schema import ProxyConf
+from addon.commands.errors import report_errors, unknown_workspace_error
+from addon.commands.options import conf_option, json_option
+from addon.commands.output import format_csv, format_json, format_table
+from addon.commands.readers import open_ledger
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.store import WalletEntry
@@ -64,11 +66,11 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
     """
     if amount_nanousd < 0 and reference is None:
         raise click.UsageError("a negative AMOUNT needs a --reference that says what it corrects")
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
         known = _workspaces(conf)
         if workspace not in known:
-            raise unknown_workspace(workspace, known)
+            raise unknown_workspace_error(workspace, known)
         entry = credit_entry(workspace, amount_nanousd, reference)
         _refuse_too_much(conf, entry)
         is_new = enter(conf, entry)
@@ -81,18 +83,18 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
 @conf_option
 def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     """Show the balance of WORKSPACE, or of all; what its calls in flight hold, and what that leaves."""
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
-        with reading(conf.paths.database) as ledger:
+        with open_ledger(conf.paths.database) as ledger:
             known = sorted({*_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
-                raise unknown_workspace(workspace, known)
+                raise unknown_workspace_error(workspace, known)
             with open_counters(conf, ledger) as read_used:
                 table = find_balances(read_used, known if workspace is None else [workspace])
     if as_json:
-        click.echo(to_json(table.records()))
+        click.echo(format_json(table.records()))
     else:
-        click.echo(draw(table) if table.rows else "There is no workspace.")
+        click.echo(format_table(table) if table.rows else "There is no workspace.")
 
 
 @wallet.command()
@@ -111,18 +113,18 @@ def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: 
     """Show the entries of WORKSPACE, newest first: credits, and with the reference "call" what calls cost."""
     if as_json and as_csv:
         raise click.UsageError("either --json or --csv")
-    with clear_errors():
+    with report_errors():
         conf = load_conf(conf_file)
-        with reading(conf.paths.database) as ledger:
+        with open_ledger(conf.paths.database) as ledger:
             table = find_entries(ledger, workspace, limit)
             if not table.rows and workspace not in (known := _workspaces(conf)):
-                raise unknown_workspace(workspace, [*known, *find_wallets(ledger)])
+                raise unknown_workspace_error(workspace, [*known, *find_wallets(ledger)])
     if as_json:
-        click.echo(to_json(table.records()))
+        click.echo(format_json(table.records()))
     elif as_csv:
-        click.echo(to_csv(table), nl=False)
+        click.echo(format_csv(table), nl=False)
     else:
-        click.echo(draw(table) if table.rows else f"The wallet of {workspace} has no entries.")
+        click.echo(format_table(table) if table.rows else f"The wallet of {workspace} has no entries.")
 
 
 def credit_entry(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
@@ -151,7 +153,7 @@ def _workspaces(conf: ProxyConf) -> list[str]:
 
 
 def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
-    with reading(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
+    with open_ledger(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
         [of_workspace] = find_balances(read_used, [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
     return found
@@ -181,7 +183,7 @@ def _tell(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
 def _stored(conf: ProxyConf, entry: WalletEntry) -> str:
     """What was entered under the same reference. Raises ``ClickException`` where that is another amount."""
     reference = f'reference "{entry.reference}"'
-    with reading(conf.paths.database) as ledger:
+    with open_ledger(conf.paths.database) as ledger:
         stored = find_entry(ledger, entry.id)
     if stored is None:  # It is in the ledger of another machine, or on its way.
         return reference

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
+from addon.calls.authentication import invalid_key_refusal
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.endpoints import Endpoint, check_size
@@ -27,7 +28,6 @@ from addon.calls.upstream_request import (
     reviewed_cap,
 )
 from addon.explain.fields import explained_fields
-from addon.settings.api_keys import not_a_key
 from addon.store import HoldRequest, StoreUnavailable
 from addon.store.ledger.report import ReadUsed, find_limits
 from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
@@ -167,7 +167,7 @@ def _admit(call: Call, content: bytes) -> None:
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
     if not key.active:
-        raise _Stopped(Refused("key", from_refusal(not_a_key()), f"key {key.id} is not active"))
+        raise _Stopped(Refused("key", from_refusal(invalid_key_refusal()), f"key {key.id} is not active"))
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:

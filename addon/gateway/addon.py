@@ -20,7 +20,7 @@ from addon.calls.responses import error_response
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
 from addon.gateway.options import mitmproxy_options
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store import StoreUnavailable
 from addon.text.errors import from_refusal

@@ -3,7 +3,7 @@
 from mitmproxy.exceptions import OptionsError
 
 from addon.serve.worker_process import WorkerFailed
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.store import StoreUnavailable
 
 START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)

@@ -15,7 +15,7 @@ from addon.serve.server import serving
 from addon.serve.signals import stop_signals
 from addon.serve.start_faults import START_FAULTS
 from addon.serve.worker_protocol import PING, pack_alive, pack_answer, receive
-from addon.settings.files import fault_line
+from addon.settings.errors import describe_error
 from addon.settings.settings import Settings
 from addon.telemetry.logs import configure_logging
 
@@ -27,7 +27,7 @@ async def work() -> bool:
         with stop_signals() as stop:
             await serve(reader, writer, stop)
     except START_FAULTS as error:
-        writer.write(pack_answer(fault_line(error)))
+        writer.write(pack_answer(describe_error(error)))
         return False
     finally:
         writer.close()

@@ -1,7 +1,7 @@
-"""From what the files say to one set: the base, each workspace by itself, and what is wrong with which file.
+"""Builds the settings from the files: the shared settings, each workspace by itself, and the problems of files.
 
-A file that does not load changes nothing but what is said of it. Nothing is parsed or resolved again while what it was
-made of is the same. Source: docs/configuration.md, "Edits".
+A file that does not load only adds a problem. What did not change is not parsed or resolved again. Source:
+docs/configuration.md, "Edits".
 """
 
 from collections.abc import Mapping
@@ -9,22 +9,28 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from addon.settings.base import Base, load_base
-from addon.settings.files import SettingsError
-from addon.settings.files_schema import ProxyConf, WorkspaceTable
+from addon.settings.conf_schema import ProxyConf
+from addon.settings.errors import SettingsError
 from addon.settings.last_good import LastGood
 from addon.settings.secrets import Secrets
+from addon.settings.shared_settings import SharedSettings, load_shared_settings
 from addon.settings.sources import Sources
-from addon.settings.workspace import parse_workspace, resolve_last_good, resolve_workspace, same_hash
+from addon.settings.workspace_builder import (
+    duplicate_hash_error,
+    parse_workspace,
+    resolve_last_good,
+    resolve_workspace,
+)
+from addon.settings.workspace_schema import WorkspaceTable
 from policies.key_claims import SettledClaims, settle_claims
 from policies.model import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that does not load: its fault, and what that means. ``str`` is one line: file, dotted key, reason.
+    """A file that does not load, why, and the consequence. ``str`` is one line: file, dotted key, reason.
 
-    ``workspace`` is the only one that the file concerns, None where it concerns all.
+    ``workspace`` is the only one that the file concerns, or None when it concerns all.
     """
 
     file: Path
@@ -38,58 +44,58 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A set to serve on. ``workspaces`` are by id; ``digest`` changes with any text that it was made of."""
+class BuiltSettings:
+    """Settings to serve on. ``workspaces`` are by id; ``digest`` changes with any text that they were built from."""
 
-    base: Base
+    shared: SharedSettings
     workspaces: Mapping[str, Workspace]
     problems: tuple[Problem, ...]
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A text of a workspace file, and its table or its fault."""
+class _ParsedText:
+    """The text of a workspace file, with its table or its error."""
 
-    said: bytes
+    text: bytes
     table: WorkspaceTable | None = None
-    fault: SettingsError | None = None
+    error: SettingsError | None = None
     hashes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """One workspace file: what became of it, and what that was made of. ``fault`` is its own, not a contested key."""
+class _WorkspaceFile:
+    """A workspace file: what it resolved to, and from what. ``error`` is the file's own, not a contested key."""
 
     file: Path
-    base: Base
-    asked: Mapping[Path, int]
-    parsed: _Parsed | None = None
+    shared: SharedSettings
+    versions: Mapping[Path, int]
+    parsed: _ParsedText | None = None
     workspace: Workspace | None = None
-    fault: SettingsError | None = None
+    error: SettingsError | None = None
 
 
-class Builder:
-    """Builds one set after another from the same sources."""
+class SettingsBuilder:
+    """Builds settings from the same sources again and again."""
 
     def __init__(self, conf_file: Path, env: Mapping[str, str], sources: Sources) -> None:
         self._conf_file = conf_file
         self._env = env
         self._sources = sources
         self._running: ProxyConf | None = None
-        self._base: Base | None = None
-        self._base_asked: Mapping[Path, int] = {}
-        self._base_fault: SettingsError | None = None
-        self._is_base_tried = False
-        self._seen: dict[str, _Seen] = {}
-        self._old_texts: dict[str, _Parsed] = {}
+        self._shared: SharedSettings | None = None
+        self._shared_versions: Mapping[Path, int] = {}
+        self._shared_error: SettingsError | None = None
+        self._is_shared_tried = False
+        self._files: dict[str, _WorkspaceFile] = {}
+        self._parsed_last_good: dict[str, _ParsedText] = {}
         self._served: dict[str, Workspace] = {}
         self._broken: frozenset[str] = frozenset()
         self._last_good: LastGood | None = None
 
     @property
     def last_good(self) -> LastGood:
-        """The last good texts. A base must have loaded: it says where they are."""
+        """The last good texts. Their folder is known only after the shared settings have loaded once."""
         assert self._last_good  # noqa: S101
         return self._last_good
 
@@ -97,179 +103,187 @@ class Builder:
         """Return whether another process has changed the last good text of a workspace whose file is broken."""
         return self.last_good.look(self._broken)
 
-    def build(self, running: ProxyConf | None = None) -> Built:
-        """Return the set that the files make now. Raises ``SettingsError`` where there is none, not even an older one.
+    def build(self, running: ProxyConf | None = None) -> BuiltSettings:
+        """Return the settings in the files now. Raises ``SettingsError`` when no settings have ever loaded.
 
-        ``running`` is as for ``load_base``.
+        For ``running`` see ``load_shared_settings``.
         """
-        base = self._find_base(running)
+        shared = self._load_shared(running)
         problems = []
-        if self._base_fault:
-            problems.append(_problem(self._base_fault, "the settings do not load, the last good ones stay"))
+        if self._shared_error:
+            problems.append(_problem(self._shared_error, "the settings do not load, the last good ones stay"))
         try:
-            files = self._sources.list_toml(base.conf.paths.workspaces)
+            files = self._sources.list_toml(shared.conf.paths.workspaces)
         except SettingsError as error:
-            if not self._seen:
+            if not self._files:
                 raise
             files = []
             problems.append(_problem(error, "no workspace is served"))
-        self._seen = {file.stem: self._see(file, base) for file in files}
-        self._forget()
-        digests, faults = self._serve()
-        self._broken = frozenset(faults)
-        problems += [self._problem_of(name, fault) for name, fault in sorted(faults.items())]
-        digest = sha256(base.digest + b"".join(digests)).digest()
-        return Built(base, dict(self._served), tuple(problems), digest)
+        self._files = {file.stem: self._load_workspace(file, shared) for file in files}
+        self._forget_deleted()
+        digests, errors = self._choose_served()
+        self._broken = frozenset(errors)
+        problems += [self._workspace_problem(name, error) for name, error in sorted(errors.items())]
+        digest = sha256(shared.digest + b"".join(digests)).digest()
+        return BuiltSettings(shared, dict(self._served), tuple(problems), digest)
 
-    def _forget(self) -> None:
-        asked = set(self._base_asked).union(*(seen.asked for seen in self._seen.values()))
-        self._sources.forget_others(asked)
-        self.last_good.forget_others(self._seen)
-        self._old_texts = {name: old for name, old in self._old_texts.items() if name in self._seen}
+    def _forget_deleted(self) -> None:
+        needed = set(self._shared_versions).union(*(file.versions for file in self._files.values()))
+        self._sources.forget_others(needed)
+        self.last_good.forget_others(self._files)
+        self._parsed_last_good = {
+            name: parsed for name, parsed in self._parsed_last_good.items() if name in self._files
+        }
 
-    # The base.
+    # The shared settings.
 
-    def _find_base(self, running: ProxyConf | None) -> Base:
-        is_same = self._is_base_tried and running is self._running
-        if self._base and is_same and self._sources.is_current(self._base_asked):
-            return self._base
-        self._running, before, self._is_base_tried = running, self._base_asked, False
-        fault = self._base_fault = self._try_base()
-        if fault and self._sources.revert(self._base_asked):
-            # What was read in motion is used only if it loads.
-            self._try_base()
-        if fault:
-            self._base_asked = {**before, **self._base_asked}
-        self._is_base_tried = True
-        if self._base is None:
-            raise fault or AssertionError("there is a base, or a fault")
+    def _load_shared(self, running: ProxyConf | None) -> SharedSettings:
+        """Return the shared settings in the files now, else the last ones that loaded."""
+        is_same = self._is_shared_tried and running is self._running
+        if self._shared and is_same and self._sources.is_current(self._shared_versions):
+            return self._shared
+        self._running, before, self._is_shared_tried = running, self._shared_versions, False
+        error = self._shared_error = self._try_shared()
+        if error and self._sources.revert(self._shared_versions):
+            # A file that was read while it changed is used only if it loads.
+            self._try_shared()
+        if error:
+            self._shared_versions = {**before, **self._shared_versions}
+        self._is_shared_tried = True
+        if self._shared is None:
+            raise error or AssertionError("shared settings either load or have an error")
         if self._last_good is None:
-            self._last_good = LastGood(self._base.conf.paths.database.with_name("last-good"))
-        return self._base
+            self._last_good = LastGood(self._shared.conf.paths.database.with_name("last-good"))
+        return self._shared
 
-    def _try_base(self) -> SettingsError | None:
-        with self._sources.tracing() as self._base_asked:
+    def _try_shared(self) -> SettingsError | None:
+        with self._sources.record_versions() as self._shared_versions:
             try:
-                self._base = load_base(self._conf_file, self._env, self._sources, self._running)
+                self._shared = load_shared_settings(self._conf_file, self._env, self._sources, self._running)
             except SettingsError as error:
                 return error
         return None
 
     # Each workspace by itself.
 
-    def _see(self, file: Path, base: Base) -> _Seen:
-        before = self._seen.get(file.stem)
-        if before and before.base is base and self._sources.is_current(before.asked):
+    def _load_workspace(self, file: Path, shared: SharedSettings) -> _WorkspaceFile:
+        before = self._files.get(file.stem)
+        if before and before.shared is shared and self._sources.is_current(before.versions):
             return before
         parsed = None
-        with self._sources.tracing() as asked:
+        with self._sources.record_versions() as versions:
             try:
-                said = self._sources.read(file)
+                text = self._sources.read(file)
                 known = before.parsed if before else None
-                parsed = known if known and known.said == said else _parse(file, said)
-                workspace = self._resolve(parsed, file, base)
-            except Exception as error:  # noqa: BLE001  (whatever is in the file of one customer stops no other)
-                return _Seen(file, base, asked, parsed, fault=_fault_of(error, file))
-        return _Seen(file, base, asked, parsed, workspace)
+                parsed = known if known and known.text == text else _parse(file, text)
+                workspace = self._resolve(parsed, file, shared)
+            except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
+                return _WorkspaceFile(file, shared, versions, parsed, error=_settings_error(error, file))
+        return _WorkspaceFile(file, shared, versions, parsed, workspace)
 
-    def _resolve(self, parsed: _Parsed, file: Path, base: Base) -> Workspace:
+    def _resolve(self, parsed: _ParsedText, file: Path, shared: SharedSettings) -> Workspace:
         if parsed.table is None:
-            raise parsed.fault or AssertionError("there is a table, or a fault")
-        return resolve_workspace(parsed.table, file, base, Secrets(self._env, self._sources))
+            raise parsed.error or AssertionError("a text has either a table or an error")
+        return resolve_workspace(parsed.table, file, shared, Secrets(self._env, self._sources))
 
-    def _find_old(self, name: str) -> _Parsed | None:
+    def _find_last_good(self, name: str) -> _ParsedText | None:
         """Return the last good text of a workspace."""
-        said = self.last_good.text(name)
-        if said is None:
+        text = self.last_good.text(name)
+        if text is None:
             return None
-        seen = self._seen[name]
-        if seen.parsed and seen.parsed.said == said:
-            return seen.parsed
-        old = self._old_texts.get(name)
-        if old is None or old.said != said:
-            old = self._old_texts[name] = _parse(seen.file, said)
-        return old if old.table else None
+        current = self._files[name]
+        if current.parsed and current.parsed.text == text:
+            return current.parsed
+        parsed = self._parsed_last_good.get(name)
+        if parsed is None or parsed.text != text:
+            parsed = self._parsed_last_good[name] = _parse(current.file, text)
+        return parsed if parsed.table else None
 
-    # All of them together.
+    # All workspaces together.
 
-    def _serve(self) -> tuple[list[bytes], dict[str, SettingsError]]:
-        """Set what is served; return the digests of its texts, and the fault of each file that is broken."""
-        settled = settle_claims({name: self._claims_of(name) for name in self._seen}, self._had)
-        faults = self._faults_of(settled)
+    def _choose_served(self) -> tuple[list[bytes], dict[str, SettingsError]]:
+        """Choose the text that each workspace is served on.
+
+        Return the digests of these texts, and the error of each broken file.
+        """
+        settled = settle_claims({name: self._claimed_hashes(name) for name in self._files}, self._last_hashes)
+        errors = self._find_errors(settled)
         served, digests = {}, []
-        for name, seen in self._seen.items():
-            text = seen.parsed if seen.workspace and name not in settled.gave_way else self._find_old(name)
-            if text is None or text.table is None:
+        for name, file in self._files.items():
+            is_loaded = file.workspace and name not in settled.gave_way
+            chosen = file.parsed if is_loaded else self._find_last_good(name)
+            if chosen is None or chosen.table is None:
                 continue
-            if text is seen.parsed and seen.workspace:
-                workspace = seen.workspace
+            if chosen is file.parsed and file.workspace:
+                workspace = file.workspace
             else:
-                workspace = self._resolve_old(text.table, seen)
+                workspace = self._resolve_last_good(chosen.table, file)
             keys = tuple(key for key in workspace.keys if (name, key.hash) not in settled.refused)
             served[name] = replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace
-            digests.append(b"%s\0%s" % (name.encode(), sha256(text.said).digest()))
-            if name not in faults:
-                self.last_good.take(name, text.said)
+            digests.append(b"%s\0%s" % (name.encode(), sha256(chosen.text).digest()))
+            if name not in errors:
+                self.last_good.take(name, chosen.text)
         self._served = served
-        return digests, faults
+        return digests, errors
 
-    def _resolve_old(self, table: WorkspaceTable, seen: _Seen) -> Workspace:
+    def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
         secrets = Secrets(self._env, self._sources)
-        return resolve_last_good(table, seen.file, seen.base, secrets, self._served.get(seen.file.stem))
+        return resolve_last_good(table, file.file, file.shared, secrets, self._served.get(file.file.stem))
 
-    def _faults_of(self, settled: SettledClaims) -> dict[str, SettingsError]:
-        faults = {name: seen.fault for name, seen in self._seen.items() if seen.fault}
+    def _find_errors(self, settled: SettledClaims) -> dict[str, SettingsError]:
+        """Return the error of each broken file: its own, else that of a key that another workspace has."""
+        errors = {name: file.error for name, file in self._files.items() if file.error}
         contests = dict(settled.gave_way)
         for (name, key_hash), other in settled.refused.items():
             contests.setdefault(name, (key_hash, other))
         for name, (key_hash, other) in contests.items():
-            faults.setdefault(name, self._contest(name, key_hash, other))
-        return faults
+            errors.setdefault(name, self._contested_key_error(name, key_hash, other))
+        return errors
 
-    def _contest(self, name: str, key_hash: str, other: str) -> SettingsError:
+    def _contested_key_error(self, name: str, key_hash: str, other: str) -> SettingsError:
         (index, _), (_, other_id) = self._find_key(name, key_hash), self._find_key(other, key_hash)
-        return same_hash(self._seen[name].file, index, other_id, other)
+        return duplicate_hash_error(self._files[name].file, index, other_id, other)
 
     def _find_key(self, name: str, key_hash: str) -> tuple[int, str]:
-        """Return the place and the id of a key that a workspace's file claims, or its last good text."""
-        for text in (self._seen[name].parsed, self._find_old(name)):
-            keys = text.table.keys if text and text.table else ()
+        """Return the index and the id of a key in a workspace's file, else in its last good text."""
+        for parsed in (self._files[name].parsed, self._find_last_good(name)):
+            keys = parsed.table.keys if parsed and parsed.table else ()
             for index, key in enumerate(keys):
                 if key.hash == key_hash:
                     return index, key.id
-        raise AssertionError("only what claims a hash contests it")
+        raise AssertionError("only a workspace that claims a hash can contest it")
 
-    def _claims_of(self, name: str) -> tuple[str, ...]:
-        seen = self._seen[name]
-        return seen.parsed.hashes if seen.parsed and seen.workspace else self._had(name) or ()
+    def _claimed_hashes(self, name: str) -> tuple[str, ...]:
+        file = self._files[name]
+        return file.parsed.hashes if file.parsed and file.workspace else self._last_hashes(name) or ()
 
-    def _had(self, name: str) -> tuple[str, ...] | None:
-        old = self._find_old(name)
-        return old.hashes if old else None
+    def _last_hashes(self, name: str) -> tuple[str, ...] | None:
+        """Return the hashes that the last good text of a workspace claims."""
+        last = self._find_last_good(name)
+        return last.hashes if last else None
 
-    def _problem_of(self, name: str, fault: SettingsError) -> Problem:
-        seen = self._seen[name]
+    def _workspace_problem(self, name: str, error: SettingsError) -> Problem:
         if name not in self._served:
-            return _problem(fault, f"workspace {name} is not served", name)
-        if seen.fault is None and self._find_old(name) is None:
-            return _problem(fault, f"the key is refused to workspace {name}", name)
-        return _problem(fault, f"workspace {name} keeps its last good settings", name)
+            return _problem(error, f"workspace {name} is not served", name)
+        if self._files[name].error is None and self._find_last_good(name) is None:
+            return _problem(error, f"the key is refused to workspace {name}", name)
+        return _problem(error, f"workspace {name} keeps its last good settings", name)
 
 
-def _parse(file: Path, said: bytes) -> _Parsed:
+def _parse(file: Path, text: bytes) -> _ParsedText:
     try:
-        table = parse_workspace(file, said)
-    except Exception as error:  # noqa: BLE001  (as above)
-        return _Parsed(said, fault=_fault_of(error, file))
-    return _Parsed(said, table, hashes=tuple(key.hash for key in table.keys))
+        table = parse_workspace(file, text)
+    except Exception as error:  # noqa: BLE001  (as in _load_workspace)
+        return _ParsedText(text, error=_settings_error(error, file))
+    return _ParsedText(text, table, hashes=tuple(key.hash for key in table.keys))
 
 
-def _fault_of(error: Exception, file: Path) -> SettingsError:
-    """Return what is said of a file that ``error`` came of. The words of an unknown one may hold a secret."""
+def _settings_error(error: Exception, file: Path) -> SettingsError:
+    """Return the error to report for a file. Leave out the message of an unknown one: it may hold a secret."""
     if isinstance(error, SettingsError):
         return error
     return SettingsError(file, "", f"can't be loaded: {type(error).__name__}")
 
 
-def _problem(fault: SettingsError, consequence: str, workspace: str | None = None) -> Problem:
-    return Problem(fault.file, fault.key, fault.reason, consequence, workspace)
+def _problem(error: SettingsError, consequence: str, workspace: str | None = None) -> Problem:
+    return Problem(error.file, error.key, error.reason, consequence, workspace)

@@ -1,4 +1,4 @@
-"""The catalog's tables become the nouns of ``policies/model.py``; every name that points elsewhere must exist."""
+"""The catalog in the types of ``policies/model.py``, made from its files. Every name in them must exist."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +15,11 @@ from addon.settings.catalog_schema import (
     ModelTable,
     ProviderTable,
 )
-from addon.settings.files import SettingsError, check_known, dotted, validate
-from addon.settings.files_schema import ProxyConf
+from addon.settings.conf_schema import ProxyConf
+from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
+from addon.settings.validation import check_known, validate
 from addon.text.urls import path_of
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
 from policies.model import Auth, Model, Prices, Provider
@@ -28,11 +29,11 @@ from policies.routing import fold_slug
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
     {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 )
-"""How a key is sent in each dialect, where a provider does not say otherwise. Source: the vendors' API references."""
+"""How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
 
 
-class Facts:
-    """The catalog of one load, filled in the order in which its files depend on each other."""
+class CatalogBuilder:
+    """Builds one catalog, file by file, in the order in which the files depend on each other."""
 
     def __init__(self, conf: ProxyConf, env: Mapping[str, str], sources: Sources) -> None:
         self._conf = conf
@@ -43,7 +44,7 @@ class Facts:
         self.models: dict[str, Model] = {}
         self.sandbox_enabled = False
 
-    def load(self, conf_file: Path) -> None:
+    def build(self, conf_file: Path) -> None:
         """Fill the maps. Raises ``SettingsError``."""
         catalog = self._conf.paths.catalog
         self._load_families(catalog / "families.toml")
@@ -71,13 +72,13 @@ class Facts:
     def _platform_keys(
         self, table: ProviderTable, auth: Auth, file: Path, name: str
     ) -> tuple[tuple[SecretStr, ...], frozenset[int]]:
-        """The keys that are set, each once, and the places, from 1, of the others."""
+        """Return the keys that are set, each once, and the positions (from 1) of all other references."""
         keys: list[SecretStr] = []
         skipped: set[int] = set()
-        for place, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
+        for position, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
             key = self._secrets.find(reference, auth, file, name, *path)
             if key is None or key in keys:
-                skipped.add(place)
+                skipped.add(position)
             else:
                 keys.append(key)
         return tuple(keys), frozenset(skipped)
@@ -101,10 +102,10 @@ class Facts:
         return enabled is True or (enabled == "auto" and has_builtin and no_key)
 
     def _load_models(self, file: Path) -> None:
-        spelled: dict[str, str] = {}
+        slugs_by_folded: dict[str, str] = {}
         for slug, table in validate(MODELS_FILE, file, self._sources.read_toml(file)).items():
-            if (other := spelled.setdefault(fold_slug(slug), slug)) != slug:
-                raise SettingsError(file, dotted(slug), f'differs from "{other}" in case only')
+            if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
+                raise SettingsError(file, join_key_path(slug), f'differs from "{other}" in case only')
             provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
             family = self.families[check_known(table.family, self.families, file, slug, "family")]
             active = table.active and (self.sandbox_enabled or not provider.builtin)
@@ -117,7 +118,7 @@ class Facts:
             try:
                 path_of(table.upstream_model_id)
             except ValueError as error:
-                raise SettingsError(file, dotted(slug, "upstream_model_id"), str(error)) from None
+                raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
         cached = table.cached_input_price_per_m
         wholesale = Prices(
             input_microusd_per_mtok=table.input_price_per_m,
@@ -146,5 +147,5 @@ def _family(name: str, table: FamilyTable, file: Path) -> Family:
     try:
         check_family(family)
     except ValueError as error:
-        raise SettingsError(file, dotted(name), str(error)) from None
+        raise SettingsError(file, join_key_path(name), str(error)) from None
     return family

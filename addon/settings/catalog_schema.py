@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from addon.settings.table import Table, fault
+from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     BaseUrl,
     ChatPath,
@@ -66,32 +66,32 @@ class ProviderTable(Table):
     def _says_where_it_is(self) -> Self:
         for key in ("base_url", "platform_key", "platform_keys"):
             if self.builtin and getattr(self, key) is not None:
-                raise fault("is filled in by the gateway for a builtin provider", key)
+                raise table_error("is filled in by the gateway for a builtin provider", key)
         if not self.builtin and self.base_url is None:
-            raise fault("is required", "base_url")
+            raise table_error("is required", "base_url")
         return self
 
     @model_validator(mode="after")
     def _says_how_it_is_asked(self) -> Self:
         for key in ("platform_key", "platform_keys"):
             if self.auth == "none" and getattr(self, key) is not None:
-                raise fault('must be absent where auth = "none"', key)
+                raise table_error('must be absent where auth = "none"', key)
         if self.auth != "none" and not self.builtin and not self.keys_by_path:
-            raise fault("is required", "platform_key")
+            raise table_error("is required", "platform_key")
         if self.dialect != "openai" and "chat_path" in self.model_fields_set:
-            raise fault("belongs to the dialect openai only", "chat_path")
+            raise table_error("belongs to the dialect openai only", "chat_path")
         if self.custom_family is not None and (self.auth == "none" or self.builtin):
-            raise fault("belongs to providers that take customers' keys", "custom_family")
+            raise table_error("belongs to providers that take customers' keys", "custom_family")
         return self
 
     @model_validator(mode="after")
     def _names_each_key_once(self) -> Self:
         if self.platform_key is not None and self.platform_keys is not None:
-            raise fault("must be absent where platform_keys is there", "platform_key")
+            raise table_error("must be absent where platform_keys is there", "platform_key")
         references = self.platform_keys or ()
         for at, reference in enumerate(references):
             if reference in references[:at]:
-                raise fault("names the same secret as one before it", "platform_keys", at)
+                raise table_error("names the same secret as one before it", "platform_keys", at)
         return self
 
 

@@ -6,9 +6,9 @@ lost nothing, the next first run makes the rest, and one that is provoked by del
 
 from pathlib import Path
 
+from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.api_keys import hash_key, new_key
-from addon.settings.files import write_atomically
 from addon.settings.sources import Sources
 
 DEMO = "demo"

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from addon.settings.files import write_atomically
-from addon.settings.sources import Content, read_whole, stamp_of
+from addon.runtime.atomic_files import write_atomically
+from addon.settings.file_content import FileContent, read_content, read_stamp
 
 MAX_WRITES: Final = 8
 """How many texts ``keep`` writes at once, so that the next look is not late; the rest waits for its next call."""
@@ -23,7 +23,7 @@ class LastGood:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._on_disk: dict[str, Content] = {}
+        self._on_disk: dict[str, FileContent] = {}
         self._texts: dict[str, bytes] = {}
         with suppress(OSError):
             for file in folder.glob(f"[!.]*{_SUFFIX}"):
@@ -55,7 +55,7 @@ class LastGood:
         waiting = [
             workspace
             for workspace, text in self._texts.items()
-            if workspace not in self._on_disk or self._on_disk[workspace].said != text
+            if workspace not in self._on_disk or self._on_disk[workspace].content != text
         ]
         for workspace in waiting[:MAX_WRITES]:
             self.write(workspace, self._texts[workspace])
@@ -64,19 +64,19 @@ class LastGood:
         """Keep this text, for its owner's eyes only. Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self._file(workspace), text)
-        self._on_disk[workspace] = Content(stamp_of(self._file(workspace)), text)
+        self._on_disk[workspace] = FileContent(read_stamp(self._file(workspace)), text)
 
     def _read(self, workspace: str) -> bool:
         known = self._on_disk.get(workspace)
-        if known and known.stamp == stamp_of(self._file(workspace)):
+        if known and known.stamp == read_stamp(self._file(workspace)):
             return False
-        found = read_whole(self._file(workspace))
-        if isinstance(found.said, OSError):
+        found = read_content(self._file(workspace))
+        if isinstance(found.content, OSError):
             return False
         self._on_disk[workspace] = found
-        if known and known.said == found.said:
+        if known and known.content == found.content:
             return False
-        self._texts[workspace] = found.said
+        self._texts[workspace] = found.content
         return True
 
     def _file(self, workspace: str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Final
 
-from addon.settings.files import SettingsError, dotted
+from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sources import Sources
 from policies.review import Policy
 
@@ -64,7 +64,7 @@ def load_policies(names: Iterable[str], conf_file: Path, sources: Sources) -> tu
         try:
             source = sources.read(file)
         except SettingsError as error:
-            raise SettingsError(conf_file, dotted("policies", "extra", index), str(error)) from None
+            raise SettingsError(conf_file, join_key_path("policies", "extra", index), str(error)) from None
         policies.append(compile_policy(name, source, file))
     return tuple(policies)
 

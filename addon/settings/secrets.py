@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from addon.settings.files import SettingsError, dotted
+from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.service_account import parse_service_account
 from addon.settings.sources import Sources
@@ -84,7 +84,7 @@ class Secrets:
             if text:
                 _check_secret(text, auth)
         except ValueError as error:
-            raise SettingsError(file, dotted(*path), str(error)) from None
+            raise SettingsError(file, join_key_path(*path), str(error)) from None
         return SecretStr(text) if text else None
 
     def _read_file(self, file: Path) -> str:

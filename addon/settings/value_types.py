@@ -1,6 +1,6 @@
-"""The kinds of values that operators may write, each with its one check, which never echoes the value.
+"""The types of values in operators' files, each with one check. No check echoes the value in its error.
 
-``addon/settings/files_schema.py`` puts them together into tables.
+The schemas combine them into tables.
 """
 
 import re

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from addon.settings.builder import Problem
-from addon.settings.files_schema import ProxyConf
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 
 _log = logging.getLogger("tollgate.reload")

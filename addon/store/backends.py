@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.settings.files_schema import ProxyConf
+from addon.settings.conf_schema import ProxyConf
 from addon.store import Store, StoreUnavailable
 from addon.store.ledger.report import ReadUsed, counted_in
 from addon.store.redis.session import redis_counters

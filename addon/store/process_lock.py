@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
-from addon.settings.files import write_atomically
 
 _MACHINE = ".machine"
 

@@ -10,33 +10,32 @@ import pytest
 from pydantic.fields import FieldInfo
 from rig.configuration import ROOT
 
-from addon.settings import catalog_schema as settings_catalog
-from addon.settings import files_schema as settings_files
-from addon.settings.files_schema import ProxyConf
+from addon.settings import catalog_schema, conf_schema, workspace_schema
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
-from addon.settings.table import Table
+from addon.settings.validation import Table
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 SECTIONS: dict[str, type[Table]] = {
-    "`[listen]`": settings_files.Listen,
-    "`[admin]`": settings_files.Admin,
-    "`[paths]`": settings_files.Paths,
-    "`[state]`": settings_files.State,
-    "`[limits]`": settings_files.Limits,
-    "`[upstream]`": settings_files.Upstream,
-    "`[billing]`": settings_files.Billing,
-    "`[sandbox]`": settings_files.Sandbox,
-    "`[policies]`": settings_files.Policies,
-    "`[PROVIDER]`": settings_catalog.ProviderTable,
-    "`[FAMILY]`": settings_catalog.FamilyTable,
-    "`[FAMILY.estimator]`": settings_catalog.EstimatorTable,
-    '`["slug"]`': settings_catalog.ModelTable,
-    "workspace": settings_files.WorkspaceTable,
-    "`[[keys]]`": settings_files.KeyTable,
-    "`[byok.PROVIDER]`": settings_files.ByokTable,
-    "`[[rules]]`": settings_files.RuleTable,
-    "`[[heuristics]]`": settings_files.HeuristicTable,
+    "`[listen]`": conf_schema.Listen,
+    "`[admin]`": conf_schema.Admin,
+    "`[paths]`": conf_schema.Paths,
+    "`[state]`": conf_schema.State,
+    "`[limits]`": conf_schema.Limits,
+    "`[upstream]`": conf_schema.Upstream,
+    "`[billing]`": conf_schema.Billing,
+    "`[sandbox]`": conf_schema.Sandbox,
+    "`[policies]`": conf_schema.Policies,
+    "`[PROVIDER]`": catalog_schema.ProviderTable,
+    "`[FAMILY]`": catalog_schema.FamilyTable,
+    "`[FAMILY.estimator]`": catalog_schema.EstimatorTable,
+    '`["slug"]`': catalog_schema.ModelTable,
+    "workspace": workspace_schema.WorkspaceTable,
+    "`[[keys]]`": workspace_schema.KeyTable,
+    "`[byok.PROVIDER]`": workspace_schema.ByokTable,
+    "`[[rules]]`": workspace_schema.RuleTable,
+    "`[[heuristics]]`": workspace_schema.HeuristicTable,
 }
 # Required by a rule of the whole table, so that its field alone does not say so.
 REQUIRED_BY_RULE = {("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")}
@@ -89,8 +88,9 @@ def test_a_section_states_the_default_of_each_key_and_says_something_about_it(se
 
 
 def test_no_schema_is_left_out_of_the_document() -> None:
-    made = [*vars(settings_files).values(), *vars(settings_catalog).values()]
-    schemas = {one for one in made if isinstance(one, type) and issubclass(one, Table)}
+    modules = (conf_schema, workspace_schema, catalog_schema)
+    members = [member for module in modules for member in vars(module).values()]
+    schemas = {one for one in members if isinstance(one, type) and issubclass(one, Table)}
     assert schemas - {Table, ProxyConf} == set(SECTIONS.values())
     assert {f"`[{name}]`" for name in ProxyConf.model_fields} < set(SECTIONS)
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rig.settings_files import edit, replace, write_files
 
-from addon.commands.key_lines import add_key, turn_off_key
+from addon.calls.authentication import authenticate
+from addon.commands.key_edits import add_key, turn_off_key
 from addon.commands.keys import keys
-from addon.settings.api_keys import hash_key, identify
+from addon.settings.api_keys import hash_key
 from addon.settings.first_run import ensure_workspace
 from addon.settings.settings import SettingsFiles, load_settings
 
@@ -41,7 +42,7 @@ def test_a_created_key_is_printed_once_and_works(folder: Path) -> None:
     assert re.fullmatch(r"tg_[0-9A-Za-z]{40}", key)
     assert key not in result.stderr
     assert all(key.encode() not in content for content in contents(folder).values())
-    workspace, found = identify(load_settings(folder / "proxy.conf", {}).keys, key)
+    workspace, found = authenticate(load_settings(folder / "proxy.conf", {}).keys, key)
     assert (workspace.id, found.id) == ("acme", "phone")
 
 
@@ -315,7 +316,7 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
         file.unlink()
     key = ensure_workspace(workspaces, "sandbox-chat")
     assert key is not None
-    workspace, found = identify(load_settings(conf_file, {}).keys, key)
+    workspace, found = authenticate(load_settings(conf_file, {}).keys, key)
     assert (workspace.id, workspace.name, workspace.plan, found.id) == ("demo", "Demo", "standard", "demo")
     assert workspace.default_model == "sandbox-chat"
     [file] = workspaces.iterdir()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.settings.api_keys import hash_key, identify, new_key, parse_bearer
+from addon.calls.authentication import authenticate, parse_bearer
+from addon.settings.api_keys import hash_key, new_key
 from policies.model import Key, Workspace
 from policies.refusal import Refusal
 
@@ -74,7 +75,7 @@ def test_a_header_that_is_missing_or_of_another_form_is_refused(header: str | No
 
 
 def test_an_active_key_is_resolved_to_its_workspace() -> None:
-    workspace, key = identify(known(("tg_one", True), ("tg_two", True)), "tg_two")
+    workspace, key = authenticate(known(("tg_one", True), ("tg_two", True)), "tg_two")
     assert (workspace.id, key.id) == ("acme", "key-1")
 
 
@@ -83,7 +84,7 @@ def test_unknown_and_inactive_keys_are_refused_alike_and_never_shown() -> None:
     messages = set()
     for presented in ("tg_off", "tg_nobody", "tg_on", "tg_one ", "TG_ONE", "", hash_key("tg_one")):
         with pytest.raises(Refusal) as caught:
-            identify(keys, presented)
+            authenticate(keys, presented)
         assert caught.value.code == "invalid_api_key"
         messages.add(caught.value.message)
     assert len(messages) == 1
@@ -93,7 +94,7 @@ def test_unknown_and_inactive_keys_are_refused_alike_and_never_shown() -> None:
 def test_an_entry_filed_under_a_wrong_hash_identifies_nobody() -> None:
     [entry] = known(("tg_one", True)).values()
     with pytest.raises(Refusal):
-        identify({hash_key("tg_two"): entry}, "tg_two")
+        authenticate({hash_key("tg_two"): entry}, "tg_two")
 
 
 def test_a_new_key_is_tg_and_40_base62_characters_and_never_the_same() -> None:

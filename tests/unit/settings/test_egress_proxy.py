@@ -7,7 +7,7 @@ import pytest
 from rig.settings_files import edit, write_files
 
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.sealed_secrets import MasterKeys, new_master_key
 from addon.settings.secrets import KEY_VARIABLE
 from addon.settings.settings import SettingsFiles, load_settings

@@ -12,7 +12,7 @@ from rig.reviewed import reviewed
 from rig.settings_files import edit, replace, write_files
 
 from addon.serve.worker_protocol import pack, receive
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.policy_modules import OWN_MODULES, compile_policy
 from addon.settings.settings import Settings, load_settings
 from policies.refusal import Refusal

@@ -7,7 +7,7 @@ import pytest
 from rig.service_accounts import key_file
 from rig.settings_files import edit, write_files
 
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
 from policies.family import Family
 from policies.refusal import Refusal

@@ -6,7 +6,7 @@ import pytest
 import trustme
 from rig.settings_files import HASH_A, HASH_B, edit, write_files
 
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.settings import load_settings
 
 CONF = "proxy.conf"

@@ -7,7 +7,7 @@ import pytest
 from rig.service_accounts import key_file
 from rig.settings_files import edit, write_files
 
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.sealed_secrets import MasterKeys, new_master_key
 from addon.settings.secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
 from addon.settings.settings import Settings, SettingsFiles, load_settings

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from rig.settings_files import HASH_A, HASH_B, edit, write_files
 
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, load_settings
 from policies.family import Family
 from policies.model import Byok, Heuristic, KeywordRule, Prices

@@ -13,9 +13,9 @@ import pytest
 from rig.bounds import BOUND_S
 from rig.settings_files import HASH_A, HASH_B, edit, replace, write_files
 
-from addon.settings.files import SettingsError
+from addon.settings.errors import SettingsError
+from addon.settings.file_content import MAX_FILE_BYTES, OVERDUE_S, Stamp, is_due
 from addon.settings.settings import Settings, SettingsFiles, load_settings
-from addon.settings.sources import MAX_FILE_BYTES, OVERDUE_S, Stamp, is_due
 from addon.settings.watcher import MAX_TOLD, Watcher, told
 from policies.model import Workspace
 
@@ -728,7 +728,7 @@ async def test_a_look_that_fails_is_said_once_and_the_next_may_succeed(
             monkeypatch.undo()
         raise RuntimeError
 
-    monkeypatch.setattr("addon.settings.builder.load_base", fail)
+    monkeypatch.setattr("addon.settings.builder.load_shared_settings", fail)
     running.edit(CONF, "", "[limits]\npro_rpm = 7\n")
     assert (await running.next()).conf.limits.pro_rpm == 7
     assert running.watcher.error is None

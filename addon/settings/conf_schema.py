@@ -1,7 +1,7 @@
-"""What operators may write: one schema a table for proxy.conf and the workspace files.
+"""The schema of proxy.conf: one class a section.
 
-Each rule that needs only its own table stands here; names that must exist elsewhere are those of ``catalog_builder``.
-docs/configuration.md documents every key, and a test holds it to that.
+``shared_settings`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test
+checks that it does.
 """
 
 from decimal import Decimal
@@ -10,15 +10,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from addon.settings.table import Table, fault
+from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AbsolutePath,
     Count,
     Distinct,
     Enabled,
-    KeyHash,
-    Listed,
-    Name,
     OptionalPath,
     Percent,
     PolicyName,
@@ -27,11 +24,8 @@ from addon.settings.value_types import (
     RedisUrl,
     Seconds,
     SecondsOrNone,
-    Secret,
     Text,
-    Usd,
 )
-from policies.model import HeuristicWhen, Plan, Reset
 
 
 class Listen(Table):
@@ -129,64 +123,5 @@ class ProxyConf(Table):
     @model_validator(mode="after")
     def _keeps_admin_private(self) -> Self:
         if self.admin.port and (self.admin.host, self.admin.port) == (self.listen.host, self.listen.port):
-            raise fault("must differ from listen.port", "admin", "port")
+            raise table_error("must differ from listen.port", "admin", "port")
         return self
-
-
-class KeyTable(Table):
-    """One ``[[keys]]`` of a workspace file. ``hash`` is hex, ``spend_cap_usd`` nano-USD once loaded."""
-
-    id: Name
-    hash: KeyHash
-    active: bool = True
-    spend_cap_usd: Usd | None = None
-    spend_reset: Reset = "never"
-    request_cap: Count | None = None
-    request_reset: Reset = "never"
-
-
-class ByokTable(Table):
-    """One ``[byok.PROVIDER]`` of a workspace file."""
-
-    secret: Secret
-    routing: bool = False
-
-
-class RuleTable(Table):
-    """One ``[[rules]]`` of a workspace file."""
-
-    keywords: Annotated[Listed[Text], Field(min_length=1)]
-    model: str
-
-
-class HeuristicTable(Table):
-    """One ``[[heuristics]]`` of a workspace file."""
-
-    when: HeuristicWhen
-    model: str
-    threshold_tokens: Count | None = None
-
-    @model_validator(mode="after")
-    def _has_a_threshold_where_one_counts(self) -> Self:
-        counts = self.when == "prompt_tokens_above"
-        if counts != (self.threshold_tokens is not None):
-            reason = "is required" if counts else "belongs to prompt_tokens_above only"
-            raise fault(reason, "threshold_tokens")
-        return self
-
-
-class WorkspaceTable(Table):
-    """One workspace file. ``monthly_spend_cap_usd`` is nano-USD once loaded."""
-
-    name: Text
-    plan: Plan = "standard"
-    rpm_override: Count | None = None
-    monthly_spend_cap_usd: Usd | None = None
-    overage_protection: bool = True
-    default_model: str | None = None
-    fallback_model: str | None = None
-    safety_net: bool = False
-    keys: Listed[KeyTable] = ()
-    byok: dict[str, ByokTable] = {}
-    rules: Listed[RuleTable] = ()
-    heuristics: Listed[HeuristicTable] = ()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from addon.commands.tables import LIMIT_HEADERS, limit_cells, printable, to_json
+from addon.commands.output import LIMIT_HEADERS, format_json, format_limit, replace_unprintable
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
 from policies.money import format_nanousd
@@ -17,9 +17,9 @@ _CAP_NAMES = ("client", "policies", "catalog", "budget")
 _MODES = {"payg": "the platform's key", "byok": "the workspace's own key"}
 
 
-def explanation_json(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
+def format_explanation_json(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
     """Return it for programs. Keys: docs/commands.md."""
-    return to_json(
+    return format_json(
         {
             "workspace": workspace,
             "key_id": key_id,
@@ -37,7 +37,7 @@ def explanation_json(workspace: str, key_id: str, told: Explanation, hints: Sequ
     )
 
 
-def explanation_text(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
+def format_explanation(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
     """Return it for people, in 100 columns where no name is longer."""
     asked = told.requested_model or "no model"
     how = "streamed" if told.stream else "whole"
@@ -52,7 +52,7 @@ def explanation_text(workspace: str, key_id: str, told: Explanation, hints: Sequ
     for number, attempt in enumerate(told.attempts, 1):
         parts += _attempt_parts(number, attempt)
     parts.append("\n".join([*_ending(told), *hints]))
-    return printable("\n\n".join(part for part in parts if part))
+    return replace_unprintable("\n\n".join(part for part in parts if part))
 
 
 def _attempt_record(told: ExplainedAttempt) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _attempt_parts(number: int, told: ExplainedAttempt) -> Iterator[str]:
     yield "\n".join([title, f"mode: {attempt.mode} ({key})", f"upstream: {model.upstream_model_id}{place}"])
     yield _caps(told)
     if told.limits:
-        rows = [limit_cells(row) for row in told.limits]
+        rows = [format_limit(row) for row in told.limits]
         yield tabulate(rows, LIMIT_HEADERS, disable_numparse=True, colalign=("left",) * 2 + ("right",) * 4)
     if told.fields:
         cells = [_wrapped((one.field, one.action, one.reason, one.source)) for one in told.fields]

@@ -1,7 +1,7 @@
-"""proxy.conf, the catalog and operators' policies: one set, which loads as a whole or not at all.
+"""The settings that all workspaces share: proxy.conf, the catalog and operators' policies.
 
-Tables are checked by ``addon/settings/files_schema.py``, names between files by ``addon/settings/catalog_builder.py``.
-Source: docs/configuration.md.
+They load as one set, or not at all. ``conf_schema`` and ``catalog_schema`` check the tables, ``catalog_builder`` the
+names that refer to other files. Source: docs/configuration.md.
 """
 
 import ssl
@@ -11,25 +11,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from addon.settings.catalog_builder import Facts
+from addon.settings.catalog_builder import CatalogBuilder
+from addon.settings.conf_schema import ProxyConf
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
-from addon.settings.files import SettingsError, validate
-from addon.settings.files_schema import ProxyConf
+from addon.settings.errors import SettingsError
 from addon.settings.policy_modules import load_policies
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
+from addon.settings.validation import validate
 from addon.settings.value_types import SecretReference
 from policies.family import Family
 from policies.model import Model, Provider
 from policies.review import Policy
 
 NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")
-"""Sections of proxy.conf whose changes a running gateway can't follow."""
+"""The sections of proxy.conf whose changes take effect only after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """What all workspaces share. ``digest`` changes with any text of the set; the rest is as in ``Settings``."""
+class SharedSettings:
+    """One set of shared settings. ``digest`` changes with any text of the set; for the rest see ``Settings``."""
 
     conf: ProxyConf
     written: ProxyConf
@@ -42,34 +43,37 @@ class Base:
     digest: bytes
 
 
-def load_base(
+def load_shared_settings(
     conf_file: Path, env: Mapping[str, str], sources: Sources, running: ProxyConf | None = None
-) -> Base:
-    """Return the set, traced by ``sources``. Raises ``SettingsError``.
+) -> SharedSettings:
+    """Load the set; its digest is that of ``sources``. Raises ``SettingsError``.
 
-    ``running`` is the conf of a process that is already up: its ``NEEDS_RESTART`` sections stay as they are.
+    ``running`` is the conf of a process that is already up. Its ``NEEDS_RESTART`` sections stay in force.
     """
     conf = written = load_conf(conf_file, sources)
     if running is not None:
         conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
-    facts = Facts(conf, env, sources)
-    facts.load(conf_file)
+    catalog = CatalogBuilder(conf, env, sources)
+    catalog.build(conf_file)
     policies = load_policies(conf.policies.extra, conf_file, sources)
-    return Base(
+    return SharedSettings(
         conf=conf,
         written=written,
-        providers=MappingProxyType(facts.providers),
-        families=MappingProxyType(facts.families),
-        models=MappingProxyType(facts.models),
+        providers=MappingProxyType(catalog.providers),
+        families=MappingProxyType(catalog.families),
+        models=MappingProxyType(catalog.models),
         policies=policies,
-        sandbox_enabled=facts.sandbox_enabled,
+        sandbox_enabled=catalog.sandbox_enabled,
         egress_proxy=_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),
         digest=sources.digest,
     )
 
 
 def _egress_proxy(setting: SecretReference | str, conf_file: Path, secrets: Secrets) -> EgressProxy | None:
-    """Return the proxy, which must be there where one is named: nothing goes past it."""
+    """Return the egress proxy, or None when none is configured.
+
+    Raises ``SettingsError`` when its URL can't be read: calls must never go past a configured proxy.
+    """
     if not setting:
         return None
     try:
@@ -93,7 +97,7 @@ def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:
 def _check_certificate(conf_file: Path, certificate: Path, sources: Sources) -> None:
     try:
         sources.read(certificate)
-        # An encrypted key would ask on the terminal; the empty password makes it an error.
+        # An encrypted key would ask for its password on the terminal. The empty password turns that into an error.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, password="")
     except SettingsError as error:
         reason = f"{certificate}: {error.reason}"

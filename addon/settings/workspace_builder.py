@@ -1,4 +1,4 @@
-"""One workspace file becomes one ``Workspace``: strictly, or, where it was good before, with what is left of the rest.
+"""A ``Workspace``, made from its file. A file must resolve fully; a last good text resolves as far as it can.
 
 Source: docs/configuration.md, "Edits".
 """
@@ -7,67 +7,70 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
-from addon.settings.base import Base
-from addon.settings.files import SettingsError, check_known, dotted, validate
-from addon.settings.files_schema import KeyTable, WorkspaceTable
+from addon.settings.errors import SettingsError, join_key_path
+from addon.settings.file_content import parse_toml
 from addon.settings.secrets import Secrets
-from addon.settings.sources import parse_toml
+from addon.settings.shared_settings import SharedSettings
+from addon.settings.validation import check_known, validate
 from addon.settings.value_types import NAME, NAME_IS
+from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
 
 
-def parse_workspace(file: Path, said: bytes) -> WorkspaceTable:
-    """Return the table that ``file`` says, checked by itself. Raises ``SettingsError``."""
+def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
+    """Return the table in the content of ``file``, checked without other files. Raises ``SettingsError``."""
     if not NAME.fullmatch(file.stem):
         raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
-    table = validate(WorkspaceTable, file, parse_toml(said, file))
+    table = validate(WorkspaceTable, file, parse_toml(content, file))
     ids: set[str] = set()
     hashes: dict[str, str] = {}
     for index, key in enumerate(table.keys):
         if key.id in ids:
-            raise SettingsError(file, dotted("keys", index, "id"), f'"{key.id}" is used twice')
+            raise SettingsError(file, join_key_path("keys", index, "id"), f'"{key.id}" is used twice')
         ids.add(key.id)
         if (other := hashes.setdefault(key.hash, key.id)) != key.id:
-            raise same_hash(file, index, other, file.stem)
+            raise duplicate_hash_error(file, index, other, file.stem)
     return table
 
 
-def same_hash(file: Path, index: int, other_key: str, other_workspace: str) -> SettingsError:
-    """Return the fault of a key whose hash another one claims."""
+def duplicate_hash_error(file: Path, index: int, other_key: str, other_workspace: str) -> SettingsError:
+    """Return the error of the key at ``index`` whose hash another key claims too."""
     reason = f'the same hash as key "{other_key}" of workspace "{other_workspace}"'
-    return SettingsError(file, dotted("keys", index, "hash"), reason)
+    return SettingsError(file, join_key_path("keys", index, "hash"), reason)
 
 
-def resolve_workspace(table: WorkspaceTable, file: Path, base: Base, secrets: Secrets) -> Workspace:
-    """Return the workspace that ``table`` describes; every name must exist. Raises ``SettingsError``."""
-    for path, slug in _models_named(table):
-        check_known(slug, base.models, file, *path, kind="model")
+def resolve_workspace(
+    table: WorkspaceTable, file: Path, shared: SharedSettings, secrets: Secrets
+) -> Workspace:
+    """Return the workspace that ``table`` describes. Raises ``SettingsError`` for a name that does not exist."""
+    for path, slug in _named_models(table):
+        check_known(slug, shared.models, file, *path, kind="model")
     byok = {}
     for name, own in table.byok.items():
-        provider = base.providers[check_known(name, base.providers, file, "byok", name, kind="provider")]
+        provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
         if not _takes_keys(provider):
-            raise SettingsError(file, dotted("byok", name), "the provider takes no key")
+            raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
         byok[name] = Byok(secrets.find(own.secret, provider.auth, file, "byok", name, "secret"), own.routing)
     return _workspace(table, file, byok)
 
 
 def resolve_last_good(
-    table: WorkspaceTable, file: Path, base: Base, secrets: Secrets, served: Workspace | None
+    table: WorkspaceTable, file: Path, shared: SharedSettings, secrets: Secrets, served: Workspace | None
 ) -> Workspace:
-    """Return the workspace that ``table`` describes, as far as the catalog and the secrets of today go.
+    """Return the workspace that ``table`` describes, as far as the current catalog and secrets allow.
 
-    A model or provider that is gone refuses the calls that need it, and no other. A secret that can't be read stays
-    the one of ``served``, which the workspace has been until now.
+    When a model or provider is gone, only the calls that need it are refused. For a secret that can't be read, keep
+    the secret of ``served``, the workspace as it was served until now.
     """
     byok = {}
     for name, own in table.byok.items():
-        provider, secret = base.providers.get(name), None
+        provider, secret = shared.providers.get(name), None
         if provider and _takes_keys(provider):
             try:
                 secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
             except SettingsError:
                 secret = served.byok[name].secret if served and name in served.byok else None
-        # Without the entry, the calls would be paid from the platform's key.
+        # Without the entry, the platform would pay for the calls.
         byok[name] = Byok(secret, own.routing)
     return _workspace(table, file, byok)
 
@@ -107,8 +110,8 @@ def _key(table: KeyTable) -> Key:
     )
 
 
-def _models_named(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every place of a workspace file that names a model, with the name."""
+def _named_models(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Return the key path and the name of each model in a workspace file."""
     for key in ("default_model", "fallback_model"):
         if (slug := getattr(table, key)) is not None:
             yield (key,), slug

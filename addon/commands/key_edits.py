@@ -1,4 +1,4 @@
-"""A workspace file's text with a key added or turned off: the lines that it takes, and no other. Pure."""
+"""Edits of a workspace file's text: add a key, or turn one off. All other lines stay. Pure."""
 
 import re
 import tomllib
@@ -11,20 +11,21 @@ _ACTIVE = re.compile(r"\A(\s*active\s*=\s*)(true|false)")
 
 
 def add_key(text: str, key_id: str, key_hash: str) -> str:
-    """Return a workspace file's text with one more active key at its end. Raises ``ValueError``.
+    """Return the text of a workspace file with one more active key. Raises ``ValueError``.
 
-    At the end, because ``[[keys]]`` may stand anywhere, and a comment above the next table stays with its table.
+    The key goes to the end. There it can't separate a comment from the table below it, and TOML allows ``[[keys]]``
+    anywhere.
     """
     end = _line_end(text)
     entry = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
     lines = ["", "[[keys]]", f'id = "{key_id}"', f'hash = "{entry["hash"]}"', "active = true", ""]
     edited = text.rstrip() + end + end.join(lines)
     table = tomllib.loads(text)
-    return _checked(edited, table | {"keys": [*table.get("keys", []), entry]})
+    return _check(edited, table | {"keys": [*table.get("keys", []), entry]})
 
 
 def turn_off_key(text: str, index: int) -> str:
-    """Return a workspace file's text with ``active = false`` at its key ``index``. Raises ``ValueError``."""
+    """Return the text of a workspace file with ``active = false`` in its key ``index``. Raises ``ValueError``."""
     lines = text.splitlines(keepends=True)
     headers = [number for number, line in enumerate(lines) if _KEYS_HEADER.match(line)]
     if index < len(headers):
@@ -37,18 +38,17 @@ def turn_off_key(text: str, index: int) -> str:
             lines[active] = _ACTIVE.sub(r"\1false", lines[active])
     table = tomllib.loads(text)
     table["keys"][index]["active"] = False
-    return _checked("".join(lines), table)
+    return _check("".join(lines), table)
 
 
 def _line_end(text: str) -> str:
-    """Return how the lines of a text end."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _checked(text: str, expected: dict[str, Any]) -> str:
-    """Return the text if it means what was intended; lines can't tell a table from one in a string.
+def _check(text: str, expected: dict[str, Any]) -> str:
+    """Return the text if it parses to ``expected``. Raises ``ValueError``.
 
-    Raises ValueError.
+    The edits go line by line, and so can't know whether a line is a table's header or inside a string.
     """
     with suppress(tomllib.TOMLDecodeError):
         if tomllib.loads(text) == expected:

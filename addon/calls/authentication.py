@@ -1,0 +1,53 @@
+"""Authentication of a call: from the bearer token of its head to the workspace that owns the key.
+
+Tokens are compared by their hash, and no message ever shows one. Source: contract, "Authentication".
+"""
+
+import hmac
+import re
+from collections.abc import Mapping
+
+from addon.settings.api_keys import hash_key
+from policies.model import Key, Workspace
+from policies.refusal import Refusal
+
+_BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)
+_NO_HASH = "0" * 64
+
+
+def parse_bearer(header: str | None) -> str:
+    """Return the token of one ``Authorization`` header (1 to 512 printable ASCII characters).
+
+    Raises ``Refusal`` ``invalid_api_key`` for None and for any other form. The caller refuses a repeated header.
+    """
+    if header is None:
+        raise Refusal(
+            "invalid_api_key",
+            "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
+        )
+    match = _BEARER.fullmatch(header.strip(" \t"))
+    if match is None:
+        raise Refusal(
+            "invalid_api_key",
+            "The Authorization header is malformed. It must be: Authorization: Bearer YOUR_KEY.",
+        )
+    return match[1]
+
+
+def authenticate(owners_by_hash: Mapping[str, tuple[Workspace, Key]], token: str) -> tuple[Workspace, Key]:
+    """Return the workspace and the key of a token.
+
+    Raises the same ``Refusal`` ``invalid_api_key`` for an unknown and for an inactive key. The lookup is by SHA-256,
+    so its timing reveals nothing about a key. The comparison takes the same time for a hit and a miss.
+    """
+    token_hash = hash_key(token)
+    found = owners_by_hash.get(token_hash)
+    matches = hmac.compare_digest(found[1].hash if found else _NO_HASH, token_hash)
+    if found is None or not matches or not found[1].active:
+        raise invalid_key_refusal()
+    return found
+
+
+def invalid_key_refusal() -> Refusal:
+    """Return the refusal of a key that is unknown or not active."""
+    return Refusal("invalid_api_key", "Incorrect API key provided. Use an active key of your workspace.")

@@ -1,0 +1,72 @@
+"""The schema of a workspace file: one class a table.
+
+``workspace_builder`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test
+checks that it does.
+"""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from addon.settings.validation import Table, table_error
+from addon.settings.value_types import Count, KeyHash, Listed, Name, Secret, Text, Usd
+from policies.model import HeuristicWhen, Plan, Reset
+
+
+class KeyTable(Table):
+    """One ``[[keys]]`` of a workspace file. ``hash`` is hex, ``spend_cap_usd`` nano-USD once loaded."""
+
+    id: Name
+    hash: KeyHash
+    active: bool = True
+    spend_cap_usd: Usd | None = None
+    spend_reset: Reset = "never"
+    request_cap: Count | None = None
+    request_reset: Reset = "never"
+
+
+class ByokTable(Table):
+    """One ``[byok.PROVIDER]`` of a workspace file."""
+
+    secret: Secret
+    routing: bool = False
+
+
+class RuleTable(Table):
+    """One ``[[rules]]`` of a workspace file."""
+
+    keywords: Annotated[Listed[Text], Field(min_length=1)]
+    model: str
+
+
+class HeuristicTable(Table):
+    """One ``[[heuristics]]`` of a workspace file."""
+
+    when: HeuristicWhen
+    model: str
+    threshold_tokens: Count | None = None
+
+    @model_validator(mode="after")
+    def _has_a_threshold_where_one_counts(self) -> Self:
+        counts = self.when == "prompt_tokens_above"
+        if counts != (self.threshold_tokens is not None):
+            reason = "is required" if counts else "belongs to prompt_tokens_above only"
+            raise table_error(reason, "threshold_tokens")
+        return self
+
+
+class WorkspaceTable(Table):
+    """One workspace file. ``monthly_spend_cap_usd`` is nano-USD once loaded."""
+
+    name: Text
+    plan: Plan = "standard"
+    rpm_override: Count | None = None
+    monthly_spend_cap_usd: Usd | None = None
+    overage_protection: bool = True
+    default_model: str | None = None
+    fallback_model: str | None = None
+    safety_net: bool = False
+    keys: Listed[KeyTable] = ()
+    byok: dict[str, ByokTable] = {}
+    rules: Listed[RuleTable] = ()
+    heuristics: Listed[HeuristicTable] = ()
