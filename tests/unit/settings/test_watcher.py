@@ -14,8 +14,9 @@ from rig.bounds import BOUND_S
 from rig.settings_files import HASH_A, HASH_B, edit, replace, write_files
 
 from addon.settings.errors import SettingsError
-from addon.settings.file_content import MAX_FILE_BYTES, OVERDUE_S, Stamp, is_due
+from addon.settings.file_content import MAX_FILE_BYTES, Stamp
 from addon.settings.settings import Settings, SettingsFiles, load_settings
+from addon.settings.sources import OVERDUE_S, is_due
 from addon.settings.watcher import MAX_TOLD, Watcher, told
 from policies.model import Workspace
 
