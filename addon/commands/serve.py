@@ -8,7 +8,7 @@ from pathlib import Path
 from addon.commands.wallet import credit_entry, enter
 from addon.settings.builder import Problem
 from addon.settings.errors import SettingsError
-from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, ensure_workspace
+from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.telemetry.logs import configure_logging
 
@@ -57,7 +57,7 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     default_model = next(sandbox, None)
     if default_model:
         enter(settings.conf, credit_entry(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
-    key = ensure_workspace(folder, default_model) if default_model else None
+    key = create_demo_workspace(folder, default_model) if default_model else None
     _tell(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
 

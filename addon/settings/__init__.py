@@ -1,1 +1,1 @@
-"""From the files that operators write to one frozen ``Settings``."""
+"""The operators' files, their checks, and the frozen ``Settings`` made from them."""

@@ -1,7 +1,7 @@
-"""What operators may write into the catalog's files: providers, families and models, one schema a table.
+"""The schema of the catalog's files: one class a table of providers, families and models.
 
-Each rule that needs only its own table stands here; names that must exist elsewhere are those of ``catalog_builder``.
-docs/configuration.md documents every key, and a test holds it to that.
+``catalog_builder`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test checks
+that it does.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -57,13 +57,13 @@ class ProviderTable(Table):
 
     @property
     def keys_by_path(self) -> dict[tuple[str | int, ...], SecretReference]:
-        """Where each platform key is kept, in the order in which they are written, by its path in this table."""
+        """The reference to each platform key by its path in this table, in the order of the file."""
         if self.platform_key is not None:
             return {("platform_key",): self.platform_key}
         return {("platform_keys", at): key for at, key in enumerate(self.platform_keys or ())}
 
     @model_validator(mode="after")
-    def _says_where_it_is(self) -> Self:
+    def _check_address(self) -> Self:
         for key in ("base_url", "platform_key", "platform_keys"):
             if self.builtin and getattr(self, key) is not None:
                 raise table_error("is filled in by the gateway for a builtin provider", key)
@@ -72,31 +72,31 @@ class ProviderTable(Table):
         return self
 
     @model_validator(mode="after")
-    def _says_how_it_is_asked(self) -> Self:
+    def _check_authentication(self) -> Self:
         for key in ("platform_key", "platform_keys"):
             if self.auth == "none" and getattr(self, key) is not None:
-                raise table_error('must be absent where auth = "none"', key)
+                raise table_error('must be absent with auth = "none"', key)
         if self.auth != "none" and not self.builtin and not self.keys_by_path:
             raise table_error("is required", "platform_key")
         if self.dialect != "openai" and "chat_path" in self.model_fields_set:
-            raise table_error("belongs to the dialect openai only", "chat_path")
+            raise table_error("is only for the dialect openai", "chat_path")
         if self.custom_family is not None and (self.auth == "none" or self.builtin):
-            raise table_error("belongs to providers that take customers' keys", "custom_family")
+            raise table_error("is only for providers that take customers' keys", "custom_family")
         return self
 
     @model_validator(mode="after")
-    def _names_each_key_once(self) -> Self:
+    def _check_platform_keys(self) -> Self:
         if self.platform_key is not None and self.platform_keys is not None:
-            raise table_error("must be absent where platform_keys is there", "platform_key")
+            raise table_error("must be absent when platform_keys is there", "platform_key")
         references = self.platform_keys or ()
         for at, reference in enumerate(references):
             if reference in references[:at]:
-                raise table_error("names the same secret as one before it", "platform_keys", at)
+                raise table_error("names the same secret as an earlier one", "platform_keys", at)
         return self
 
 
 class EstimatorTable(Table):
-    """``[FAMILY.estimator]``: how its provider counts tokens."""
+    """``[FAMILY.estimator]``: how the provider counts tokens."""
 
     base_tokens: Tokens = _DEFAULT.base_tokens
     tokens_per_message: Tokens = _DEFAULT.tokens_per_message
@@ -109,7 +109,7 @@ class EstimatorTable(Table):
 
 
 class FamilyTable(Table):
-    """One table of families.toml; what is absent is accepted as the contract states it."""
+    """One table of families.toml. What it leaves out is accepted as in the contract."""
 
     cap_field: CapField = "max_tokens"
     drops: Words = frozenset()
@@ -146,7 +146,7 @@ class FamilyTable(Table):
 
 
 class ModelTable(Table):
-    """One table of models.toml. Prices are micro-USD per million tokens once loaded."""
+    """One table of models.toml. The loaded prices are micro-USD per million tokens."""
 
     provider: str
     upstream_model_id: Text

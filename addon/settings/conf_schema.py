@@ -46,7 +46,7 @@ class Admin(Table):
 
 
 class Paths(Table):
-    """``[paths]``: absolute once loaded, the defaults too."""
+    """``[paths]``. The loaded paths are absolute, the defaults too."""
 
     model_config = ConfigDict(validate_default=True)
 
@@ -63,7 +63,7 @@ class State(Table):
 
 
 class Limits(Table):
-    """``[limits]``: what one workspace and one request may take."""
+    """``[limits]``: the limits of one workspace and of one request."""
 
     standard_rpm: Count = 60
     pro_rpm: Count = 120
@@ -72,7 +72,7 @@ class Limits(Table):
 
 
 class Upstream(Table):
-    """``[upstream]``: how long and how much to take from a provider."""
+    """``[upstream]``: the limits of time and size for providers, and the egress proxy."""
 
     connect_timeout_s: Seconds = 5
     first_byte_timeout_s: Seconds = 120
@@ -84,7 +84,7 @@ class Upstream(Table):
 
 
 class Billing(Table):
-    """``[billing]``: from wholesale to retail."""
+    """``[billing]``: the retail price."""
 
     markup_percent: Percent = Decimal(4)
 
@@ -102,7 +102,7 @@ class Policies(Table):
 
 
 class ProxyConf(Table):
-    """proxy.conf, paths absolute."""
+    """The whole of proxy.conf."""
 
     listen: Listen = Listen()
     admin: Admin = Admin()
@@ -116,12 +116,12 @@ class ProxyConf(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_paths(cls, table: Any) -> Any:
-        # Default paths depend on the conf file's folder, so even absent ones pass through the schema.
+    def _add_paths(cls, table: Any) -> Any:
+        # Default paths depend on the folder of proxy.conf. So the schema must see them even when the section is absent.
         return {"paths": {}, **table}
 
     @model_validator(mode="after")
-    def _keeps_admin_private(self) -> Self:
+    def _check_admin_port(self) -> Self:
         if self.admin.port and (self.admin.host, self.admin.port) == (self.listen.host, self.listen.port):
             raise table_error("must differ from listen.port", "admin", "port")
         return self

@@ -1,4 +1,4 @@
-"""The egress proxy: how its setting is read, and its CONNECT request. Pure."""
+"""The egress proxy: its setting and its CONNECT request. Pure."""
 
 import base64
 import re
@@ -16,14 +16,14 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 
 @dataclass(frozen=True, slots=True)
 class EgressProxy:
-    """A proxy that connects to providers on our behalf. ``authorization`` is the value of ``Proxy-Authorization``."""
+    """A proxy that connects to providers for the gateway. ``authorization`` is the value of ``Proxy-Authorization``."""
 
     host: str
     port: int
     authorization: SecretStr | None = field(default=None, repr=False)
 
     def connect_request(self, host: str, port: int) -> bytes:
-        """Return the request that asks it for a connection to ``host`` and ``port``."""
+        """Return the request for a connection to ``host`` and ``port``."""
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
         if self.authorization is not None:
@@ -32,11 +32,11 @@ class EgressProxy:
 
 
 def parse_proxy(url: str) -> EgressProxy:
-    """Return the proxy that ``http://user:password@host:port`` names; name and password may be left out.
+    """Return the proxy at ``http://user:password@host:port``; user and password are optional.
 
-    Raises ValueError with a message that shows nothing of ``url``.
+    Raises ValueError, whose message shows no part of ``url``.
     """
-    parts = split_url(url, ("http",), "must begin with http://: the proxy is asked by plain CONNECT")
+    parts = split_url(url, ("http",), "must begin with http://: the gateway sends CONNECT without TLS")
     host = parts.hostname or ""
     if not _HOST.fullmatch(host):
         raise ValueError("must name a host")

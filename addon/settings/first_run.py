@@ -1,7 +1,7 @@
-"""The first run: a gateway without any workspace gets one, with a random key and a wallet, so that it answers at once.
+"""The first run: a gateway without a workspace gets one with a random key and a wallet, so that it answers at once.
 
-The wallet is credited first, under a reference that can be entered once only. So a process that dies in between has
-lost nothing, the next first run makes the rest, and one that is provoked by deleting the workspace credits nothing.
+The wallet is credited before the file is written, under a reference that the ledger accepts only once. So when a
+process dies in between, the next first run writes the file. And deleting the workspace earns no second credit.
 """
 
 from pathlib import Path
@@ -29,10 +29,10 @@ active = true
 """
 
 
-def ensure_workspace(folder: Path, default_model: str) -> str | None:
+def create_demo_workspace(folder: Path, default_model: str) -> str | None:
     """Write ``demo.toml`` (mode 0600) into a workspaces folder that has no ``*.toml``.
 
-    Return its plain key, which nothing stores; None where a workspace stands already. Raises ``OSError``.
+    Return its key, which is not stored, or None when there is a workspace already. Raises ``OSError``.
     """
     with locked(folder):
         if Sources().list_toml(folder):

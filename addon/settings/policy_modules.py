@@ -1,7 +1,7 @@
-"""Operators' own policy modules: ``policies/NAME.py`` beside proxy.conf becomes a ``Policy``, or a ``SettingsError``.
+"""Operators' own policy modules: ``policies/NAME.py`` next to proxy.conf, as a ``Policy``.
 
-Each is compiled from its file into a namespace of its own and never imported: nothing of the gateway is shadowed, and
-an edit counts. To another process it goes as its source, and is compiled there. Source: docs/policies.md.
+Each is compiled from its file into its own namespace and never imported. So it can't shadow a module of the gateway,
+and an edit takes effect. To another process it goes as its source, and is compiled there. Source: docs/policies.md.
 """
 
 import inspect
@@ -25,7 +25,7 @@ OWN_MODULES: Final = frozenset(
         *("routing", "sanitize", "schema_prompt", "spend", "token_bucket"),
     }
 )
-"""The modules of the core. One of an operator's that bore such a name could not lie in the same folder."""
+"""The modules of the core. An operator's module can't have one of these names: it may be in the same folder."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _NOT_PLAIN: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -34,7 +34,7 @@ _OPEN_ENDED: Final = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class PolicyModule(Policy):
-    """A policy and what it was made of: with the same ``source`` from the same ``file`` it is the same policy."""
+    """A policy with its source. Two with the same ``source`` and ``file`` are the same policy."""
 
     source: bytes = field(repr=False)
     file: Path
@@ -70,51 +70,53 @@ def load_policies(names: Iterable[str], conf_file: Path, sources: Sources) -> tu
 
 
 def compile_policy(name: str, source: bytes, file: Path) -> PolicyModule:
-    """Return the policy that ``source`` defines; ``file`` is where it stands. Raises ``SettingsError``."""
+    """Return the policy that ``source``, the content of ``file``, defines. Raises ``SettingsError``."""
     module = ModuleType(f"operators_policies.{name}")
     module.__file__ = str(file)
     _run(module, source, file)
-    return PolicyModule(name, _review_of(module, file), source, file)
+    return PolicyModule(name, _find_review(module, file), source, file)
 
 
 def _run(module: ModuleType, source: bytes, file: Path) -> None:
     try:
         code = compile(source, str(file), "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise _fault(file, error.lineno, f"is not Python: {error.msg}") from None
+        raise _error(file, error.lineno, f"is not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError):
-        raise _fault(file, None, "is not Python that can be compiled") from None
-    # Data classes look their own module up while they are made; afterwards nobody has to find it.
+        raise _error(file, None, "is not Python that can be compiled") from None
+    # A data class looks up its module while it is created. Later nothing needs it there.
     sys.modules[module.__name__] = module
     try:
-        exec(code, module.__dict__)  # noqa: S102  (to run the operator's code is what was asked for)
-    # A module that calls exit() is a fault of its file, and must not end a gateway that reloads. What the error says
-    # may be a secret, so it is not repeated.
+        exec(code, module.__dict__)  # noqa: S102  (the operator has configured this code to run)
+    # A module that calls exit() is an error of its file, and must not end a gateway that reloads. The error's message
+    # may hold a secret, so do not repeat it.
     except BaseException as error:  # noqa: BLE001
-        line = _line_in(file, error.__traceback__)
-        raise _fault(file, line, f"raises {type(error).__name__} when it is loaded") from None
+        line = _last_line(file, error.__traceback__)
+        raise _error(file, line, f"raises {type(error).__name__} when it is loaded") from None
     finally:
         sys.modules.pop(module.__name__, None)
 
 
-def _review_of(module: ModuleType, file: Path) -> FunctionType:
+def _find_review(module: ModuleType, file: Path) -> FunctionType:
     review = module.__dict__.get("review")
     if not isinstance(review, FunctionType):
-        raise _fault(file, None, "has no function review(call)")
+        raise _error(file, None, "has no function review(call)")
     code = review.__code__
     if code.co_flags & _NOT_PLAIN:
-        raise _fault(file, code.co_firstlineno, "review must be a plain function, not async and no generator")
+        raise _error(
+            file, code.co_firstlineno, "review must be a plain function, not async and not a generator"
+        )
     if (code.co_argcount, code.co_kwonlyargcount, code.co_flags & _OPEN_ENDED) != (1, 0, 0):
-        raise _fault(file, code.co_firstlineno, "review must take exactly one argument, the call")
+        raise _error(file, code.co_firstlineno, "review must take exactly one argument, the call")
     return review
 
 
-def _fault(file: Path, line: int | None, reason: str) -> SettingsError:
+def _error(file: Path, line: int | None, reason: str) -> SettingsError:
     return SettingsError(file, "", reason if line is None else f"line {line}: {reason}")
 
 
-def _line_in(file: Path, traceback: TracebackType | None) -> int | None:
-    """Return the innermost line of ``file`` that was being run."""
+def _last_line(file: Path, traceback: TracebackType | None) -> int | None:
+    """Return the line of ``file`` that ran last, the innermost one."""
     line = None
     while traceback:
         if traceback.tb_frame.f_code.co_filename == str(file):

@@ -1,7 +1,7 @@
-"""Where a secret is kept becomes the secret: an environment variable, a file, or a sealed token with its master key.
+"""Secrets, read from where a file says they are: an environment variable, a file, or a sealed token.
 
-A fault says what is wrong and never shows what stands there, names of files included: a secret that was written in
-the wrong place may be one. Source: docs/configuration.md.
+An error says what is wrong and never shows a value, not even the name of a file: a secret may be in the wrong place.
+Source: docs/configuration.md.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def load_master_keys(env: Mapping[str, str], sources: Sources) -> MasterKeys:
 
     Raises ValueError.
     """
-    where = KEY_VARIABLE
+    place = KEY_VARIABLE
     text = env.get(KEY_VARIABLE, "").strip()
     if not text:
         file = env.get(KEY_FILE_VARIABLE, "").strip()
@@ -35,47 +35,47 @@ def load_master_keys(env: Mapping[str, str], sources: Sources) -> MasterKeys:
             raise ValueError(
                 f"no master key is set, in {KEY_VARIABLE} or the file that {KEY_FILE_VARIABLE} names"
             )
-        where = f"the file that {KEY_FILE_VARIABLE} names"
-        text = _read_key_file(Path(file), where, sources)
+        place = f"the file that {KEY_FILE_VARIABLE} names"
+        text = _read_key_file(Path(file), place, sources)
     try:
         return MasterKeys(text)
     except ValueError as error:
-        raise ValueError(f"{where} {error}") from None
+        raise ValueError(f"{place} {error}") from None
 
 
-def _read_key_file(file: Path, where: str, sources: Sources) -> str:
+def _read_key_file(file: Path, place: str, sources: Sources) -> str:
     try:
         return sources.read_secret(file, owner_only=True).decode()
     except OSError as error:
-        raise ValueError(f"{where} can't be read: {error.strerror}") from None
+        raise ValueError(f"{place} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{where} is not UTF-8") from None
+        raise ValueError(f"{place} is not UTF-8") from None
 
 
 class Secrets:
-    """Reads the secrets of one file; the master keys are looked for when the first sealed one is met."""
+    """A reader of the secrets of one file. It loads the master keys only for the first sealed secret."""
 
     def __init__(self, env: Mapping[str, str], sources: Sources) -> None:
         self._env = env
         self._sources = sources
 
     def read(self, reference: SecretReference, folder: Path) -> str:
-        """Return a secret without white space around it, files relative to ``folder``. Raises ValueError.
+        """Return a secret without white space around it. Files are relative to ``folder``. Raises ValueError.
 
-        Empty while its environment variable is unset or empty, and in no other case.
+        Return an empty text only when its environment variable is unset or empty.
         """
         if reference.kind == "env":
             return self._env.get(reference.name, "").strip()
         if reference.kind == "file":
-            text, what = self._read_file(folder / reference.name), "the file that it names"
+            text, name = self._read_file(folder / reference.name), "the file that it names"
         else:
-            text, what = self._master_keys.unseal(reference.name), "the sealed secret"
+            text, name = self._master_keys.unseal(reference.name), "the sealed secret"
         if not (secret := text.strip()):
-            raise ValueError(f"{what} is empty")
+            raise ValueError(f"{name} is empty")
         return secret
 
     def find(self, reference: SecretReference, auth: Auth, file: Path, *path: str | int) -> SecretStr | None:
-        """Return what ``file`` refers to at ``path``, None while its environment variable is unset or empty.
+        """Return the secret that ``file`` refers to at ``path``, or None when its variable is unset or empty.
 
         Raises ``SettingsError``.
         """

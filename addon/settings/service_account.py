@@ -1,6 +1,6 @@
-"""A Google service account's key file, and the signed word by which it asks for an access token. Pure.
+"""A Google service account: its key file, and the signed assertion that it trades for an access token. Pure.
 
-A fault is told by the name of its field, never by what stands in it. Source: Google, "Using OAuth 2.0 for server to
+An error names a field and never shows its value. Source: Google, "Using OAuth 2.0 for server to
 server applications", "HTTP/REST"; RFC 7523.
 """
 
@@ -18,16 +18,16 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 GRANT_TYPE: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ASSERTION_LIFE_S: Final = 3600
-"""The longest that Google accepts."""
+"""The longest life that Google accepts."""
 
-_LEAST_KEY_BITS: Final = 2048  # Source: RFC 7518, 3.3.
+_MIN_KEY_BITS: Final = 2048  # Source: RFC 7518, 3.3.
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_WHAT: Final = "the service account"
+_ACCOUNT: Final = "the service account"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccount:
-    """Who asks for a token, and where."""
+    """The account that asks for tokens, and the URL that issues them."""
 
     client_email: str
     token_uri: str
@@ -36,15 +36,15 @@ class ServiceAccount:
 
 
 def parse_service_account(text: str) -> ServiceAccount:
-    """Return the account of a JSON key file. Raises ValueError, whose words show nothing of the text."""
+    """Return the account in a JSON key file. Raises ValueError, whose message shows no part of the text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{_WHAT} is not a JSON object")
+        raise ValueError(f"{_ACCOUNT} is not a JSON object")
     if found.get("type") != "service_account":
-        raise ValueError(f'{_WHAT}\'s "type" is not "service_account"')
+        raise ValueError(f'{_ACCOUNT}\'s "type" is not "service_account"')
     return ServiceAccount(
         client_email=_text(found, "client_email"),
         token_uri=_token_uri(_text(found, "token_uri")),
@@ -53,7 +53,7 @@ def parse_service_account(text: str) -> ServiceAccount:
     )
 
 
-def signed_assertion(account: ServiceAccount, now_s: int) -> str:
+def sign_assertion(account: ServiceAccount, now_s: int) -> str:
     """Return the JWT that the account trades for an access token at the Unix time ``now_s``."""
     claims = {
         "iss": account.client_email,
@@ -69,21 +69,21 @@ def signed_assertion(account: ServiceAccount, now_s: int) -> str:
 def _text(found: dict[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f'{_WHAT} lacks "{name}"')
+        raise ValueError(f'{_ACCOUNT} lacks "{name}"')
     return value
 
 
 def _token_uri(text: str) -> str:
-    """The private key's signature goes there, so nobody on the way may read it."""
+    """Return the URL, which must use TLS or be on loopback: the signed assertion goes there and must stay secret."""
     try:
         parts = urlsplit(text)
         host = parts.hostname
     except ValueError:
         host = None
     if not host or not re.fullmatch(r"[!-~]+", text) or "@" in parts.netloc:
-        raise ValueError(f'{_WHAT}\'s "token_uri" is not a URL')
+        raise ValueError(f'{_ACCOUNT}\'s "token_uri" is not a URL')
     if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
-        raise ValueError(f'{_WHAT}\'s "token_uri" must begin with https://')
+        raise ValueError(f'{_ACCOUNT}\'s "token_uri" must begin with https://')
     return text
 
 
@@ -92,8 +92,8 @@ def _private_key(pem: str) -> RSAPrivateKey:
         key = load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
-    if not isinstance(key, RSAPrivateKey) or key.key_size < _LEAST_KEY_BITS:
+    if not isinstance(key, RSAPrivateKey) or key.key_size < _MIN_KEY_BITS:
         raise ValueError(
-            f'{_WHAT}\'s "private_key" is no unencrypted RSA key of {_LEAST_KEY_BITS} bits in PEM'
+            f'{_ACCOUNT}\'s "private_key" is not an unencrypted RSA key of at least {_MIN_KEY_BITS} bits in PEM'
         )
     return key

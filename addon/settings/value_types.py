@@ -25,13 +25,13 @@ from addon.text.urls import split_url
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-NAME_IS = 'letters, digits, ".", "_" and "-", at most 64, beginning with a letter or digit'
+NAME_IS = 'at most 64 letters, digits, ".", "_" and "-", the first a letter or a digit'
 
 
 _SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie"}
 )
-# Where a request goes, how long it is, and what the answer is read as.
+# Headers that the gateway sets itself: the address of a request, its length, and the format of the answer.
 _OWN_HEADERS = frozenset(
     {
         *("host", "content-length", "content-type", "content-encoding", "accept", "accept-encoding"),
@@ -43,23 +43,23 @@ _OWN_HEADERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Where a secret is kept: in an environment variable, in a file, or in the sealed token that stands as ``name``."""
+    """The place of a secret: an environment variable, a file, or ``name`` itself as a sealed token."""
 
     kind: Literal["env", "file", "sealed"]
     name: str = field(repr=False)
 
 
-def _matching(pattern: str | re.Pattern[str], what: str) -> AfterValidator:
+def _require_match(pattern: str | re.Pattern[str], description: str) -> AfterValidator:
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"must be {what}")
+            raise ValueError(f"must be {description}")
         return text
 
     return AfterValidator(check)
 
 
-def _from_text(parse: Callable[[str], Any], example: str) -> BeforeValidator:
-    """Money and other decimals are TOML strings: a float would lose the digits that were written."""
+def _parse_with(parse: Callable[[str], Any], example: str) -> BeforeValidator:
+    """Return a validator that parses a TOML string. Decimals are strings because a float would lose digits."""
 
     def convert(value: object) -> Any:
         if not isinstance(value, str):
@@ -88,7 +88,7 @@ def _parse_secret(text: str) -> SecretReference:
 
 
 def _parse_proxy_setting(text: str) -> SecretReference | str:
-    """Return the URL of a proxy without credentials, where they are kept, or an empty text for none."""
+    """Return the URL of a proxy without credentials, a reference to a secret URL, or an empty text for no proxy."""
     if not text:
         return text
     if text.startswith("http:"):
@@ -120,7 +120,7 @@ def _check_chat_path(text: str) -> str:
     if not re.fullmatch(r"/[!-~]*", text) or "#" in text:
         raise ValueError('must be a path of printable ASCII that begins with "/", without a fragment')
     if re.search(r"[{}]", text.replace("{model}", "")):
-        raise ValueError("knows the placeholder {model} only")
+        raise ValueError("must hold no placeholder but {model}")
     return text
 
 
@@ -130,7 +130,7 @@ def _check_header_name(name: str) -> str:
     if name in _SECRET_HEADERS:
         raise ValueError("must not be set here: a secret belongs in platform_key")
     if name in _OWN_HEADERS:
-        raise ValueError("must not be set: the gateway says it itself")
+        raise ValueError("must not be set: the gateway sets it itself")
     return name
 
 
@@ -151,8 +151,8 @@ def _optional_path(value: object, info: ValidationInfo) -> Path | None:
     return None if value in ("", None) else _absolute_path(value, info)
 
 
-def _listed(value: object) -> object:
-    # TOML has arrays only; strict pydantic would refuse to make tuples and sets of them.
+def _to_tuple(value: object) -> object:
+    # TOML has only arrays, and strict pydantic does not turn a list into a tuple or a set.
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -162,14 +162,14 @@ def _check_enabled(value: object) -> object:
     return value
 
 
-def _word_set(value: object) -> object:
+def _to_set(value: object) -> object:
     return frozenset(value) if isinstance(value, list) and all(isinstance(v, str) for v in value) else value
 
 
 def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ValueError(f'"{name}" stands there twice')
+            raise ValueError(f'names "{name}" twice')
     return names
 
 
@@ -179,13 +179,15 @@ def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
     return bounds
 
 
-type Text = Annotated[str, _matching(r"(?=.*\S)[^\x00-\x1f\x7f]+", "a text of one line, not empty")]
-type DottedPath = Annotated[str, _matching(r"[A-Za-z0-9_]++(\.[A-Za-z0-9_]++)*+", "names joined by dots")]
-type Name = Annotated[str, _matching(NAME, NAME_IS)]
+type Text = Annotated[str, _require_match(r"(?=.*\S)[^\x00-\x1f\x7f]+", "a text of one line, not empty")]
+type DottedPath = Annotated[
+    str, _require_match(r"[A-Za-z0-9_]++(\.[A-Za-z0-9_]++)*+", "names joined by dots")
+]
+type Name = Annotated[str, _require_match(NAME, NAME_IS)]
 type PolicyName = Annotated[str, AfterValidator(check_name)]
-type ProviderName = Annotated[str, _matching(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
+type ProviderName = Annotated[str, _require_match(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
 type Slug = Annotated[
-    str, _matching(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
+    str, _require_match(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
 ]
 type Port = Annotated[int, Field(ge=0, le=65535)]
 type Count = Annotated[int, Field(ge=1)]
@@ -193,21 +195,23 @@ type Tokens = Annotated[int, Field(ge=0)]
 type Ratio = Annotated[float, Field(ge=0.1, le=100)]
 type Seconds = Annotated[float, Field(gt=0)]
 type SecondsOrNone = Annotated[float, Field(ge=0)]
-type Price = Annotated[int, _from_text(parse_price_microusd_per_mtok, "0.15")]
-type Usd = Annotated[int, _from_text(parse_usd_nanousd, "250")]
-type Percent = Annotated[Decimal, _from_text(_parse_percent, "4")]
-type Secret = Annotated[SecretReference, _from_text(_parse_secret, "env:NAME")]
-type ProxySetting = Annotated[SecretReference | str, _from_text(_parse_proxy_setting, "http://HOST:PORT")]
-type KeyHash = Annotated[str, _from_text(_parse_hash, "sha256:…")]
+type Price = Annotated[int, _parse_with(parse_price_microusd_per_mtok, "0.15")]
+type Usd = Annotated[int, _parse_with(parse_usd_nanousd, "250")]
+type Percent = Annotated[Decimal, _parse_with(_parse_percent, "4")]
+type Secret = Annotated[SecretReference, _parse_with(_parse_secret, "env:NAME")]
+type ProxySetting = Annotated[SecretReference | str, _parse_with(_parse_proxy_setting, "http://HOST:PORT")]
+type KeyHash = Annotated[str, _parse_with(_parse_hash, "sha256:…")]
 type BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
 type ChatPath = Annotated[str, AfterValidator(_check_chat_path)]
 type HeaderName = Annotated[str, AfterValidator(_check_header_name)]
-type HeaderValue = Annotated[str, _matching(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")]
+type HeaderValue = Annotated[
+    str, _require_match(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")
+]
 type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
 type AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path)]
 type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]
-type Words = Annotated[frozenset[Text], BeforeValidator(_word_set)]
-type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_listed)]
-type Distinct[T] = Annotated[tuple[T, ...], AfterValidator(_check_distinct), BeforeValidator(_listed)]
-type Range = Annotated[tuple[float, float], AfterValidator(_check_range), BeforeValidator(_listed)]
+type Words = Annotated[frozenset[Text], BeforeValidator(_to_set)]
+type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_to_tuple)]
+type Distinct[T] = Annotated[tuple[T, ...], AfterValidator(_check_distinct), BeforeValidator(_to_tuple)]
+type Range = Annotated[tuple[float, float], AfterValidator(_check_range), BeforeValidator(_to_tuple)]

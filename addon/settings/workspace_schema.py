@@ -14,7 +14,7 @@ from policies.model import HeuristicWhen, Plan, Reset
 
 
 class KeyTable(Table):
-    """One ``[[keys]]`` of a workspace file. ``hash`` is hex, ``spend_cap_usd`` nano-USD once loaded."""
+    """One ``[[keys]]`` of a workspace file. Once loaded, ``hash`` is hex and ``spend_cap_usd`` nano-USD."""
 
     id: Name
     hash: KeyHash
@@ -47,16 +47,16 @@ class HeuristicTable(Table):
     threshold_tokens: Count | None = None
 
     @model_validator(mode="after")
-    def _has_a_threshold_where_one_counts(self) -> Self:
-        counts = self.when == "prompt_tokens_above"
-        if counts != (self.threshold_tokens is not None):
-            reason = "is required" if counts else "belongs to prompt_tokens_above only"
+    def _check_threshold(self) -> Self:
+        is_needed = self.when == "prompt_tokens_above"
+        if is_needed != (self.threshold_tokens is not None):
+            reason = "is required" if is_needed else "is only for prompt_tokens_above"
             raise table_error(reason, "threshold_tokens")
         return self
 
 
 class WorkspaceTable(Table):
-    """One workspace file. ``monthly_spend_cap_usd`` is nano-USD once loaded."""
+    """One workspace file. Once loaded, ``monthly_spend_cap_usd`` is nano-USD."""
 
     name: Text
     plan: Plan = "standard"

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.deadline import within
-from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, signed_assertion
+from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, sign_assertion
 from addon.text.http1 import encode_request_head
 from addon.text.masking import bookable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
@@ -137,7 +137,7 @@ class AccessTokens:
 
     async def _fetch(self, account: ServiceAccount) -> tuple[SecretStr, float]:
         """Return a new token and how many seconds it lives."""
-        assertion = signed_assertion(account, int(self._clock.now().timestamp()))
+        assertion = sign_assertion(account, int(self._clock.now().timestamp()))
         form = urlencode({"grant_type": GRANT_TYPE, "assertion": assertion}).encode()
         origin, head = _request(account.token_uri, len(form))
         # A connection of its own: another would be idle for most of an hour.

@@ -15,7 +15,7 @@ from addon.calls.authentication import authenticate
 from addon.commands.key_edits import add_key, turn_off_key
 from addon.commands.keys import keys
 from addon.settings.api_keys import hash_key
-from addon.settings.first_run import ensure_workspace
+from addon.settings.first_run import create_demo_workspace
 from addon.settings.settings import SettingsFiles, load_settings
 
 ACME = "policies/workspaces/acme.toml"
@@ -314,7 +314,7 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
     workspaces = tmp_path / "policies/workspaces"
     for file in workspaces.iterdir():
         file.unlink()
-    key = ensure_workspace(workspaces, "sandbox-chat")
+    key = create_demo_workspace(workspaces, "sandbox-chat")
     assert key is not None
     workspace, found = authenticate(load_settings(conf_file, {}).keys, key)
     assert (workspace.id, workspace.name, workspace.plan, found.id) == ("demo", "Demo", "standard", "demo")
@@ -327,5 +327,5 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
 def test_later_runs_make_nothing(tmp_path: Path) -> None:
     write_files(tmp_path)
     before = contents(tmp_path)
-    assert ensure_workspace(tmp_path / "policies/workspaces", "sandbox-chat") is None
+    assert create_demo_workspace(tmp_path / "policies/workspaces", "sandbox-chat") is None
     assert contents(tmp_path) == before

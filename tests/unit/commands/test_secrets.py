@@ -178,7 +178,7 @@ UNOPENED = {
     "another key's": (
         MasterKeys(OTHER).seal(SECRET),
         "byok.OPENAI.secret",
-        "sealed with none of the master keys",
+        "is damaged, or sealed with another master key",
     ),
     "half a token": (TOKEN[:-4], "byok.OPENAI.secret", "is not a whole token"),
 }
@@ -303,7 +303,10 @@ def test_a_gateway_serves_with_a_sealed_key_before_during_and_after_a_rotation(
 
     key_path.write_text(f"{OTHER}\n")
     failed = own.wait_for_log(lambda line: line["level"] == "error")
-    assert "providers.toml: TESTER.platform_key: is sealed with none of the master keys" in failed["message"]
+    assert (
+        "providers.toml: TESTER.platform_key: is damaged, or sealed with another master key"
+        in failed["message"]
+    )
     calls_go_through()
     key_path.write_text(f"{NEW}\n")
     own.wait_for_log(lambda line: line["message"] == "the settings load again")

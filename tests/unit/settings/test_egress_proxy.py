@@ -55,7 +55,7 @@ def test_one_with_credentials_is_a_secret_that_is_shown_nowhere(conf_file: Path)
         ("http://proxy.internal/path", "must not hold a path, a query or a fragment"),
         ("env:NOT_SET", "the environment variable that it names is not set"),
         ("file:missing.url", "the file that it names can't be read as a secret"),
-        ("env:BROKEN_URL", "must begin with http://: the proxy is asked by plain CONNECT"),
+        ("env:BROKEN_URL", "must begin with http://: the gateway sends CONNECT without TLS"),
     ],
 )
 def test_what_can_not_be_used_does_not_load(conf_file: Path, written: str, reason: str) -> None:

@@ -97,7 +97,7 @@ def test_a_name_that_can_not_be_is_refused_where_it_stands(conf_file: Path, name
 
 def test_a_name_that_stands_twice_is_refused(conf_file: Path) -> None:
     edit(conf_file, '["mine"]', '["mine", "other", "mine"]')
-    with pytest.raises(SettingsError, match=r'policies\.extra: "mine" stands there twice'):
+    with pytest.raises(SettingsError, match=r'policies\.extra: names "mine" twice'):
         load_settings(conf_file)
 
 

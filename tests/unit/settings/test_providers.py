@@ -152,7 +152,7 @@ REFUSED = {
     "unknown auth": (f'{OPENAI_KEY}\nauth = "basic"', "OPENAI.auth", "'bearer', 'api-key'"),
     "a key where none is taken": (f'{OPENAI_KEY}\nauth = "none"', "OPENAI.platform_key", "must be absent"),
     "keys where none is taken": (f'{THREE}\nauth = "none"', "OPENAI.platform_keys", "must be absent"),
-    "a key and keys": (f"{OPENAI_KEY}\n{THREE}", "OPENAI.platform_key", "must be absent where platform_keys is"),
+    "a key and keys": (f"{OPENAI_KEY}\n{THREE}", "OPENAI.platform_key", "must be absent when platform_keys is"),
     "no keys": ("platform_keys = []", "OPENAI.platform_keys", "at least 1"),
     "a key that is no list": ('platform_keys = "env:ONE"', "OPENAI.platform_keys", "must be an array"),
     "a bare key": (f'platform_keys = ["env:ONE", "{SECRET}"]', "OPENAI.platform_keys[1]", "a bare secret"),
@@ -165,7 +165,7 @@ REFUSED = {
     "another placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{id}}"', "OPENAI.chat_path", "the placeholder {model} only"),
     "no such family": (f'{OPENAI_KEY}\ncustom_family = "chatt"', "OPENAI.custom_family", 'unknown family "chatt"; did'),
     "a family for nobody": ('auth = "none"\ncustom_family = "chat"', "OPENAI.custom_family", "customers' keys"),
-    "half a placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{model"', "OPENAI.chat_path", "knows the placeholder"),
+    "half a placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{model"', "OPENAI.chat_path", "must hold no placeholder"),
     "headers of numbers": (f"{OPENAI_KEY}\nheaders = {{ x-a = 1 }}", "OPENAI.headers.x-a", "valid string"),
     "two lines": (f'{OPENAI_KEY}\nheaders = {{ x-a = "{SECRET}\\r\\nx" }}', "OPENAI.headers.x-a", "a line"),
     "an empty header": (f'{OPENAI_KEY}\nheaders = {{ x-a = "" }}', "OPENAI.headers.x-a", "not empty"),
@@ -196,12 +196,12 @@ def test_a_header_that_bears_a_secret_is_refused(conf_file: Path, name: str) -> 
     "name", ["host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"]
 )
 def test_a_header_that_is_the_gateways_own_is_refused(conf_file: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match=rf"OPENAI\.headers\.{name}: .*the gateway says it itself"):
+    with pytest.raises(SettingsError, match=rf"OPENAI\.headers\.{name}: .*the gateway sets it itself"):
         loaded(conf_file, f'{OPENAI_KEY}\nheaders = {{ {name} = "x" }}')
 
 
 def test_a_path_belongs_to_the_openai_dialect(conf_file: Path) -> None:
-    with pytest.raises(SettingsError, match=r"OPENAI\.chat_path: belongs to the dialect openai only"):
+    with pytest.raises(SettingsError, match=r"OPENAI\.chat_path: is only for the dialect openai"):
         loaded(conf_file, OPENAI.replace("openai", "gemini") + '\nchat_path = "/x"', OPENAI)
 
 

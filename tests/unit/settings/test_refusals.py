@@ -363,7 +363,7 @@ EDITS = {
         "",
         '[[heuristics]]\nwhen = "json"\nthreshold_tokens = 1\nmodel = "x"\n',
         "heuristics[0].threshold_tokens",
-        "belongs to prompt_tokens_above only",
+        "is only for prompt_tokens_above",
     ),
 }
 

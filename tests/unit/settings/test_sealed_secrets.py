@@ -20,7 +20,7 @@ def test_what_is_sealed_is_opened_by_every_set_with_its_key_and_by_no_other(secr
     assert MasterKeys(OLD).unseal(token) == secret
     assert MasterKeys(f"{NEW} {OLD}").unseal(token) == secret
     assert MasterKeys(OLD).seal(secret) != token
-    with pytest.raises(ValueError, match="sealed with none of the master keys"):
+    with pytest.raises(ValueError, match="is damaged, or sealed with another master key"):
         MasterKeys(f"{NEW} {OTHER}").unseal(token)
 
 
@@ -32,7 +32,7 @@ def test_what_is_sealed_is_opened_by_every_set_with_its_key_and_by_no_other(secr
 def test_a_token_with_one_bit_changed_is_not_opened(secret: str, at: int, bit: int) -> None:
     raw = bytearray(base64.urlsafe_b64decode(MasterKeys(OLD).seal(secret)))
     raw[at % len(raw)] ^= 1 << bit
-    with pytest.raises(ValueError, match=r"sealed with none|not a whole token"):
+    with pytest.raises(ValueError, match=r"sealed with another|not a whole token"):
         MasterKeys(OLD).unseal(base64.urlsafe_b64encode(raw).decode())
 
 
@@ -41,7 +41,7 @@ def test_only_the_first_key_seals_and_what_it_sealed_stays_as_it_is() -> None:
     fresh = both.reseal(MasterKeys(OLD).seal(SECRET))
     assert MasterKeys(NEW).unseal(fresh) == SECRET
     assert both.reseal(fresh) == fresh
-    with pytest.raises(ValueError, match="sealed with none"):
+    with pytest.raises(ValueError, match="sealed with another"):
         both.reseal(MasterKeys(OTHER).seal(SECRET))
 
 
@@ -55,12 +55,12 @@ def test_keys_are_separated_by_commas_or_white_space(between: str) -> None:
 NO_KEYS = {
     "nothing": ("", "holds no master key"),
     "white space": (" \n,", "holds no master key"),
-    "a password": ("hunter2-hunter2", "number 1 is none"),
-    "a second that is short": (f"{NEW} {OLD[:-2]}=", "number 2 is none"),
-    "two without a space": (NEW + OLD, "number 1 is none"),
-    "the other base64": (base64.b64encode(b"\xff" * 32).decode(), "number 1 is none"),
-    "33 bytes": (base64.urlsafe_b64encode(b"x" * 33).decode(), "number 1 is none"),
-    "other letters": ("é" * 43 + "=", "number 1 is none"),
+    "a password": ("hunter2-hunter2", "number 1 is not"),
+    "a second that is short": (f"{NEW} {OLD[:-2]}=", "number 2 is not"),
+    "two without a space": (NEW + OLD, "number 1 is not"),
+    "the other base64": (base64.b64encode(b"\xff" * 32).decode(), "number 1 is not"),
+    "33 bytes": (base64.urlsafe_b64encode(b"x" * 33).decode(), "number 1 is not"),
+    "other letters": ("é" * 43 + "=", "number 1 is not"),
 }
 
 
@@ -97,7 +97,7 @@ def test_what_is_no_token_is_refused_unseen(case: str) -> None:
 
 def test_a_token_that_holds_no_text_is_refused_unseen() -> None:
     token = Fernet(OLD).encrypt(b"\xff\xfe").decode()
-    with pytest.raises(ValueError, match=r"^holds no text$"):
+    with pytest.raises(ValueError, match=r"^is not UTF-8 text$"):
         MasterKeys(OLD).unseal(token)
 
 

@@ -79,7 +79,7 @@ def test_a_changed_mode_of_a_key_file_is_a_reason_to_read_it_again(conf_file: Pa
 
 
 def test_the_environments_keys_come_before_the_files(conf_file: Path, key_path: Path) -> None:
-    with pytest.raises(SettingsError, match="sealed with none"):
+    with pytest.raises(SettingsError, match="sealed with another"):
         load_settings(conf_file, {KEY_VARIABLE: NEW, KEY_FILE_VARIABLE: str(key_path)})
 
 
@@ -119,7 +119,7 @@ REFUSED = {
         {},
         "no master key is set, in TOLLGATE_SECRET_KEY or the file that TOLLGATE_SECRET_KEY_FILE",
     ),
-    "another master key": ({KEY_VARIABLE: NEW}, "is sealed with none of the master keys, or damaged"),
+    "another master key": ({KEY_VARIABLE: NEW}, "is damaged, or sealed with another master key"),
     "no key at all": (
         {KEY_VARIABLE: f"{OLD[:-3]}="},
         "TOLLGATE_SECRET_KEY is not made of master keys: number 1",
@@ -159,7 +159,7 @@ def test_a_key_file_that_others_may_use_is_refused(conf_file: Path, key_path: Pa
     [
         (b"\n", "names holds no master key"),
         (b"\xff", "names is not UTF-8"),
-        (b"# note\n", "number 1 is none"),
+        (b"# note\n", "number 1 is not"),
     ],
 )
 def test_a_key_file_without_keys_is_refused(

@@ -272,12 +272,12 @@ FAULTS: dict[str, tuple[Callable[[], str], str]] = {
     "plain HTTP": (lambda: key_file("http://oauth2.googleapis.com/token"), "must begin with https"),
     "cut PEM": (
         lambda: key_file(GOOGLE, private_key=pem(rsa_key())[:300]),
-        '"private_key" is no unencrypted',
+        '"private_key" is not an unencrypted',
     ),
     "sealed PEM": (lambda: key_file(GOOGLE, private_key=pem(rsa_key(), b"x")), '"private_key" is no'),
     "other key": (
         lambda: key_file(GOOGLE, private_key=pem(ec.generate_private_key(ec.SECP256R1()))),
-        '"private_key" is no unencrypted RSA key',
+        '"private_key" is not an unencrypted RSA key',
     ),
 }
 
