@@ -13,8 +13,8 @@ from typing import Any
 from tabulate import tabulate
 
 from addon.settings.settings import load_conf
-from addon.store import Booking, HoldRequest, Store
 from addon.store.backends import open_store
+from addon.store.protocol import HoldRequest, Settlement, Store
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, Sample, redis_server
 from benchmarks.traffic import Scenario, Target
@@ -64,9 +64,9 @@ async def _one_call(store: Store, number: int, steps: Steps) -> None:
         limits=limits_of(_WORKSPACE, _KEY, "payg", now),
         interrupted_row=row,
     )
-    await _time(steps.take, store.take(_WORKSPACE.id, 10**9))
+    await _time(steps.take, store.take_token(_WORKSPACE.id, 10**9))
     await _time(steps.hold, store.hold(request))
-    await _time(steps.settle, store.settle(Booking(row, from_wallet=True)))
+    await _time(steps.settle, store.settle(Settlement(row, from_wallet=True)))
 
 
 def _row(call_id: str, now: datetime) -> dict[str, Any]:

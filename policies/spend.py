@@ -1,7 +1,7 @@
 """Whether a call may be made for the money and the calls that are left, and how much is held for it meanwhile.
 
-``place_hold`` is the rule; a store runs it in the same atomic step that writes the hold. ``addon/store/hold.lua`` says
-the same for Redis, and a property test holds the two to each other.
+``place_hold`` is the rule; a store runs it in the same atomic step that writes the hold.
+``addon/store/redis/lua/hold.lua`` says the same for Redis, and a property test holds the two to each other.
 Source: contract, "402 situations"; design of holds: docs/limits.md.
 """
 

@@ -20,7 +20,7 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies) -> None:
     call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
     deps.in_flight.open(call)
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
-    if wait_us := await deps.store.take(workspace.id, limit_rpm):
+    if wait_us := await deps.store.take_token(workspace.id, limit_rpm):
         message = f"The workspace's limit of {limit_rpm} requests a minute is reached."
         raise Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(wait_us / 1_000_000))
     call.exchange = call.exchange.advance(Stage.ADMITTED)

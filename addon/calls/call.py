@@ -10,7 +10,7 @@ from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import catalog_response, error_response, gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.runtime.heavy_work import work_off
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
 from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable

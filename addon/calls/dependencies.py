@@ -9,7 +9,7 @@ from addon.calls.request_body import BodyBudget
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
-from addon.store import Store
+from addon.store.protocol import Store
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool

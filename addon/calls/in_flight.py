@@ -15,7 +15,7 @@ from addon.calls.call_state import Call
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, believed_usage, outcome
 from addon.runtime.clock import Clock
-from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
+from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
 from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved, log_refusal
 from addon.telemetry.metrics import Metrics
@@ -88,7 +88,7 @@ class InFlightCalls:
         if failure is None or (failure.code != INTERNAL.code and not attempt.lagged):
             workspace, _ = call.exchange.caller
             circuit = circuit_of(target, workspace)
-            self.do(self.store.note_attempt(circuit, failed=call.has_failed(attempt, failure)))
+            self.do(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """End a call that was dispatched. Do nothing where it has ended already, or was never dispatched.
@@ -102,9 +102,9 @@ class InFlightCalls:
         answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
         call.exchange = answered.advance(Stage.SETTLED, **self._outcome(call, answered, now_s))
         try:
-            booking = self.do(self._book(call, now_s))
-            if not booking.done():
-                await asyncio.wait({booking}, timeout=LAST_BYTES_TIMEOUT_S)
+            settlement = self.do(self._book(call, now_s))
+            if not settlement.done():
+                await asyncio.wait({settlement}, timeout=LAST_BYTES_TIMEOUT_S)
         finally:
             # The last bytes are on their way by then: a drain must not overtake them.
             asyncio.get_running_loop().call_soon(self._close, call, now_s)
@@ -164,7 +164,7 @@ class InFlightCalls:
     async def _book(self, call: Call, now_s: float) -> None:
         """Settle a call. Its answer is the client's whether that can be done now or not: the store keeps it if not."""
         try:
-            await self.store.settle(_booking(call.exchange, now_s))
+            await self.store.settle(_settlement(call.exchange, now_s))
         except StoreUnavailable as error:
             log.warning("a call can't be booked now, and is kept: %s", error)
         except IllegalRowError:
@@ -194,7 +194,7 @@ class InFlightCalls:
             del self._by_workspace[workspace.id]
 
 
-def _booking(exchange: Exchange, now_s: float) -> Booking:
+def _settlement(exchange: Exchange, now_s: float) -> Settlement:
     workspace, _ = exchange.caller
     from_wallet = pays_from_wallet(workspace, exchange.attempt.mode)
-    return Booking(exchange.ledger_row(now_s), from_wallet)
+    return Settlement(exchange.ledger_row(now_s), from_wallet)

@@ -13,7 +13,7 @@ from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.upstream_request import hold_request, make_attempt, reviewed_cap
 from addon.runtime.heavy_work import work_off
-from addon.store import HoldRequest, StoreUnavailable
+from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
@@ -34,7 +34,7 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     if attempt := await _pass_over(call, deps):
         return _dispatch(call, attempt)
     # The hold of a second attempt that could not be made is moved to the first.
-    place = deps.store.move if call.exchange.next_hold else deps.store.hold
+    place = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
     try:
         made = await _reserve(call, deps, place)
     except AccessTokenUnavailable:
@@ -72,7 +72,7 @@ async def _next_attempt(call: Call, deps: Dependencies) -> UpstreamAttempt | Non
     if not exchange.has_next_attempt:
         return None
     try:
-        made = await _reserve(call, deps, deps.store.move)
+        made = await _reserve(call, deps, deps.store.move_hold)
     except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
         _log_no_fallback(exchange, _why(reason))
         return None
@@ -104,9 +104,9 @@ async def _pass_over(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
         return None
     workspace, _ = routed.caller
     first, second = (circuit_of(attempt, workspace) for attempt in route.attempts)
-    if not deps.store.is_open(first) or deps.store.is_open(second):
+    if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
         return None
-    if await deps.store.may_try(first, routed.id):
+    if await deps.store.circuit_allows(first, routed.id):
         return None
     call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
     try:

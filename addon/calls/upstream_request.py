@@ -15,7 +15,7 @@ from addon.calls.dropped_fields import dropped_header, dropped_in
 from addon.calls.reviewing import reviewed_call
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
-from addon.store import HoldRequest
+from addon.store.protocol import HoldRequest
 from addon.text.errors import upstream_garbage
 from addon.text.http_heads import ResponseHead
 from addon.text.masking import bookable

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from addon.settings.errors import SettingsError, describe_error, suggest_name
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, Refuse
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
-from addon.store import StoreUnavailable
 from addon.store.backends import open_counters
+from addon.store.protocol import StoreUnavailable
 from policies.exchange import Exchange, Stage
 from policies.model import Key, Workspace
 

@@ -15,11 +15,11 @@ from addon.commands.output import format_json
 from addon.commands.readers import open_ledger, require_redis_url
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
-from addon.store import UPKEEP_S, StoreUnavailable
-from addon.store.ledger.report import count_booked
+from addon.store.ledger.report import count_rows
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
-from addon.store.redis.session import BOUND_S, RedisSession, redis_session
+from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
+from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
 
 
 @click.group()
@@ -55,11 +55,11 @@ def _verified(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
         with report_ledger_errors(path):
             discrepancies = asyncio.run(verify_redis(conf.state.redis_url, path))
         with open_ledger(path) as connection:
-            checked = count_booked(connection)
+            checked = count_rows(connection)
         # Counters and holds are in Redis, and not counted here.
         return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
     with open_ledger(path) as connection:
-        return count_booked(connection), verify_file(connection)
+        return count_rows(connection), verify_file(connection)
 
 
 @ledger.command()
@@ -85,7 +85,7 @@ def drain(once: bool, take_over: bool, conf_file: Path) -> None:
 async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int:
     async with redis_session(url, path) as session:
         await session.claim_ledger(take_over=take_over)
-        async with session.client.bounded(BOUND_S):
+        async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.state.check()
         if once:
             return await session.outbox.empty_all(stale_s=0)
@@ -109,5 +109,5 @@ async def _drain_until_told(session: RedisSession) -> int:
                 click.echo(f"waiting: {error}", err=True)
             fault = str(error)
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), UPKEEP_S)
+            await asyncio.wait_for(stop.wait(), MAINTENANCE_INTERVAL_S)
     return written

@@ -18,9 +18,9 @@ from addon.commands.output import LIMIT_HEADERS, format_csv, format_json, format
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import load_conf
-from addon.store import StoreUnavailable
 from addon.store.backends import open_counters
 from addon.store.ledger.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
+from addon.store.protocol import StoreUnavailable
 from policies.money import format_nanousd_rounded
 
 RECENT_ROWS = 20

@@ -17,10 +17,10 @@ from addon.commands.readers import open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
-from addon.store import WalletEntry
 from addon.store.backends import open_counters, open_store
 from addon.store.ledger.report import find_balances, find_entries, find_entry, find_wallets
 from addon.store.ledger.rows import CALL
+from addon.store.protocol import WalletEntry
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 HISTORY_ROWS = 20

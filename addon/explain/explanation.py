@@ -28,8 +28,8 @@ from addon.calls.upstream_request import (
     reviewed_cap,
 )
 from addon.explain.fields import explained_fields
-from addon.store import HoldRequest, StoreUnavailable
 from addon.store.ledger.report import ReadUsed, find_limits
+from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object

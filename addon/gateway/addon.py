@@ -22,7 +22,7 @@ from addon.gateway.lifecycle import Lifecycle
 from addon.gateway.options import mitmproxy_options
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from addon.text.errors import from_refusal
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings

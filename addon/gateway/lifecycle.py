@@ -20,9 +20,9 @@ from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
-from addon.store import UPKEEP_S, Store, StoreUnavailable
 from addon.store.backends import open_store
 from addon.store.measured import MeasuredStore
+from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
@@ -83,7 +83,7 @@ class Lifecycle:
     async def start(self) -> None:
         """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
         await self.store.check()
-        await self.store.upkeep()  # A first call knows the circuits that others opened.
+        await self.store.maintain()  # A first call knows the circuits that others opened.
         settings = self.deps.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._keep_up())
@@ -110,10 +110,10 @@ class Lifecycle:
     async def _keep_up(self) -> None:
         """See to the store as long as the process lives."""
         while True:
-            await asyncio.sleep(UPKEEP_S)
+            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
             try:
                 with suppress(StoreUnavailable):  # The store itself logs that.
-                    await self.store.upkeep()
+                    await self.store.maintain()
             except Exception:
                 # A fault of ours must not end what books the calls of the dead; the log has it each time.
                 log.exception("the store could not be seen to")

@@ -4,7 +4,7 @@ from mitmproxy.exceptions import OptionsError
 
 from addon.serve.worker_process import WorkerFailed
 from addon.settings.errors import SettingsError
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 
 START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
 """Each says in one line what an operator has to change."""

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.conf_schema import ProxyConf
-from addon.store import Store, StoreUnavailable
-from addon.store.ledger.report import ReadUsed, counted_in
+from addon.store.ledger.report import ReadUsed, ledger_counters
+from addon.store.protocol import Store, StoreUnavailable
 from addon.store.redis.session import redis_counters
-from addon.store.redis.state import UNCOUNTED, read_ledger
+from addon.store.redis.state import UNCOUNTED, read_identity
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 
@@ -25,9 +25,9 @@ def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
 def open_counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadUsed]:
     """Give a function that reads the counters of limits. It and this raise ``StoreUnavailable``."""
     if conf.state.backend != "redis":
-        yield counted_in(ledger)
+        yield ledger_counters(ledger)
         return
-    own = read_ledger(ledger)
+    own = read_identity(ledger)
     if own.state is None and not own.is_empty:
         raise StoreUnavailable(UNCOUNTED)
     with redis_counters(conf.state.redis_url, own.state) as read_used:

@@ -11,23 +11,23 @@ from functools import partial
 from typing import Any, Protocol
 
 from addon.runtime.clock import Clock
-from addon.store import UPKEEP_S, StoreUnavailable
+from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from policies import circuit_breaker
 from policies.circuit_breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
 
 log = logging.getLogger("tollgate.circuits")
 
-BELIEVED_S = 5 * UPKEEP_S
+FRESH_S = 5 * MAINTENANCE_INTERVAL_S
 """How long what was read is believed, where it can't be read again."""
 
 MAX_CIRCUITS = 1000
 """So many are kept; what fails beyond that is not counted."""
 
-_FORGOTTEN_AT_ONCE = 20
+_FORGET_BATCH = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CircuitSnapshot:
     """All circuits that are not as new, by name, at a time of the clock that they are kept by."""
 
     circuits: Mapping[str, Circuit]
@@ -37,7 +37,7 @@ class Reading:
 class CircuitTable(Protocol):
     """Where the circuits are kept for all processes. Its methods raise ``StoreUnavailable``."""
 
-    async def read(self) -> Reading:
+    async def read(self) -> CircuitSnapshot:
         """Return all of them."""
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
@@ -66,7 +66,7 @@ class Circuits:
                 changed = await self._change(name, partial(circuit_breaker.probe_goes_on, until_us=until_us))
                 if changed and call_id in self._probes:
                     self._probes[call_id] = name, changed[1].retry_us
-        await self._forget()
+        await self._forget_old()
 
     def is_open(self, name: str) -> bool:
         """Tell whether calls of this circuit that can go elsewhere do, but for a probe."""
@@ -74,13 +74,13 @@ class Circuits:
             return False
         return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
 
-    def open_now(self) -> frozenset[str]:
+    def open_names(self) -> frozenset[str]:
         """Return the names of those that are open or half-open, and of what is so for all."""
         own = {name for name in self._known if self._state(name) != "closed"}
         shared = {found for name in self._known if (found := shared_name(name))}
         return frozenset(own | {name for name in shared if self._shared_state(name) != "closed"})
 
-    async def may_try(self, name: str, call_id: str) -> bool:
+    async def allows(self, name: str, call_id: str) -> bool:
         """Tell whether a call that can go elsewhere may go here; if a probe is due, one call may."""
         shared = shared_name(name)
         own, of_all = self._state(name), self._shared_state(shared)
@@ -99,27 +99,25 @@ class Circuits:
             else None
         )
 
-    async def note(self, name: str, *, failed: bool) -> None:
+    async def record_attempt(self, name: str, *, failed: bool) -> None:
         """Take note of how an attempt ended. Nothing is written where that changes nothing."""
         shared = shared_name(name)
         if self._probes:
             ended = (name, shared)
             self._probes = {call: probe for call, probe in self._probes.items() if probe[0] not in ended}
-        await (self._note_failure if failed else self._note_success)(name, shared)
+        await (self._record_failure if failed else self._record_success)(name, shared)
 
-    async def _note_failure(self, name: str, shared: str | None) -> None:
+    async def _record_failure(self, name: str, shared: str | None) -> None:
         known = self._known.get(name, CLOSED)
         has_room = name in self._known or len(self._known) < MAX_CIRCUITS
-        if has_room and not (
-            self._is_believed and circuit_breaker.after_failure(known, self._now_us) == known
-        ):
+        if has_room and not (self._is_fresh and circuit_breaker.after_failure(known, self._now_us) == known):
             await self._change(name, circuit_breaker.after_failure)
         if shared and self._shared_state(shared) != "closed":
             known = self._known.get(shared, CLOSED)
             if circuit_breaker.after_shared_failure(known, self._now_us) != known:
                 await self._change(shared, circuit_breaker.after_shared_failure)
 
-    async def _note_success(self, name: str, shared: str | None) -> None:
+    async def _record_success(self, name: str, shared: str | None) -> None:
         if not self._known or name in self._closing:
             return
         self._closing.add(name)  # One of the calls that end now writes it.
@@ -134,20 +132,20 @@ class Circuits:
             self._closing.discard(name)
 
     @property
-    def _is_believed(self) -> bool:
-        return self._clock.monotonic_s() - self._read_s < BELIEVED_S
+    def _is_fresh(self) -> bool:
+        return self._clock.monotonic_s() - self._read_s < FRESH_S
 
     @property
     def _now_us(self) -> int:
         return self._read_us + round((self._clock.monotonic_s() - self._read_s) * 1_000_000)
 
     def _state(self, name: str) -> CircuitState:
-        if not self._is_believed:
+        if not self._is_fresh:
             return "closed"
         return state_of(self._known.get(name, CLOSED), self._now_us)
 
     def _shared_state(self, shared: str | None) -> CircuitState:
-        if shared is None or not self._known or not self._is_believed:
+        if shared is None or not self._known or not self._is_fresh:
             return "closed"
         return circuit_breaker.shared_state(
             self._members(shared), self._known.get(shared, CLOSED), self._now_us
@@ -168,16 +166,16 @@ class Circuits:
         # Somebody else is the probe, unless it was closed meanwhile.
         return not self.is_open(name)
 
-    async def _forget(self) -> None:
+    async def _forget_old(self) -> None:
         """Drop what says nothing of now any more; a success stays noted as long as any failure there does."""
         now_us = self._now_us
         old = [name for name, known in self._known.items() if circuit_breaker.forget(known, now_us) == CLOSED]
-        for name in old[:_FORGOTTEN_AT_ONCE]:
+        for name in old[:_FORGET_BATCH]:
             if shared_name(name) != name or not self._members(name):
-                await self._change(name, circuit_breaker.forget, is_told=False)
+                await self._change(name, circuit_breaker.forget, is_logged=False)
 
     async def _change(
-        self, name: str, change: Change, *, is_told: bool = True
+        self, name: str, change: Change, *, is_logged: bool = True
     ) -> tuple[Circuit, Circuit] | None:
         """Return what a circuit was and is; None where that can't be done."""
         try:
@@ -188,10 +186,10 @@ class Circuits:
         self._put(name, before)
         was_open = self._shared_state(shared) != "closed"
         self._put(name, after)
-        if is_told:
+        if is_logged:
             if shared:
-                _log(shared, was_open, self._shared_state(shared) != "closed")
-            _log(name, before.is_open, after.is_open)
+                _log_change(shared, was_open, self._shared_state(shared) != "closed")
+            _log_change(name, before.is_open, after.is_open)
         return before, after
 
     def _put(self, name: str, circuit: Circuit) -> None:
@@ -200,22 +198,22 @@ class Circuits:
             del self._known[name]
 
 
-class SharesCircuits:
+class SharedCircuitsMixin:
     """A store that shares its circuits in the one way that there is: what ``Store`` says of them."""
 
     _circuits: Circuits
 
-    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
-        """See ``Store.note_attempt``."""
-        await self._circuits.note(circuit, failed=failed)
+    async def record_attempt(self, circuit: str, *, failed: bool) -> None:
+        """See ``Store.record_attempt``."""
+        await self._circuits.record_attempt(circuit, failed=failed)
 
-    def is_open(self, circuit: str) -> bool:
-        """See ``Store.is_open``."""
+    def is_circuit_open(self, circuit: str) -> bool:
+        """See ``Store.is_circuit_open``."""
         return self._circuits.is_open(circuit)
 
-    async def may_try(self, circuit: str, call_id: str) -> bool:
-        """See ``Store.may_try``."""
-        return await self._circuits.may_try(circuit, call_id)
+    async def circuit_allows(self, circuit: str, call_id: str) -> bool:
+        """See ``Store.circuit_allows``."""
+        return await self._circuits.allows(circuit, call_id)
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
         """See ``Store.end_probe``."""
@@ -223,10 +221,10 @@ class SharesCircuits:
 
     def open_circuits(self) -> frozenset[str]:
         """See ``Store.open_circuits``."""
-        return self._circuits.open_now()
+        return self._circuits.open_names()
 
 
-def _log(name: str, was_open: bool, is_open: bool) -> None:
+def _log_change(name: str, was_open: bool, is_open: bool) -> None:
     """Write a line where a circuit opens or closes: in one of all processes, the one that changed it."""
     whom = "all" if name.endswith("/") else "one workspace"
     if is_open and not was_open:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable, WalletEntry
+from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable, WalletEntry
 from addon.telemetry.metrics import Metrics, StoreOperation
 from policies.spend import Denial, Hold
 
@@ -25,38 +25,38 @@ class MeasuredStore:
         self._held: set[str] = set()
         self._is_available: bool | None = None
 
-    async def take(self, workspace: str, limit_rpm: int) -> int:
-        return await self._ask("take", self._store.take(workspace, limit_rpm))
+    async def take_token(self, workspace: str, limit_rpm: int) -> int:
+        return await self._measure("take", self._store.take_token(workspace, limit_rpm))
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
-        decided = await self._ask("hold", self._store.hold(request))
+        decided = await self._measure("hold", self._store.hold(request))
         if isinstance(decided, Hold):
             self._held.add(request.id)
             self._metrics.set_holds_in_flight(len(self._held))
         return decided
 
-    async def move(self, request: HoldRequest) -> Hold | Denial:
-        return await self._ask("move", self._store.move(request))
+    async def move_hold(self, request: HoldRequest) -> Hold | Denial:
+        return await self._measure("move", self._store.move_hold(request))
 
-    async def settle(self, booking: Booking) -> None:
-        self._end(str(booking.row["id"]))
-        await self._ask("settle", self._store.settle(booking))
+    async def settle(self, settlement: Settlement) -> None:
+        self._forget_hold(str(settlement.row["id"]))
+        await self._measure("settle", self._store.settle(settlement))
 
     async def void(self, call_id: str) -> None:
-        self._end(call_id)
-        await self._ask("void", self._store.void(call_id))
+        self._forget_hold(call_id)
+        await self._measure("void", self._store.void(call_id))
 
     async def credit(self, entry: WalletEntry) -> bool:
-        return await self._tell(self._store.credit(entry))
+        return await self._watch(self._store.credit(entry))
 
-    async def note_attempt(self, circuit: str, *, failed: bool) -> None:
-        await self._store.note_attempt(circuit, failed=failed)
+    async def record_attempt(self, circuit: str, *, failed: bool) -> None:
+        await self._store.record_attempt(circuit, failed=failed)
 
-    def is_open(self, circuit: str) -> bool:
-        return self._store.is_open(circuit)
+    def is_circuit_open(self, circuit: str) -> bool:
+        return self._store.is_circuit_open(circuit)
 
-    async def may_try(self, circuit: str, call_id: str) -> bool:
-        return await self._store.may_try(circuit, call_id)
+    async def circuit_allows(self, circuit: str, call_id: str) -> bool:
+        return await self._store.circuit_allows(circuit, call_id)
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
         return self._store.end_probe(call_id)
@@ -64,13 +64,13 @@ class MeasuredStore:
     def open_circuits(self) -> frozenset[str]:
         return self._store.open_circuits()
 
-    async def upkeep(self) -> None:
-        await self._tell(self._store.upkeep())
+    async def maintain(self) -> None:
+        await self._watch(self._store.maintain())
         if not self._is_available:
             await self.check()
 
     async def check(self) -> None:
-        await self._tell(self._store.check())
+        await self._watch(self._store.check())
         if self._is_available is False:
             log.info("the store is available again", extra={"event": "store recovered"})
         self._is_available = True
@@ -78,21 +78,21 @@ class MeasuredStore:
     async def close(self) -> None:
         await self._store.close()
 
-    def _end(self, call_id: str) -> None:
+    def _forget_hold(self, call_id: str) -> None:
         self._held.discard(call_id)
         self._metrics.set_holds_in_flight(len(self._held))
 
-    async def _ask[Answer](self, operation: StoreOperation, answer: Awaitable[Answer]) -> Answer:
+    async def _measure[Answer](self, operation: StoreOperation, answer: Awaitable[Answer]) -> Answer:
         began_s, available = time.perf_counter(), True
         try:
-            return await self._tell(answer)
+            return await self._watch(answer)
         except StoreUnavailable:
             available = False
             raise
         finally:
             self._metrics.store_asked(operation, time.perf_counter() - began_s, available=available)
 
-    async def _tell[Answer](self, answer: Awaitable[Answer]) -> Answer:
+    async def _watch[Answer](self, answer: Awaitable[Answer]) -> Answer:
         try:
             return await answer
         except StoreUnavailable as error:

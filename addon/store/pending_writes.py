@@ -4,53 +4,53 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from addon.store import Booking, IllegalRowError, StoreUnavailable
+from addon.store.protocol import IllegalRowError, Settlement, StoreUnavailable
 
 log = logging.getLogger("tollgate.store")
 
-MAX_KEPT = 100_000
+MAX_PENDING = 100_000
 """How many calls may wait to be booked before new ones are refused."""
 
 
-class Kept:
+class PendingWrites:
     """In memory, each call once. It says once when it begins to fill, and when it is empty again."""
 
     def __init__(self) -> None:
-        self.bookings: dict[str, Booking] = {}
+        self.settlements: dict[str, Settlement] = {}
         self.voids: set[str] = set()
         self._failed: set[str] = set()
 
     def check_room(self) -> None:
         """Raise ``StoreUnavailable`` where no more calls can be kept than are in flight already."""
-        if len(self.bookings) >= MAX_KEPT:
-            raise StoreUnavailable(f"{MAX_KEPT} calls wait to be booked")
+        if len(self.settlements) >= MAX_PENDING:
+            raise StoreUnavailable(f"{MAX_PENDING} calls wait to be booked")
 
-    def keep(self, booking: Booking, error: BaseException) -> None:
+    def add(self, settlement: Settlement, error: BaseException) -> None:
         """Keep a booking as it is now. ``error`` is why it can't be written; of ours alone, the words are logged."""
         reason = str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
-        if not self.bookings:
+        if not self.settlements:
             log.error(
                 "the ledger can't be written, calls are kept in memory: %s",
                 reason,
                 extra={"event": "ledger unavailable"},
             )
-        call_id = str(booking.row["id"])
-        self.bookings.setdefault(call_id, Booking(dict(booking.row), booking.from_wallet))
+        call_id = str(settlement.row["id"])
+        self.settlements.setdefault(call_id, Settlement(dict(settlement.row), settlement.from_wallet))
 
-    async def write(
-        self, settle: Callable[[Booking], Awaitable[None]], void: Callable[[str], Awaitable[None]]
+    async def write_all(
+        self, settle: Callable[[Settlement], Awaitable[None]], void: Callable[[str], Awaitable[None]]
     ) -> None:
         """Write all of it. What fails with ``StoreUnavailable`` stays kept; what can never be written is logged.
 
         A booking that fails in another way stays kept, and holds up none of the others.
         """
-        for call_id, booking in list(self.bookings.items()):
+        for call_id, settlement in list(self.settlements.items()):
             try:
-                await settle(booking)
+                await settle(settlement)
             except StoreUnavailable:
                 raise
             except IllegalRowError as error:
-                log_lost(booking, str(error))
+                log_lost_row(settlement, str(error))
                 self.voids.add(call_id)
             except Exception:
                 if call_id not in self._failed:
@@ -58,22 +58,22 @@ class Kept:
                 self._failed.add(call_id)
                 continue
             self._failed.discard(call_id)
-            if self.bookings.pop(call_id, None) and not self.bookings:
+            if self.settlements.pop(call_id, None) and not self.settlements:
                 log.info("no call is kept in memory any more", extra={"event": "ledger recovered"})
         while self.voids:
             call_id = next(iter(self.voids))
             await void(call_id)
             self.voids.discard(call_id)
 
-    def give_up(self, reason: str) -> None:
+    def log_lost(self, reason: str) -> None:
         """Log what is still kept."""
-        for booking in self.bookings.values():
-            log_lost(booking, reason)
+        for settlement in self.settlements.values():
+            log_lost_row(settlement, reason)
 
 
-def log_lost(booking: Booking, reason: str) -> None:
+def log_lost_row(settlement: Settlement, reason: str) -> None:
     """Leave enough in the log to book the call by hand."""
     named = ("id", "created_at", "workspace", "key_id", "model_slug", "mode", "status")
     counted = ("prompt_tokens", "completion_tokens", "wholesale_nanousd", "retail_nanousd")
-    shown: dict[str, Any] = {name: booking.row.get(name) for name in named + counted}
+    shown: dict[str, Any] = {name: settlement.row.get(name) for name in named + counted}
     log.error("a ledger row is lost: %s: %s", reason, shown, extra={"event": "ledger row lost", "row": shown})

@@ -9,10 +9,10 @@ from pathlib import Path
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 
-_MACHINE = ".machine"
+_MACHINE_FILE = ".machine"
 
 
-class Owner:
+class ProcessLock:
     """This process as the owner of holds. Its file in ``folder`` is locked until ``close`` or death. Raises OSError.
 
     ``machine`` is the folder's own random id: who has another folder knows nothing of its processes.
@@ -22,11 +22,11 @@ class Owner:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.id = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._folder = folder
-        self.machine = ""
+        self.machine_id = ""
         # A file that is not locked yet would be taken for a dead owner's.
         with locked(folder):
-            _remove_dead(_owners(folder))
-            self.machine = _machine(folder)
+            _remove_dead(_lock_files(folder))
+            self.machine_id = _machine_id(folder)
             self._file: int | None = os.open(folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
 
@@ -34,19 +34,19 @@ class Owner:
     def is_open(self) -> bool:
         return self._file is not None
 
-    def lives(self, owner_id: str) -> bool:
+    def is_alive(self, owner_id: str) -> bool:
         """Tell whether the process that calls itself ``owner_id`` lives, on this machine. Raises OSError."""
         return owner_id == self.id or _is_locked(self._folder / owner_id)
 
-    def living(self) -> frozenset[str]:
+    def find_alive(self) -> frozenset[str]:
         """Return the processes of this machine that live, this one included. Raises OSError."""
-        return frozenset(file.name for file in _owners(self._folder) if self.lives(file.name))
+        return frozenset(file.name for file in _lock_files(self._folder) if self.is_alive(file.name))
 
-    def dead(self) -> frozenset[str]:
+    def find_dead(self) -> frozenset[str]:
         """Return the processes of this machine that ended without a ``close``. Raises OSError."""
-        return frozenset(file.name for file in _owners(self._folder) if not self.lives(file.name))
+        return frozenset(file.name for file in _lock_files(self._folder) if not self.is_alive(file.name))
 
-    def bury(self, owner_ids: Iterable[str]) -> None:
+    def forget_dead(self, owner_ids: Iterable[str]) -> None:
         """Forget processes that ended: what they left was seen to. Raises OSError."""
         with locked(self._folder):
             _remove_dead(self._folder / owner_id for owner_id in owner_ids)
@@ -59,12 +59,12 @@ class Owner:
             self._file = None
 
 
-def _owners(folder: Path) -> list[Path]:
+def _lock_files(folder: Path) -> list[Path]:
     return [file for file in folder.iterdir() if not file.name.startswith(".")]
 
 
-def _machine(folder: Path) -> str:
-    file = folder / _MACHINE
+def _machine_id(folder: Path) -> str:
+    file = folder / _MACHINE_FILE
     if not file.exists():
         write_atomically(file, secrets.token_hex(8))
     return file.read_text(encoding="ascii")

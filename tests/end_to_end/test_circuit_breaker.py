@@ -326,7 +326,7 @@ def test_a_gateway_that_has_just_started_knows_what_others_found_out(
     async def find_out() -> None:
         store = SqliteStore(tmp_path / "var" / "tollgate.db")
         for _ in range(FAILURES):
-            await store.note_attempt("FIRST/payg/acme", failed=True)
+            await store.record_attempt("FIRST/payg/acme", failed=True)
         await store.close()
 
     asyncio.run(find_out())

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from addon.store import WalletEntry
+from addon.store.protocol import WalletEntry
 from addon.store.sqlite.store import SqliteStore
 from policies.money import parse_usd_nanousd
 from rig.gateway import Gateway

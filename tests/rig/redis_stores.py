@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from addon.store import Store, StoreUnavailable
+from addon.store.protocol import Store, StoreUnavailable
 from policies.spend import Hold
 from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
-from rig.stores import WORKSPACE, Place, booking, credit, request, takes
+from rig.stores import WORKSPACE, Place, credit, request, settlement, takes
 
 type Op = Callable[[Store], Awaitable[Any]]
 OPERATIONS: dict[str, Op] = {
@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Op] = {
     "hold": lambda store: store.hold(request("refused")),
     "credit": lambda store: store.credit(credit("refused", 1)),
     "check": lambda store: store.check(),
-    "upkeep": lambda store: store.upkeep(),
+    "maintain": lambda store: store.maintain(),
 }
 
 
@@ -69,10 +69,10 @@ async def assert_all_refused(store: Store, reason: str) -> None:
 async def assert_sound(rig: Rig, store: Store) -> None:
     """Calls go on, nothing is left of those that were refused, and everything agrees."""
     assert await eventually(lambda: takes(store, WORKSPACE, 1_000))
-    await eventually(store.upkeep)
+    await eventually(store.maintain)
     assert rig.place.holds() == []
     assert await store.hold(request("after")) == Hold(63_400, 100)
-    await store.settle(booking("after"))
-    await store.upkeep()
+    await store.settle(settlement("after"))
+    await store.maintain()
     assert "after" in rig.place.rows()
     assert await rig.place.discrepancies() == []

@@ -12,9 +12,9 @@ from typing import Any
 import redis
 from pydantic import SecretStr
 
-from addon.store import Booking, HoldRequest, Store, WalletEntry
-from addon.store.ledger.report import counted_in
+from addon.store.ledger.report import ledger_counters
 from addon.store.ledger.verify import verify, verify_redis
+from addon.store.protocol import HoldRequest, Settlement, Store, WalletEntry
 from addon.store.redis.keys import CIRCUITS
 from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
@@ -55,10 +55,12 @@ def request(
     return HoldRequest(call_id, created_at, workspace, key_id, want, limits, row)
 
 
-def booking(call_id: str, cost_nanousd: int = 1560, *, from_wallet: bool = True, **changes: Any) -> Booking:
+def settlement(
+    call_id: str, cost_nanousd: int = 1560, *, from_wallet: bool = True, **changes: Any
+) -> Settlement:
     """The end of a call."""
     costs = {"retail_nanousd": cost_nanousd, "wholesale_nanousd": cost_nanousd}
-    return Booking(call_row(call_id) | costs | changes, from_wallet)
+    return Settlement(call_row(call_id) | costs | changes, from_wallet)
 
 
 def credit(entry_id: str, amount_nanousd: int, workspace: str = WORKSPACE) -> WalletEntry:
@@ -167,7 +169,7 @@ class Place:
                 yield read_used
         else:
             with self._connected() as connection:
-                yield counted_in(connection)
+                yield ledger_counters(connection)
 
 
 def _asked(counter: Counter) -> tuple[Limit, str, str]:
@@ -180,7 +182,7 @@ def _asked(counter: Counter) -> tuple[Limit, str, str]:
 
 async def takes(store: Store, workspace: str, limit_rpm: int) -> bool:
     """Take a token, if there is one."""
-    return await store.take(workspace, limit_rpm) == 0
+    return await store.take_token(workspace, limit_rpm) == 0
 
 
 def reason_of(decided: Hold | Denial) -> str | None:
@@ -191,10 +193,10 @@ def reason_of(decided: Hold | Denial) -> str | None:
 async def die(store: Store) -> None:
     """End a store as the death of its process would: its lock and its connections are gone, nothing else is done."""
     assert isinstance(store, RedisStore | SqliteStore)
-    store._owner.close()
+    store._process.close()
     if isinstance(store, RedisStore):
         if store._outbox._emptying:
             store._outbox._emptying.cancel()
         await store._client.close()
-        store._proofs.close()
+        store._row_checker.close()
     store._file.close()

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.folder_lock import locked
-from addon.store import BOUND_S, StoreUnavailable
 from addon.store.ledger.migrations import migrate
+from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 
 type Step[T] = Callable[[sqlite3.Connection], T]
 
 NEVER_WRITABLE = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
 """What a row is refused with that can't be written at any time; ``write`` passes it on."""
 
-_PATIENT_MS = 2000  # While opening, when no call waits.
+_OPEN_TIMEOUT_MS = 2000  # While opening, when no call waits.
 _CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
 # Another process's transaction takes less than a tenth of a millisecond, so its end is waited for in place. Only if the
 # lock stays do other calls of this process go on meanwhile. With four busy processes on two cores that gave a fifth
@@ -31,16 +31,18 @@ _CHECKPOINT_PAGES = 4000  # 16 MB, the work of some three hundred calls.
 _TRIES_IN_PLACE = 8
 _IN_PLACE_S = 0.0001
 _RETRY_S = 0.0005
-_LONGEST_RETRY_S = 0.1
-_LEAST_TURNS = 10
+_MAX_RETRY_S = 0.1
+_MIN_TURNS = 10
 """How often other tasks run between two tries, at least, before a locked file is given up: time also passes while this
-process is stopped. Together they take at most ``BOUND_S`` where it is not."""
+process is stopped. Together they take at most ``TIMEOUT_S`` where it is not."""
 
 _REPLACED = "the file was removed or replaced; restart to book into the new one"
 
 
 class LedgerFile:
-    """The file ``path``, made with its folder where it is missing. It waits for others' locks until ``hurry``.
+    """The file ``path``, created with its folder when it is missing.
+
+    It waits for the locks of other processes until ``disable_busy_timeout`` is called.
 
     Raises ``StoreUnavailable``, as its methods do.
     """
@@ -49,7 +51,7 @@ class LedgerFile:
         self.path = path
         self._clock = clock
         self._waiting = 0
-        with translated(path):
+        with raising_unavailable(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite does not wait for its lock when several processes turn one new file to WAL at once: it fails.
             with locked(path.parent):
@@ -57,7 +59,7 @@ class LedgerFile:
                 self.connection = _open(path)
                 self._identity = _identity(path)
 
-    def hurry(self) -> None:
+    def disable_busy_timeout(self) -> None:
         """From now on calls wait."""
         self.connection.execute("PRAGMA busy_timeout = 0")
 
@@ -65,13 +67,13 @@ class LedgerFile:
         """Let go of the file."""
         self.connection.close()
 
-    async def write[T](self, step: Step[T], bound_s: float = BOUND_S) -> T:
+    async def write[T](self, step: Step[T], timeout_s: float = TIMEOUT_S) -> T:
         """Run ``step`` in one transaction. Raises also ``NEVER_WRITABLE``."""
-        return await self.attempt(lambda: self.transact(step), bound_s)
+        return await self.run(lambda: self.transact(step), timeout_s)
 
-    async def attempt[T](self, work: Callable[[], T], bound_s: float = BOUND_S) -> T:
+    async def run[T](self, work: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
         """Return what ``work`` returns, trying again while another process has the file locked."""
-        give_up_s = self._clock.monotonic_s() + bound_s
+        deadline_s = self._clock.monotonic_s() + timeout_s
         turns = 0
         for tries in count(1):
             try:
@@ -79,9 +81,9 @@ class LedgerFile:
             except NEVER_WRITABLE:
                 raise
             except (OSError, sqlite3.Error) as error:
-                is_over = turns >= _LEAST_TURNS and self._clock.monotonic_s() > give_up_s
+                is_over = turns >= _MIN_TURNS and self._clock.monotonic_s() > deadline_s
                 if is_over or not _is_locked(error):
-                    raise StoreUnavailable(f"{self.path}: {_why(error)}") from error
+                    raise StoreUnavailable(f"{self.path}: {_reason(error)}") from error
             if tries % _TRIES_IN_PLACE and not self._waiting:
                 time.sleep(_IN_PLACE_S)  # noqa: ASYNC251  (shorter than a turn of a busy loop)
             else:
@@ -93,7 +95,7 @@ class LedgerFile:
         # The lock stays: hundreds of calls must not stand in each other's way as well.
         self._waiting += 1
         try:
-            await asyncio.sleep(min(_RETRY_S * self._waiting, _LONGEST_RETRY_S))
+            await asyncio.sleep(min(_RETRY_S * self._waiting, _MAX_RETRY_S))
         finally:
             self._waiting -= 1
 
@@ -108,12 +110,12 @@ class LedgerFile:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def raising_unavailable(path: Path) -> Iterator[None]:
     """Turn what goes wrong with a file, or with one beside it, into ``StoreUnavailable``."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise StoreUnavailable(f"{path}: can't be opened: {_why(error)}") from error
+        raise StoreUnavailable(f"{path}: can't be opened: {_reason(error)}") from error
 
 
 def _create(path: Path) -> None:
@@ -128,7 +130,7 @@ def _create(path: Path) -> None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_PATIENT_MS / 1000, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=_OPEN_TIMEOUT_MS / 1000, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -156,5 +158,5 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return (error.strerror or "").lower() if isinstance(error, OSError) else str(error)

@@ -9,7 +9,7 @@ from policies.limits import Counter, counters_of_day, wallet_counter
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CounterTotals:
     """What calls and entries make of one counter. A wallet's amount is what it lacks, and has no requests."""
 
     spent_nanousd: int = 0
@@ -22,15 +22,15 @@ _DAYS = """
 _WALLETS = "SELECT workspace, -sum(amount_nanousd) FROM wallet_entries GROUP BY 1"
 
 
-def counted(connection: sqlite3.Connection) -> dict[Counter, Counted]:
+def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
     """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``."""
-    sums: defaultdict[Counter, Counted] = defaultdict(Counted)
+    sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
     for workspace, key_id, day, spent_nanousd, requests in connection.execute(_DAYS):
         for counter in counters_of_day(workspace, key_id, date.fromisoformat(day)):
             before = sums[counter]
-            sums[counter] = Counted(before.spent_nanousd + spent_nanousd, before.requests + requests)
+            sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
     for workspace, lacking_nanousd in connection.execute(_WALLETS):
-        sums[wallet_counter(workspace)] = Counted(lacking_nanousd)
+        sums[wallet_counter(workspace)] = CounterTotals(lacking_nanousd)
     return dict(sums)
 
 
@@ -40,12 +40,12 @@ def write_counters(connection: sqlite3.Connection) -> None:
         "INSERT INTO spend VALUES (?, ?, ?, ?)",
         [
             (counter.scope, counter.period, of.spent_nanousd, of.requests)
-            for counter, of in counted(connection).items()
+            for counter, of in recount(connection).items()
         ],
     )
 
 
-def take_back(connection: sqlite3.Connection) -> None:
+def reclaim_counters(connection: sqlite3.Connection) -> None:
     """Make this file the keeper of the counters again, where Redis was: they are counted anew from the rows."""
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     if redis_state is None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from addon.store import StoreUnavailable, WalletEntry
 from addon.store.ledger.migrations import migrate
-from addon.store.sqlite.money import used
+from addon.store.protocol import StoreUnavailable, WalletEntry
+from addon.store.sqlite.transactions import read_used
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
 from policies.spend import Used
@@ -103,14 +103,14 @@ type ReadUsed = Callable[[Limit, str, str], Used]
 """Tells what is used of a limit of a workspace, or of its key: (limit, workspace, key id)."""
 
 
-def counted_in(connection: sqlite3.Connection) -> ReadUsed:
+def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
     """Return what reads the counters that this file keeps. Raises ``StoreUnavailable`` where it does not."""
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     if redis_state is not None:
         raise StoreUnavailable(
             "the counters are in Redis, and here again once a gateway started on this ledger"
         )
-    return lambda limit, workspace, key_id: used(connection, limit, workspace, key_id)
+    return lambda limit, workspace, key_id: read_used(connection, limit, workspace, key_id)
 
 
 LIMIT_COLUMNS = (
@@ -191,7 +191,7 @@ def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | N
     return row and WalletEntry(row[0], datetime.fromisoformat(row[1]), *row[2:])
 
 
-def count_booked(connection: sqlite3.Connection) -> dict[str, int]:
+def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
     """Return how many calls, entries, wallets, counters and holds there are in the file."""
     counts = {
         "calls": "SELECT count(*) FROM usage",

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from addon.store import Booking, WalletEntry
-from addon.store.ledger.migrations import LARGEST
+from addon.store.ledger.file import NEVER_WRITABLE
+from addon.store.ledger.migrations import LARGEST, migrate
+from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED
 
 type Row = Mapping[str, Any]
@@ -52,32 +53,32 @@ CALL = "call"
 _LATER_COLUMNS = {"cache_write_tokens": None}
 
 
-def book(connection: sqlite3.Connection, booking: Booking) -> tuple[Row, int | None]:
+def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[Row, int | None]:
     """Write a call's row and what its wallet paid.
 
     Return the row as it stands, and how many calls it adds to the counters: None where they have all of it.
     """
-    row: Row = {**_LATER_COLUMNS, **booking.row}
+    row: Row = {**_LATER_COLUMNS, **settlement.row}
     try:
         calls = _write_row(connection, row)
     except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
         # Looked at only here, because nearly every row is good: a client's text and a provider's counts have no
         # say in whether a call is booked.
-        row = storable(row)
+        row = make_storable(row)
         calls = _write_row(connection, row)
-    if calls is not None and booking.from_wallet and row["retail_nanousd"]:
+    if calls is not None and settlement.from_wallet and row["retail_nanousd"]:
         paid = (row["id"], row["created_at"], row["workspace"], -row["retail_nanousd"], CALL)
         connection.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", paid)
     return row, calls
 
 
-def booked_of(connection: sqlite3.Connection, call_ids: Iterable[str]) -> set[str]:
+def find_recorded(connection: sqlite3.Connection, call_ids: Iterable[str]) -> set[str]:
     """Return those of ``call_ids`` that have a row."""
     sql = "SELECT id FROM usage WHERE id IN (SELECT value FROM json_each(?))"
     return {call_id for (call_id,) in connection.execute(sql, (json.dumps(list(call_ids)),))}
 
 
-def enter(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
+def write_entry(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
     """Write an entry; return whether it is new."""
     written = connection.execute(
         "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -108,7 +109,7 @@ def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
     return 0 if connection.execute(_REPLACE, row).rowcount else None
 
 
-def storable(row: Row) -> dict[str, Any]:
+def make_storable(row: Row) -> dict[str, Any]:
     """Return ``row`` with counts cut to ``LARGEST`` and what is no Unicode text (lone surrogates) replaced."""
     return {name: _storable_value(value) for name, value in row.items()}
 
@@ -122,3 +123,35 @@ def _storable_value(value: Any) -> Any:
 def iso(moment: datetime) -> str:
     """Return a moment as the tables have it: UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+class RowChecker:
+    """A ledger in memory that nothing stays in: what it refuses, the real one would."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        migrate(self._connection)
+
+    def check_call(self, settlement: Settlement) -> Settlement:
+        """Return the booking as it will stand. Raises ``IllegalRowError``."""
+        self._connection.execute("BEGIN")
+        try:
+            row, _ = write_call(self._connection, settlement)
+            return Settlement(row, settlement.from_wallet)
+        except NEVER_WRITABLE as error:
+            raise IllegalRowError(f"usage row {settlement.row.get('id')}: {error}") from error
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def check_entry(self, entry: WalletEntry) -> None:
+        """Raise ``IllegalRowError`` for an entry that can't be written."""
+        self._connection.execute("BEGIN")
+        try:
+            write_entry(self._connection, entry)
+        except NEVER_WRITABLE as error:
+            raise IllegalRowError(f"wallet entry {entry.id}: {error}") from error
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.store.ledger.recount import Counted, counted
+from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rows import CALL
 from addon.store.redis.keys import counter_of, keys_of
-from addon.store.redis.rebuild import in_flight
-from addon.store.redis.session import BOUND_S, RedisSession, redis_session
+from addon.store.redis.rebuild import sum_holds
+from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
 from addon.store.redis.state import EMPTY
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
@@ -44,17 +44,19 @@ def _damage(connection: sqlite3.Connection) -> Iterable[str]:
 
 def _spend(connection: sqlite3.Connection) -> Iterable[str]:
     stored = {
-        Counter(scope, period): Counted(spent_nanousd, requests)
+        Counter(scope, period): CounterTotals(spent_nanousd, requests)
         for scope, period, spent_nanousd, requests in connection.execute(
             "SELECT scope, period, spent_nanousd, requests FROM spend"
         )
     }
-    booked = counted(connection)
+    booked = recount(connection)
     for counter in sorted({*stored, *booked}, key=lambda one: (one.scope, one.period)):
-        yield from _compare(counter, stored.get(counter, Counted()), booked.get(counter, Counted()))
+        yield from _compare(
+            counter, stored.get(counter, CounterTotals()), booked.get(counter, CounterTotals())
+        )
 
 
-def _compare(counter: Counter, stored: Counted, booked: Counted) -> Iterable[str]:
+def _compare(counter: Counter, stored: CounterTotals, booked: CounterTotals) -> Iterable[str]:
     name = f"counter {counter.scope} of {counter.period}"
     if stored.spent_nanousd != booked.spent_nanousd:
         yield f"{name}: {stored.spent_nanousd} nano-USD are counted, {booked.spent_nanousd} are booked"
@@ -92,7 +94,7 @@ async def verify_redis(url: SecretStr, database: Path) -> list[str]:
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger()
-        async with session.client.bounded(BOUND_S):
+        async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.state.check()
         lasting = await _differences(session)
         for _ in range(ROUNDS - 1):
@@ -104,16 +106,16 @@ async def verify_redis(url: SecretStr, database: Path) -> list[str]:
 
 
 async def _differences(session: RedisSession) -> list[str]:
-    names = await session.names()
+    names = await session.find_keys()
     for workspace in names:
         await session.outbox.empty(workspace, stale_s=0)
-    booked = counted(session.file.connection)
+    booked = recount(session.file.connection)
     lines: list[str] = []
     for workspace in names:
         lines += await _differences_of(session, workspace, names[workspace], booked)
     for counter, of in booked.items():
         if _is_kept(counter):
-            lines += _compare(counter, Counted(), of)
+            lines += _compare(counter, CounterTotals(), of)
     return lines
 
 
@@ -123,23 +125,23 @@ def _is_kept(counter: Counter) -> bool:
 
 
 async def _differences_of(
-    session: RedisSession, workspace: str, names: Iterable[str], booked: dict[Counter, Counted]
+    session: RedisSession, workspace: str, names: Iterable[str], booked: dict[Counter, CounterTotals]
 ) -> list[str]:
     """Compare one workspace, and take its counters out of ``booked``."""
     keys = keys_of(workspace)
     counters = sorted(name for name in names if name.startswith(keys.spend))
-    async with session.client.bounded(BOUND_S):
+    async with session.client.timeout(COMMAND_TIMEOUT_S):
         state, records, *found = await session.client.transaction(
             [("GET", keys.state), ("HVALS", keys.holds), *(("HGETALL", name) for name in counters)]
         )
     if state is None:
         return [f"workspace {workspace}: {EMPTY}"]
-    held, lines = in_flight(records), list[str]()
+    held, lines = sum_holds(records), list[str]()
     for name, fields in zip(counters, found, strict=True):
         counter = counter_of(name)
         values = {field: int(value) for field, value in fields.items()}
-        stored = Counted(values.get("spent", 0), values.get("requests", 0))
-        lines += _compare(counter, stored, booked.pop(counter, Counted()))
+        stored = CounterTotals(values.get("spent", 0), values.get("requests", 0))
+        lines += _compare(counter, stored, booked.pop(counter, CounterTotals()))
         in_counter = (values.get("held", 0), values.get("in_flight", 0))
         if in_counter != held.get(name, (0, 0)):
             lines.append(

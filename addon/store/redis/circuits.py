@@ -7,8 +7,8 @@ costs these round trips; of a provider that works nothing is written.
 import re
 from collections.abc import Sequence
 
-from addon.store import StoreUnavailable
-from addon.store.circuits import Reading
+from addon.store.circuits import CircuitSnapshot
+from addon.store.protocol import StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import CIRCUITS
 from addon.store.redis.scripts import SWAP_CIRCUIT
@@ -27,15 +27,15 @@ class RedisCircuits:
     def __init__(self, client: RedisClient) -> None:
         self._client = client
 
-    async def read(self) -> Reading:
+    async def read(self) -> CircuitSnapshot:
         """See ``CircuitTable.read``."""
-        async with self._client.bounded():
+        async with self._client.timeout():
             time, fields = await self._client.transaction([("TIME",), ("HGETALL", CIRCUITS)])
-        return Reading({name: _parse(text) for name, text in fields.items()}, _us(time))
+        return CircuitSnapshot({name: _parse(text) for name, text in fields.items()}, _us(time))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         """See ``CircuitTable.change``."""
-        async with self._client.bounded():
+        async with self._client.timeout():
             for _ in range(_TRIES):
                 time, text = await self._client.transaction([("TIME",), ("HGET", CIRCUITS, name)])
                 before = _parse(text)

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from addon.runtime.deadline import within
-from addon.store import BOUND_S, StoreUnavailable
+from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 from addon.store.redis.scripts import Script
 
 CONNECTIONS = 32
@@ -50,17 +50,17 @@ class RedisClient:
         self._redis: Any = Redis(connection_pool=pool)
 
     @asynccontextmanager
-    async def bounded(self, bound_s: float = BOUND_S) -> AsyncIterator[None]:
-        """Give up what is asked within the block after ``bound_s``."""
+    async def timeout(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[None]:
+        """Give up what is asked within the block after ``timeout_s``."""
         try:
-            async with within(bound_s):
+            async with within(timeout_s):
                 yield
         except TimeoutError as error:
-            raise StoreUnavailable(f"Redis at {self.address}: no answer within {bound_s:g} s") from error
+            raise StoreUnavailable(f"Redis at {self.address}: no answer within {timeout_s:g} s") from error
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
         """Run a script. All its ``keys`` have one hash tag."""
-        with self._translated():
+        with self._raising_unavailable():
             try:
                 return await self._redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
             except NoScriptError:
@@ -69,12 +69,12 @@ class RedisClient:
 
     async def command(self, *words: str | int) -> Any:
         """Run one command."""
-        with self._translated():
+        with self._raising_unavailable():
             return await self._redis.execute_command(*words)
 
     async def transaction(self, commands: Iterable[Sequence[str | int]]) -> list[Any]:
         """Run commands on names with one hash tag as one step; return their answers."""
-        with self._translated():
+        with self._raising_unavailable():
             async with self._redis.pipeline(transaction=True) as pipeline:
                 for words in commands:
                     pipeline.execute_command(*words)
@@ -83,31 +83,31 @@ class RedisClient:
     async def close(self) -> None:
         """Let go of all connections."""
         with suppress(RedisError, OSError):  # TimeoutError is an OSError.
-            async with within(BOUND_S):
+            async with within(TIMEOUT_S):
                 await self._redis.aclose()
                 await self._redis.connection_pool.disconnect()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _raising_unavailable(self) -> Iterator[None]:
         try:
             yield
         except TimeoutError:
             raise  # Of ``bounded``.
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis at {self.address}: {_why(error)}") from error
+            raise StoreUnavailable(f"Redis at {self.address}: {_reason(error)}") from error
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return what is wrong in a few words: no argument of a command, which may be a client's text, is among them."""
     said = str(error).partition(", with args")[0].partition("\n")[0]
     return said[:_SHOWN_CHARS] or type(error).__name__
 
 
-def was_answered(error: StoreUnavailable) -> bool:
+def has_changed_nothing(error: StoreUnavailable) -> bool:
     """Tell whether nothing was done for certain: Redis itself refused, or was not asked."""
     return error.__cause__ is None or isinstance(error.__cause__, ResponseError)
 
 
-def is_refusal(error: StoreUnavailable, code: str) -> bool:
+def has_error_code(error: StoreUnavailable, code: str) -> bool:
     """Tell whether Redis itself refused with ``code``."""
     return isinstance(error.__cause__, ResponseError) and str(error.__cause__).startswith(code)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from addon.store import HOLDS_NOTHING, CallNotHeld, HoldRequest, StoreUnavailable
-from addon.store.ledger.rows import storable
-from addon.store.redis.client import RedisClient, was_answered
+from addon.store.ledger.rows import make_storable
+from addon.store.protocol import NO_HOLD_TO_MOVE, CallNotHeld, HoldRequest, StoreUnavailable
+from addon.store.redis.client import RedisClient, has_changed_nothing
 from addon.store.redis.keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis.leases import Leases
 from addon.store.redis.scripts import HOLD, VOID
@@ -69,7 +69,7 @@ class Holds:
         try:
             decided = await self._place(request, held)
         except StoreUnavailable as error:
-            if was_answered(error):
+            if has_changed_nothing(error):
                 self.forget(request.id)
             raise
         if isinstance(decided, Denial):
@@ -80,7 +80,7 @@ class Holds:
         """Move a hold to its call's next attempt. If it is not known whether that was done, one of them stands."""
         held = self._held.get(request.id)
         if held is None:
-            raise CallNotHeld(HOLDS_NOTHING)
+            raise CallNotHeld(NO_HOLD_TO_MOVE)
         request = replace(request, want=exact(request.want, request.limits))
         return await self._place(request, held, is_moved=True)
 
@@ -91,11 +91,11 @@ class Holds:
             return
         keys = keys_of(held.workspace)
         names = (keys.state, keys.holds, keys.ended_call(call_id), *held.counters.keys)
-        async with self._client.bounded():
+        async with self._client.timeout():
             await self._state.run(VOID, held.workspace, names, call_id, ENDED_S)
         self.forget(call_id)
 
-    async def place_again(self) -> None:
+    async def restore(self) -> None:
         """Place what was placed before; those that stand still stay as they are."""
         for held in list(self._held.values()):
             if held.request:
@@ -125,12 +125,12 @@ class Holds:
             if name not in names:
                 names.append(name)
             limits += (limit.kind, names.index(name) + 1, limit.most)
-        row = json.dumps(storable(request.interrupted_row))
+        row = json.dumps(make_storable(request.interrupted_row))
         wanted = (*want_arguments(request.want), int(is_moved))
         counted = (len(counters.keys), *counters.lives_s)
-        async with self._client.bounded():
-            for anew in (self._state.was_lost, True):
-                end_us = await self._leases.end_us(request.workspace, anew=anew)
+        async with self._client.timeout():
+            for renew in (self._state.was_lost, True):
+                end_us = await self._leases.end_us(request.workspace, renew=renew)
                 first = (request.id, self._leases.owner, end_us, row)
                 answer: Sequence[str] = await self._state.run(
                     HOLD, request.workspace, names, *first, *wanted, *counted, *limits

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from addon.runtime.clock import Clock
-from addon.store import LEASE_S
-from addon.store.process_lock import Owner
+from addon.store.process_lock import ProcessLock
+from addon.store.protocol import LEASE_S
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEASES
 from addon.store.redis.scripts import FORGET_LEASE, RENEW_LEASES
@@ -29,43 +29,43 @@ class Lease:
 class Leases:
     """The leases of this process, and the look-out for those of dead ones. Raises ``StoreUnavailable``."""
 
-    def __init__(self, client: RedisClient, owner: Owner, clock: Clock) -> None:
+    def __init__(self, client: RedisClient, process: ProcessLock, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._owner = owner
-        self.owner = f"{owner.machine}/{owner.id}"
+        self._process = process
+        self.owner = f"{process.machine_id}/{process.id}"
         self._ends: dict[str, tuple[str, float]] = {}
-        self._neighbours: frozenset[str] = frozenset()
+        self._peers: frozenset[str] = frozenset()
         self._dead: frozenset[str] = frozenset()
-        self.someone_left = True
-        """Whether a process of this machine may have left calls behind: until ``seen_to``."""
-        self._heard_s: float | None = None
-        self._judges_from_s = 0.0
+        self.has_dead_peer = True
+        """Whether a process of this machine may have left calls behind: until ``mark_reaped``."""
+        self._last_answer_s: float | None = None
+        self._judge_others_from_s = 0.0
 
-    async def end_us(self, workspace: str, *, anew: bool = False) -> str:
+    async def end_us(self, workspace: str, *, renew: bool = False) -> str:
         """Return the end of this process's lease on a workspace, by Redis's clock; take one where there is none."""
         held = self._ends.get(workspace)
-        if anew or held is None or self._clock.monotonic_s() - held[1] > _RENEW_S:
+        if renew or held is None or self._clock.monotonic_s() - held[1] > _RENEW_S:
             await self._renew([workspace], "ended")
         return self._ends[workspace][0]
 
-    async def keep(self, workspaces: Iterable[str]) -> list[Lease]:
+    async def renew(self, workspaces: Iterable[str]) -> list[Lease]:
         """Renew the leases on ``workspaces``; return those of others that are dead. Raises also ``OSError``."""
-        living, self._dead = self._owner.living(), self._owner.dead()
-        self.someone_left = self.someone_left or bool(self._dead) or not living >= self._neighbours
-        self._neighbours = living
-        found = await self._renew(workspaces, "all" if self.someone_left else "ended")
+        living, self._dead = self._process.find_alive(), self._process.find_dead()
+        self.has_dead_peer = self.has_dead_peer or bool(self._dead) or not living >= self._peers
+        self._peers = living
+        found = await self._renew(workspaces, "all" if self.has_dead_peer else "ended")
         began_s = self._clock.monotonic_s() - LEASE_S
         self._ends = {name: end for name, end in self._ends.items() if end[1] > began_s}
         return [lease for lease in found if self._is_dead(lease)]
 
-    def seen_to(self) -> None:
+    def mark_reaped(self) -> None:
         """All that dead processes had left, when ``keep`` was asked, is in order. Raises OSError."""
-        self.someone_left = False
+        self.has_dead_peer = False
         if self._dead:
-            self._owner.bury(self._dead)
+            self._process.forget_dead(self._dead)
 
-    def mistrust(self) -> None:
+    def invalidate(self) -> None:
         """Take new leases from now on: Redis may have lost those that there were."""
         self._ends.clear()
 
@@ -79,10 +79,10 @@ class Leases:
             RENEW_LEASES, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
         )
         self._ends.update((name, (end_us, began_s)) for name in names)
-        if self._heard_s is not None and began_s - self._heard_s > _RENEW_S:
+        if self._last_answer_s is not None and began_s - self._last_answer_s > _RENEW_S:
             # While nobody reached Redis nobody could renew: all others get the time to.
-            self._judges_from_s = began_s + LEASE_S
-        self._heard_s = began_s
+            self._judge_others_from_s = began_s + LEASE_S
+        self._last_answer_s = began_s
         self._now_us = int(end_us) - LEASE_S * 1_000_000
         leases = zip(found[::2], found[1::2], strict=True)
         return [Lease(*_names(member), ended) for member, ended in leases]
@@ -91,9 +91,9 @@ class Leases:
         if lease.owner == self.owner:
             return False
         machine, _, owner_id = lease.owner.partition("/")
-        if machine == self._owner.machine:
-            return not self._owner.lives(owner_id)
-        return self._clock.monotonic_s() >= self._judges_from_s and float(lease.end_us) <= self._now_us
+        if machine == self._process.machine_id:
+            return not self._process.is_alive(owner_id)
+        return self._clock.monotonic_s() >= self._judge_others_from_s and float(lease.end_us) <= self._now_us
 
 
 def _names(member: str) -> tuple[str, str]:

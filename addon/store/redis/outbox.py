@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from addon.store import Booking, IllegalRowError, StoreUnavailable, WalletEntry
 from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile
-from addon.store.ledger.migrations import migrate
-from addon.store.ledger.rows import book, enter, iso
-from addon.store.pending_writes import log_lost
-from addon.store.redis.client import RedisClient, is_refusal
+from addon.store.ledger.rows import iso, write_call, write_entry
+from addon.store.pending_writes import log_lost_row
+from addon.store.protocol import Settlement, StoreUnavailable, WalletEntry
+from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import OUTBOXES, WORKSPACES, keys_of
 from addon.store.redis.state import GROUP, RedisState, make_group
 
@@ -26,7 +25,7 @@ log = logging.getLogger("tollgate.store")
 type Entry = tuple[str, Mapping[str, str] | None]
 """The id of an entry in its stream, and its fields."""
 
-BOUND_S = 2.0
+ROUND_TIMEOUT_S = 2.0
 """For one round; no call waits for it."""
 GATHER_S = 0.01
 """How long a round waits for more to come."""
@@ -37,41 +36,9 @@ _CONSUMER = "gateway"
 _BATCH = 200
 
 
-class Proofs:
-    """A ledger in memory that nothing stays in: what it refuses, the real one would."""
-
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate(self._connection)
-
-    def prove(self, booking: Booking) -> Booking:
-        """Return the booking as it will stand. Raises ``IllegalRowError``."""
-        self._connection.execute("BEGIN")
-        try:
-            row, _ = book(self._connection, booking)
-            return Booking(row, booking.from_wallet)
-        except NEVER_WRITABLE as error:
-            raise IllegalRowError(f"usage row {booking.row.get('id')}: {error}") from error
-        finally:
-            self._connection.execute("ROLLBACK")
-
-    def prove_entry(self, entry: WalletEntry) -> None:
-        """Raise ``IllegalRowError`` for an entry that can't be written."""
-        self._connection.execute("BEGIN")
-        try:
-            enter(self._connection, entry)
-        except NEVER_WRITABLE as error:
-            raise IllegalRowError(f"wallet entry {entry.id}: {error}") from error
-        finally:
-            self._connection.execute("ROLLBACK")
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def pack_booking(booking: Booking) -> str:
+def pack_call(settlement: Settlement) -> str:
     """Return a booking as an outbox has it."""
-    return json.dumps([dict(booking.row), booking.from_wallet])
+    return json.dumps([dict(settlement.row), settlement.from_wallet])
 
 
 def pack_entry(entry: WalletEntry) -> str:
@@ -90,10 +57,10 @@ def pack_entry(entry: WalletEntry) -> str:
 def _write(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     for _, fields in entries:
         if fields and "booking" in fields:
-            book(connection, Booking(*json.loads(fields["booking"])))
+            write_call(connection, Settlement(*json.loads(fields["booking"])))
         elif fields:
             entry_id, created_at, *rest = json.loads(fields["entry"])
-            enter(connection, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
+            write_entry(connection, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
 
 
 class Outbox:
@@ -103,44 +70,44 @@ class Outbox:
         self._client = client
         self._file = file
         self._state = state
-        self._filled: set[str] = set()
-        self._torn: set[str] = set()
+        self._scheduled: set[str] = set()
+        self._unacknowledged: set[str] = set()
         self._emptying: asyncio.Task[None] | None = None
-        self._waits = False
+        self._is_blocked = False
         self._lock = asyncio.Lock()
 
-    def note(self, workspace: str) -> None:
+    def schedule(self, workspace: str) -> None:
         """Something was put into a workspace's outbox: see to it, beside the calls."""
-        self._filled.add(workspace)
+        self._scheduled.add(workspace)
         if self._emptying is None or self._emptying.done():
             self._emptying = asyncio.get_running_loop().create_task(self._empty_soon())
 
-    async def empty_noted(self) -> None:
+    async def empty_scheduled(self) -> None:
         """Empty what was noted, or tell the gateway that has the ledger."""
         async with self._lock:  # Who returns from here knows that nothing is half done.
-            while self._filled:
-                workspace = self._filled.pop()
+            while self._scheduled:
+                workspace = self._scheduled.pop()
                 try:
-                    await self._see_to(workspace)
+                    await self._empty_or_announce(workspace)
                 except StoreUnavailable:
-                    self._filled.add(workspace)
+                    self._scheduled.add(workspace)
                     # What Redis gave out with an answer that never came would wait for somebody to find it stale.
-                    self._torn.add(workspace)
+                    self._unacknowledged.add(workspace)
                     raise
 
-    async def collect(self) -> None:
+    async def empty_announced(self) -> None:
         """Empty what gateways on other machines have told of."""
-        async with self._client.bounded(BOUND_S):
+        async with self._client.timeout(ROUND_TIMEOUT_S):
             told = await self._client.command("SMEMBERS", OUTBOXES)
             if told:
                 # Forgotten first: what comes in from now on is told again.
                 await self._client.command("SREM", OUTBOXES, *told)
-        self._filled.update(told)
-        await self.empty_noted()
+        self._scheduled.update(told)
+        await self.empty_scheduled()
 
     async def empty_all(self, stale_s: float = STALE_S) -> int:
         """Empty every outbox, also of what dead processes had read; return how many entries were written."""
-        async with self._client.bounded(BOUND_S):
+        async with self._client.timeout(ROUND_TIMEOUT_S):
             workspaces = await self._client.command("HKEYS", WORKSPACES)
         return sum([await self.empty(workspace, stale_s) for workspace in workspaces])
 
@@ -148,13 +115,13 @@ class Outbox:
         """Empty one outbox, with ``stale_s`` also of what was read so long ago; return how many entries it had."""
         written = 0
         while True:
-            async with self._client.bounded(BOUND_S):
+            async with self._client.timeout(ROUND_TIMEOUT_S):
                 entries = await self._read(workspace, stale_s)
             if not entries:
                 return written
             await self._write(entries)
             outbox, ids = keys_of(workspace).outbox, [entry_id for entry_id, _ in entries]
-            async with self._client.bounded(BOUND_S):
+            async with self._client.timeout(ROUND_TIMEOUT_S):
                 await self._client.transaction(
                     [("XACK", outbox, GROUP, *ids), ("XDEL", outbox, *ids)],
                 )
@@ -165,24 +132,24 @@ class Outbox:
         if self._emptying:
             await self._emptying
 
-    async def _see_to(self, workspace: str) -> None:
+    async def _empty_or_announce(self, workspace: str) -> None:
         if self._state.owns_ledger:
-            await self.empty(workspace, 0 if workspace in self._torn else None)
-            self._torn.discard(workspace)
+            await self.empty(workspace, 0 if workspace in self._unacknowledged else None)
+            self._unacknowledged.discard(workspace)
             return
-        async with self._client.bounded():
+        async with self._client.timeout():
             await self._client.command("SADD", OUTBOXES, workspace)
 
     async def _empty_soon(self) -> None:
         await asyncio.sleep(GATHER_S)
         try:
-            await self.empty_noted()
+            await self.empty_scheduled()
         except StoreUnavailable as error:
-            if not self._waits:
+            if not self._is_blocked:
                 log.warning("calls wait in Redis to be booked: %s", error, extra={"event": "outbox waits"})
-            self._waits = True
+            self._is_blocked = True
         else:
-            self._waits = False
+            self._is_blocked = False
 
     async def _read(self, workspace: str, stale_s: float | None) -> Sequence[Entry]:
         outbox = keys_of(workspace).outbox
@@ -204,7 +171,7 @@ class Outbox:
             new = ("XREADGROUP", "GROUP", GROUP, _CONSUMER, "COUNT", _BATCH, "STREAMS", outbox, ">")
             found = await self._client.command(*new)
         except StoreUnavailable as error:
-            if not is_refusal(error, "NOGROUP"):
+            if not has_error_code(error, "NOGROUP"):
                 raise
             await make_group(self._client, workspace)
             return await self._read(workspace, stale_s)
@@ -212,7 +179,7 @@ class Outbox:
 
     async def _write(self, entries: Sequence[Entry]) -> None:
         try:
-            await self._file.write(lambda connection: _write(connection, entries), BOUND_S)
+            await self._file.write(lambda connection: _write(connection, entries), ROUND_TIMEOUT_S)
         except NEVER_WRITABLE:
             for entry in entries:
                 await self._write_one(entry)
@@ -220,10 +187,10 @@ class Outbox:
     async def _write_one(self, entry: Entry) -> None:
         """What another version booked may be what this one can't write: it must not hold up the others."""
         try:
-            await self._file.write(lambda connection: _write(connection, [entry]), BOUND_S)
+            await self._file.write(lambda connection: _write(connection, [entry]), ROUND_TIMEOUT_S)
         except NEVER_WRITABLE as error:
             fields = entry[1] or {}
             if "booking" in fields:
-                log_lost(Booking(*json.loads(fields["booking"])), str(error))
+                log_lost_row(Settlement(*json.loads(fields["booking"])), str(error))
             else:
                 log.error("a wallet entry is lost: %s: %s", error, fields, extra={"event": "ledger row lost"})

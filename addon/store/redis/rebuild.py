@@ -16,10 +16,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from addon.store import BOUND_S as CALLS_BOUND_S
-from addon.store import LEASE_S, UPKEEP_S
-from addon.store.ledger.recount import Counted, counted
+from addon.store.ledger.recount import CounterTotals, recount
 from addon.store.ledger.rows import CALL, iso
+from addon.store.protocol import LEASE_S, MAINTENANCE_INTERVAL_S, TIMEOUT_S
 from addon.store.redis.keys import (
     ENDED_S,
     INTERRUPTED_S,
@@ -33,8 +32,8 @@ from addon.store.redis.keys import (
     lives_s,
 )
 from addon.store.redis.scripts import REFILL_BUCKET
-from addon.store.redis.session import BOUND_S, RedisSession, redis_session
-from addon.store.redis.state import make_group, remember
+from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
+from addon.store.redis.state import make_group, set_redis_state
 from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
 from policies.token_bucket import WINDOW_US
@@ -66,11 +65,11 @@ async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = Fal
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)
-        async with session.client.bounded(BOUND_S):
+        async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.client.command("DEL", STATE)
         # Until every gateway has noticed, and what one was just making is there.
-        await asyncio.sleep(UPKEEP_S + CALLS_BOUND_S)
-        names = await session.names()
+        await asyncio.sleep(MAINTENANCE_INTERVAL_S + TIMEOUT_S)
+        names = await session.find_keys()
         await _stop(session, names)
         booked = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])
         return await _restore_all(session, names, booked)
@@ -78,7 +77,7 @@ async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = Fal
 
 async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
     for workspace in workspaces:
-        async with session.client.bounded(BOUND_S):
+        async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.client.command("DEL", keys_of(workspace).state)
             await make_group(session.client, workspace)
 
@@ -86,9 +85,9 @@ async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
 async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]], booked: int) -> Rebuilt:
     connection = session.file.connection
     state = session.ledger().state or secrets.token_hex(8)
-    by_workspace: defaultdict[str, dict[str, Counted]] = defaultdict(dict)
+    by_workspace: defaultdict[str, dict[str, CounterTotals]] = defaultdict(dict)
     today = datetime.now(UTC).date()
-    for counter, of in counted(connection).items():
+    for counter, of in recount(connection).items():
         workspace = _workspace_of(counter)
         counters = by_workspace[workspace]
         if period_end(counter.period) > (today - timedelta(seconds=lives_s(counter.period))).isoformat():
@@ -97,8 +96,8 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
     for workspace in sorted({*names, *by_workspace}):
         old = [name for name in names.get(workspace, ()) if name.startswith(keys_of(workspace).spend)]
         holds += await _restore(session, workspace, state, by_workspace[workspace], old)
-    await session.file.write(lambda file: remember(file, state))
-    async with session.client.bounded(BOUND_S):
+    await session.file.write(lambda file: set_redis_state(file, state))
+    async with session.client.timeout(COMMAND_TIMEOUT_S):
         seconds, micros = await session.client.command("TIME")
         await session.client.command(
             "HSET", PULSE, "epoch", int(seconds) * 1_000_000 + int(micros), "beat", 0
@@ -115,7 +114,7 @@ async def _mark_ended(session: RedisSession, workspace: str) -> None:
         for call_id, outcome, seconds in _newest_ended(session, workspace)
     ]
     for batch in batched(marks, _BATCH):
-        async with session.client.bounded(BOUND_S):
+        async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.client.transaction(batch)
 
 
@@ -139,12 +138,16 @@ def _workspace_of(counter: Counter) -> str:
 
 
 async def _restore(
-    session: RedisSession, workspace: str, state: str, counters: Mapping[str, Counted], old: Iterable[str]
+    session: RedisSession,
+    workspace: str,
+    state: str,
+    counters: Mapping[str, CounterTotals],
+    old: Iterable[str],
 ) -> int:
     """Write one workspace's state as one step; return how many holds it has."""
     keys = keys_of(workspace)
     await _mark_ended(session, workspace)
-    async with session.client.bounded(BOUND_S):
+    async with session.client.timeout(COMMAND_TIMEOUT_S):
         records = await session.client.command("HVALS", keys.holds)
         await make_group(session.client, workspace)
         await session.client.run(REFILL_BUCKET, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
@@ -153,7 +156,7 @@ async def _restore(
             end_us = await _lease_end_us(session)
             await session.client.command("ZADD", LEASES, "NX", end_us, f"{owner} {workspace}")
         commands: list[Command] = [("DEL", name) for name in old]
-        commands += _counter_commands(counters, in_flight(records))
+        commands += _counter_commands(counters, sum_holds(records))
         commands.append(("DEL", keys.credits))
         commands += [("SADD", keys.credits, entry_id) for entry_id in _credits(session, workspace)]
         commands.append(("SET", keys.state, state))
@@ -162,7 +165,7 @@ async def _restore(
     return len(records)
 
 
-def in_flight(records: Iterable[str]) -> dict[str, tuple[int, int]]:
+def sum_holds(records: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return what holds, as Redis has them, make of each counter: the amount that is held, and how many they are."""
     sums: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for record in records:
@@ -176,10 +179,10 @@ def in_flight(records: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _counter_commands(
-    counters: Mapping[str, Counted], held: Mapping[str, tuple[int, int]]
+    counters: Mapping[str, CounterTotals], held: Mapping[str, tuple[int, int]]
 ) -> Iterable[Command]:
     for name in {*counters, *held}:
-        of = counters.get(name, Counted())
+        of = counters.get(name, CounterTotals())
         held_nanousd, calls = held.get(name, (0, 0))
         spent = ("spent", of.spent_nanousd, "requests", of.requests)
         yield ("HSET", name, *spent, "held", held_nanousd, "in_flight", calls)

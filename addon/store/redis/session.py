@@ -10,17 +10,17 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from addon.store import StoreUnavailable
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.report import ReadUsed
+from addon.store.protocol import StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEDGER, STATE, keys_of
 from addon.store.redis.outbox import Outbox
-from addon.store.redis.state import EMPTY, OTHER, Ledger, RedisState, read_ledger
+from addon.store.redis.state import EMPTY, OTHER, LedgerIdentity, RedisState, read_identity
 from policies.limits import Limit
 from policies.spend import Used
 
-BOUND_S = 5.0
+COMMAND_TIMEOUT_S = 5.0
 """For one question of a command: no call waits for it."""
 
 _SCAN = 1000
@@ -36,26 +36,26 @@ class RedisSession:
     state: RedisState
     outbox: Outbox
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> LedgerIdentity:
         """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
-        return read_ledger(self.file.connection)
+        return read_identity(self.file.connection)
 
     async def claim_ledger(self, *, take_over: bool = False) -> None:
         """Make this the ledger that calls are booked in. Raises ``StoreUnavailable`` where another one is."""
         mine = self.ledger().id
-        async with self.client.bounded(BOUND_S):
+        async with self.client.timeout(COMMAND_TIMEOUT_S):
             await self.client.command("SET", LEDGER, mine, *([] if take_over else ["NX"]))
             if await self.client.command("GET", LEDGER) != mine:
                 raise StoreUnavailable(
                     f"calls are booked in another ledger than {self.file.path}; only if that one is lost, take over"
                 )
 
-    async def names(self) -> dict[str, list[str]]:
+    async def find_keys(self) -> dict[str, list[str]]:
         """Return all names in Redis by workspace."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         cursor = "0"
         while True:
-            async with self.client.bounded(BOUND_S):
+            async with self.client.timeout(COMMAND_TIMEOUT_S):
                 cursor, names = await self.client.command(
                     "SCAN", cursor, "MATCH", "tollgate:{*}:*", "COUNT", _SCAN
                 )
@@ -86,7 +86,9 @@ async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> i
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)
-        return sum([await session.outbox.empty(workspace, stale_s=0) for workspace in await session.names()])
+        return sum(
+            [await session.outbox.empty(workspace, stale_s=0) for workspace in await session.find_keys()]
+        )
 
 
 @contextmanager
@@ -116,5 +118,5 @@ def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUse
 
 
 async def _ask(client: RedisClient, *words: str) -> Any:
-    async with client.bounded(BOUND_S):
+    async with client.timeout(COMMAND_TIMEOUT_S):
         return await client.command(*words)

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from addon.store import StoreUnavailable
 from addon.store.ledger.file import LedgerFile
-from addon.store.redis.client import RedisClient, is_refusal
+from addon.store.protocol import StoreUnavailable
+from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import LEDGER, PULSE, STATE, WORKSPACES, keys_of
 from addon.store.redis.scripts import CHECK_STATE, REGISTER_WORKSPACE, Script
 
@@ -39,7 +39,7 @@ TOO_OLD = "Redis 7 or newer is needed"
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerIdentity:
     """What a ledger knows of itself. ``state`` is the id of the state that it works with, None while it has none."""
 
     id: str
@@ -47,18 +47,18 @@ class Ledger:
     is_empty: bool
 
 
-_NOTHING = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
+_HAS_NO_ROWS = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
 
 
-def read_ledger(connection: sqlite3.Connection) -> Ledger:
+def read_identity(connection: sqlite3.Connection) -> LedgerIdentity:
     """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
     ledger_id, state, is_empty = connection.execute(
-        f"SELECT id, redis_state, {_NOTHING} FROM ledger"  # noqa: S608
+        f"SELECT id, redis_state, {_HAS_NO_ROWS} FROM ledger"  # noqa: S608
     ).fetchone()
-    return Ledger(ledger_id, state, bool(is_empty))
+    return LedgerIdentity(ledger_id, state, bool(is_empty))
 
 
-def remember(connection: sqlite3.Connection, state: str) -> None:
+def set_redis_state(connection: sqlite3.Connection, state: str) -> None:
     """Let the ledger work with ``state`` from now on. Raises ``sqlite3.Error``."""
     connection.execute("UPDATE ledger SET redis_state = ?", (state,))
 
@@ -106,7 +106,7 @@ class RedisState:
             self.was_lost = True
             raise StoreUnavailable(self._fault)
         self._pulse = pulse
-        self._note_owner(ledger, (await self._read()).id)
+        self._update_ledger_owner(ledger, (await self._read()).id)
 
     async def run(self, script: Script, workspace: str, keys: Sequence[str], *arguments: str | int) -> Any:
         """Run a script on a workspace whose state is there, or can be made."""
@@ -115,10 +115,10 @@ class RedisState:
             if answer not in ("missing", ["missing"]):
                 return answer
             if not is_last:
-                await self.resolve(workspace)
+                await self.register_workspace(workspace)
         raise StoreUnavailable("the state in Redis comes and goes")
 
-    async def resolve(self, workspace: str) -> None:
+    async def register_workspace(self, workspace: str) -> None:
         """Make the state of a workspace that has none, if it is new."""
         state = await self.id()
         keys = keys_of(workspace)
@@ -132,37 +132,37 @@ class RedisState:
         await self._client.command("SET", keys.state, state, "NX")
         await self._client.command("HSET", WORKSPACES, workspace, "ready")
 
-    async def _read(self) -> Ledger:
-        return await self._file.attempt(lambda: read_ledger(self._file.connection))
+    async def _read(self) -> LedgerIdentity:
+        return await self._file.run(lambda: read_identity(self._file.connection))
 
     async def _open(self) -> str:
-        await self._refuse_unfit()
+        await self._check_server()
         ledger = await self._read()
         if ledger.state is None and not ledger.is_empty:
             raise StoreUnavailable(UNCOUNTED)
         found = await self._client.command("GET", STATE)
         if ledger.state is None:
             if found is None:
-                found = await self._begin(ledger)
-            await self._file.write(lambda connection: remember(connection, found))
+                found = await self._create_state(ledger)
+            await self._file.write(lambda connection: set_redis_state(connection, found))
         elif found != ledger.state:
             raise StoreUnavailable(OTHER if found else EMPTY)
         await self._client.command("SET", LEDGER, ledger.id, "NX")
-        self._note_owner(await self._client.command("GET", LEDGER), ledger.id, is_first=True)
+        self._update_ledger_owner(await self._client.command("GET", LEDGER), ledger.id, is_first=True)
         return str(found)
 
-    async def _begin(self, ledger: Ledger) -> str:
+    async def _create_state(self, ledger: LedgerIdentity) -> str:
         """Make the first state that there ever was; of several gateways that begin at once, one does."""
         log.info("Redis is empty and so is the ledger: a state is begun", extra={"event": "state begun"})
         await self._client.command("SET", LEDGER, ledger.id, "NX")
         await self._client.command("SET", STATE, secrets.token_hex(8), "NX")
         return str(await self._client.command("GET", STATE))
 
-    async def _refuse_unfit(self) -> None:
+    async def _check_server(self) -> None:
         try:
             facts = await self._client.command("INFO")
         except StoreUnavailable as error:
-            if is_refusal(error, "this user has no permissions"):
+            if has_error_code(error, "this user has no permissions"):
                 return  # A service that does not show them.
             raise
         if int(str(facts["redis_version"]).partition(".")[0]) < 7:
@@ -170,7 +170,7 @@ class RedisState:
         if facts.get("maxmemory") and facts.get("maxmemory_policy") != "noeviction":
             raise StoreUnavailable(EVICTS)
 
-    def _note_owner(self, owner: str | None, ledger_id: str, *, is_first: bool = False) -> None:
+    def _update_ledger_owner(self, owner: str | None, ledger_id: str, *, is_first: bool = False) -> None:
         owns = owner == ledger_id
         if not owns and (is_first or self.owns_ledger):
             log.warning(
@@ -186,5 +186,5 @@ async def make_group(client: RedisClient, workspace: str) -> None:
     try:
         await client.command("XGROUP", "CREATE", keys_of(workspace).outbox, GROUP, "0", "MKSTREAM")
     except StoreUnavailable as error:
-        if not is_refusal(error, "BUSYGROUP"):
+        if not has_error_code(error, "BUSYGROUP"):
             raise

@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
-from addon.store import Booking
+from addon.store.protocol import Settlement
 
-KEPT_S = 60.0
+KEEP_S = 60.0
 """Redis's own disk, and its replicas, have had all that is older, where it has any."""
 MAX_BOOKINGS = 100_000
 _MOST_AT_ONCE = 5_000
 """How many are looked up in the ledger at a time."""
 
 
-class UnconfirmedBookings:
+class UnconfirmedCalls:
     """In memory, each call once, as its outbox has it; the oldest go first."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -35,7 +35,7 @@ class UnconfirmedBookings:
 
     def due(self) -> list[str]:
         """Return calls that have been kept for long enough, if the ledger has them."""
-        before_s = self._clock.monotonic_s() - KEPT_S
+        before_s = self._clock.monotonic_s() - KEEP_S
         oldest = islice(self._packed.items(), _MOST_AT_ONCE)
         return [call_id for call_id, (kept_s, _) in oldest if kept_s <= before_s]
 
@@ -44,11 +44,11 @@ class UnconfirmedBookings:
         for call_id in call_ids:
             self._packed.pop(call_id, None)
 
-    def bookings(self) -> list[Booking]:
+    def settlements(self) -> list[Settlement]:
         """Return all of them, oldest first."""
-        return [Booking(*json.loads(packed)) for _, packed in self._packed.values()]
+        return [Settlement(*json.loads(packed)) for _, packed in self._packed.values()]
 
-    async def write_again(self, settle: Callable[[Booking], Awaitable[None]]) -> None:
+    async def write_again(self, settle: Callable[[Settlement], Awaitable[None]]) -> None:
         """Settle all of them once more; those that Redis knows stay as they are."""
         for _, packed in list(self._packed.values()):
-            await settle(Booking(*json.loads(packed)))
+            await settle(Settlement(*json.loads(packed)))

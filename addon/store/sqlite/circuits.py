@@ -3,7 +3,7 @@
 import sqlite3
 
 from addon.runtime.clock import Clock, monotonic_us
-from addon.store.circuits import Reading
+from addon.store.circuits import CircuitSnapshot
 from addon.store.ledger.file import LedgerFile
 from policies.circuit_breaker import CLOSED, Change, Circuit
 
@@ -15,10 +15,10 @@ class SqliteCircuits:
         self._file = file
         self._clock = clock
 
-    async def read(self) -> Reading:
+    async def read(self) -> CircuitSnapshot:
         """See ``CircuitTable.read``. It needs no lock."""
-        rows = await self._file.attempt(lambda: self._file.connection.execute(_ALL).fetchall())
-        return Reading({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
+        rows = await self._file.run(lambda: self._file.connection.execute(_ALL).fetchall())
+        return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         """See ``CircuitTable.change``."""

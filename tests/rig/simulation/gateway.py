@@ -19,8 +19,8 @@ from addon.calls.request_id import RequestIds
 from addon.calls.responses import error_response
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
-from addon.store import UPKEEP_S, StoreUnavailable, WalletEntry
 from addon.store.ledger.verify import verify
+from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import from_refusal
@@ -94,7 +94,7 @@ class SimulatedGateway:
         await die(self.store)
 
     async def _start(self) -> None:
-        await self.store.upkeep()
+        await self.store.maintain()
         self._upkeep = asyncio.create_task(self._keep_up())
         await self._server.start()
 
@@ -127,9 +127,9 @@ class SimulatedGateway:
 
     async def _keep_up(self) -> None:
         while True:
-            await asyncio.sleep(UPKEEP_S)
+            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
             with suppress(StoreUnavailable):
-                await self.store.upkeep()
+                await self.store.maintain()
 
     async def _serve(self, stream: Stream) -> None:
         call = begin(self.deps)

@@ -23,8 +23,8 @@ from rig.redis_server import RedisServer
 
 from addon.commands.ledger import ledger
 from addon.settings.settings import load_conf
-from addon.store import Booking, HoldRequest, Store, StoreUnavailable, WalletEntry
 from addon.store.backends import open_store
+from addon.store.protocol import HoldRequest, Settlement, Store, StoreUnavailable, WalletEntry
 from policies.spend import Want
 
 type Work = Callable[[Store], Any]
@@ -81,7 +81,7 @@ async def live(store: Store, created_at: datetime = LONG_AGO) -> None:
     await store.credit(INVOICE)
     for call_id, from_wallet in (("call-1", True), ("call-2", False)):
         await store.hold(request(call_id, created_at))
-        await store.settle(Booking(row_of(call_id, created_at), from_wallet))
+        await store.settle(Settlement(row_of(call_id, created_at), from_wallet))
     await store.hold(request("call-3", created_at))
 
 

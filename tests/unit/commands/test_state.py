@@ -13,8 +13,8 @@ from rig.redis_server import RedisServer
 
 from addon.commands.state import state
 from addon.settings.settings import load_conf
-from addon.store import Booking, Store
 from addon.store.backends import open_store
+from addon.store.protocol import Settlement, Store
 from unit.commands.test_ledger import INVOICE, conf_in, live, use
 from unit.commands.test_ledger import run as run_ledger
 
@@ -85,8 +85,8 @@ def test_a_gateway_that_runs_goes_on_after_the_rebuild(conf: Path, redis_server:
             await live_now(store)
             redis_server.flush()
             assert (await asyncio.to_thread(run, conf)).exit_code == 0
-            await store.upkeep()
-            await store.settle(Booking(make_row("call-8"), from_wallet=True))
+            await store.maintain()
+            await store.settle(Settlement(make_row("call-8"), from_wallet=True))
         finally:
             await store.close()
 

@@ -23,9 +23,9 @@ from rig.settings_files import edit, write_files
 
 from addon.commands.usage import usage
 from addon.settings.settings import load_conf, load_settings
-from addon.store import Booking, HoldRequest, WalletEntry
 from addon.store.backends import open_store
-from addon.store.ledger.report import counted_in, find_limits, open_report
+from addon.store.ledger.report import find_limits, ledger_counters, open_report
+from addon.store.protocol import HoldRequest, Settlement, WalletEntry
 from addon.store.sqlite.store import SqliteStore
 from policies.spend import Want
 
@@ -68,7 +68,7 @@ def book(conf: Path, rows: list[dict[str, Any]]) -> Path:
     async def settle() -> None:
         store = SqliteStore(path)
         for row in rows:
-            await store.settle(Booking(row, from_wallet=False))
+            await store.settle(Settlement(row, from_wallet=False))
         await store.close()
 
     asyncio.run(settle())
@@ -293,7 +293,7 @@ def limited(tmp_path: Path) -> Path:
     async def spend() -> None:
         store = SqliteStore(tmp_path / "var" / "tollgate.db")
         assert await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
-        await store.settle(Booking(done, from_wallet=True))
+        await store.settle(Settlement(done, from_wallet=True))
         await store.hold(HoldRequest("open", NOW, "acme", "ci", want, (), open_))
         await store.close()
 
@@ -346,7 +346,7 @@ def test_each_limit_is_counted_in_the_period_that_runs(limited: Path) -> None:
     acme = load_settings(limited, {}).workspaces["acme"]
     resets = replace(acme.keys[0], spend_reset="weekly", request_reset="daily")
     with open_report(limited.parent / "var" / "tollgate.db") as ledger:
-        table = find_limits(counted_in(ledger), [replace(acme, keys=(resets,))], later)
+        table = find_limits(ledger_counters(ledger), [replace(acme, keys=(resets,))], later)
     found = {row["limit"]: row for row in table.records()}
     assert found["request_cap"]["period"] == later.date().isoformat()
     assert found["spend_cap"]["period"] == f"{later:%G-W%V}"
@@ -391,7 +391,7 @@ def test_limits_in_redis_are_shown_and_one_that_can_not_be_asked_hides_no_call(
         store = open_store(load_conf(limited))
         await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
         row = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
-        await store.settle(Booking(row, from_wallet=True))
+        await store.settle(Settlement(row, from_wallet=True))
         await store.close()
 
     asyncio.run(spend())

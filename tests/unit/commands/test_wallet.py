@@ -27,7 +27,7 @@ from rig.upstream import Upstream
 
 from addon.commands.wallet import credit_entry, enter, wallet
 from addon.settings.settings import load_conf
-from addon.store import Booking, HoldRequest
+from addon.store.protocol import HoldRequest, Settlement
 from addon.store.sqlite.store import SqliteStore
 from policies.money import MAX_CAP_USD
 from policies.spend import Want
@@ -125,7 +125,7 @@ def test_many_who_enter_one_reference_at_once_enter_it_once(folder: Path) -> Non
 
 def test_a_mistake_is_corrected_by_a_negative_amount_even_below_zero(folder: Path) -> None:
     run(folder, "credit", "acme", "500")
-    use(folder, lambda store: store.settle(Booking(make_row(retail_nanousd=60 * USD), from_wallet=True)))
+    use(folder, lambda store: store.settle(Settlement(make_row(retail_nanousd=60 * USD), from_wallet=True)))
     result = run(folder, "credit", "acme", "--reference", "typo of May 4", "--", "-450")
     assert (result.exit_code, result.stdout) == (0, "credited -450.00 USD to acme; balance -10.00 USD\n")
     assert "The balance is below zero" in result.stderr
@@ -212,7 +212,7 @@ def test_history_shows_credits_and_what_calls_cost_newest_first(folder: Path) ->
     run(folder, "credit", "acme", "5", "--reference", "invoice 17")
     later = "2099-01-01T00:00:00.000+00:00"
     row = make_row("req_1", created_at=later, retail_nanousd=1_560)
-    use(folder, lambda store: store.settle(Booking(row, from_wallet=True)))
+    use(folder, lambda store: store.settle(Settlement(row, from_wallet=True)))
     call, credit = run_json(folder, "history", "acme")
     assert call == {
         "id": "req_1",

@@ -20,7 +20,7 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from policies.completion_cap import completion_cap
 from policies.exchange import Exchange, Stage
 from policies.limits import Limit, limits_of

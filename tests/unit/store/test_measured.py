@@ -21,8 +21,8 @@ from rig.redis_fixtures import StartRedis
 from rig.stores import WORKSPACE, request
 from rig.upstream import Upstream
 
-from addon.store import Booking, CallNotHeld, HoldRequest, Store, StoreUnavailable
 from addon.store.measured import MeasuredStore
+from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
@@ -49,24 +49,24 @@ def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
     return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
 
 
-def booking(call_id: str) -> Booking:
-    return Booking(replace(EXCHANGE, id=call_id).ledger_row(now_s=2.0), from_wallet=False)
+def settlement(call_id: str) -> Settlement:
+    return Settlement(replace(EXCHANGE, id=call_id).ledger_row(now_s=2.0), from_wallet=False)
 
 
 async def test_a_measured_store_answers_as_the_store_and_every_operation_is_timed(
     metrics: Metrics, store: SqliteStore
 ):
     measured: Store = MeasuredStore(store, metrics)
-    assert await measured.take("acme", 1) == 0
-    assert await measured.take("acme", 1) > 0
+    assert await measured.take_token("acme", 1) == 0
+    assert await measured.take_token("acme", 1) > 0
     assert isinstance(await measured.hold(hold_request("call-1")), Hold)
     assert isinstance(await measured.hold(hold_request("call-2")), Hold)
     assert isinstance(await measured.hold(hold_request("call-2")), Hold)
     assert isinstance(await measured.hold(hold_request("call-3", most_calls=1)), Denial)
-    assert isinstance(await measured.move(hold_request("call-2")), Hold)
+    assert isinstance(await measured.move_hold(hold_request("call-2")), Hold)
     assert value(read(metrics.render()), "tollgate_holds_in_flight") == 2
-    await measured.settle(booking("call-1"))
-    await measured.settle(booking("call-1"))
+    await measured.settle(settlement("call-1"))
+    await measured.settle(settlement("call-1"))
     assert value(read(metrics.render()), "tollgate_holds_in_flight") == 1
     await measured.void("call-2")
     told = read(metrics.render())
@@ -85,7 +85,7 @@ async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_
     await measured.check()
     with locked_by_another(ledger_path):
         with pytest.raises(StoreUnavailable):
-            await measured.take("acme", 1)
+            await measured.take_token("acme", 1)
         with pytest.raises(StoreUnavailable):
             await measured.hold(hold_request("call-1"))
     told = read(metrics.render())
@@ -126,7 +126,7 @@ async def _fail_three_times(store: Store) -> None:
         with pytest.raises(StoreUnavailable):
             await store.hold(request(f"refused-{number}", workspace="w" * 8000))
         with suppress(StoreUnavailable):
-            await store.upkeep()
+            await store.maintain()
 
 
 def _events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -146,10 +146,10 @@ async def test_whatever_ails_the_file_is_logged_once(
         await _fail_three_times(store)
         assert _events(caplog) == ONCE[:1]
         assert cause in caplog.text
-    await store.upkeep()
-    await store.upkeep()
+    await store.maintain()
+    await store.maintain()
     assert _events(caplog) == ONCE
-    assert await store.take(WORKSPACE, 10) is not None
+    assert await store.take_token(WORKSPACE, 10) is not None
     await store.close()
 
 
@@ -164,7 +164,7 @@ async def test_a_redis_that_is_gone_is_logged_once(
     await _fail_three_times(store)
     assert _events(caplog) == ONCE[:1]
     server.start()
-    await store.upkeep()
+    await store.maintain()
     assert _events(caplog) == ONCE
     await store.close()
 
@@ -175,7 +175,7 @@ async def test_a_call_that_can_not_be_moved_says_nothing_of_the_store(
     store = MeasuredStore(SqliteStore(ledger_path), Metrics("test"))
     await store.check()
     with pytest.raises(CallNotHeld):
-        await store.move(request("nobody's", attempt=2))
+        await store.move_hold(request("nobody's", attempt=2))
     assert _events(caplog) == []
     await store.close()
 

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from rig.redis_server import RedisServer
-from rig.stores import Place, all_counters, booking, credit, die, request, takes
+from rig.stores import Place, all_counters, credit, die, request, settlement, takes
 
-from addon.store import HoldRequest, Store
+from addon.store.protocol import HoldRequest, Store
 from policies.limits import LimitKind, limits_of
 from policies.model import Key, Mode, Workspace
 from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
@@ -262,7 +262,7 @@ class Comparison(RuleBasedStateMachine):
     async def opened(self, place: Place) -> Store:
         store = place.open()
         await store.check()
-        await store.upkeep()
+        await store.maintain()
         return store
 
     processes = st.integers(0, 1)
@@ -317,7 +317,7 @@ class Comparison(RuleBasedStateMachine):
                 call.id, call.workspace, call.key, call.created_at, want, call.asked_attempts
             )
             for _ in range(2):
-                assert self.both(process, lambda store, to=attempt: store.move(to)) == expected  # type: ignore[misc]
+                assert self.both(process, lambda store, to=attempt: store.move_hold(to)) == expected  # type: ignore[misc]
 
     @rule(process=processes, cost=costs, data=st.data())
     def settle(self, process: int, cost: int, data: st.DataObject) -> None:
@@ -331,7 +331,7 @@ class Comparison(RuleBasedStateMachine):
             self.settle_call(process, call, cost)
 
     def settle_call(self, process: int, call: Call, cost: int) -> None:
-        ended = booking(
+        ended = settlement(
             call.id,
             cost,
             from_wallet=call.pays_from_wallet,
@@ -382,8 +382,8 @@ class Comparison(RuleBasedStateMachine):
         self.generation[process] = max(self.generation) + 1
 
     @rule(process=processes)
-    def upkeep(self, process: int) -> None:
-        self.both(process, lambda store: store.upkeep())
+    def maintain(self, process: int) -> None:
+        self.both(process, lambda store: store.maintain())
 
     @invariant()
     def all_agree(self) -> None:

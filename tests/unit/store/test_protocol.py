@@ -15,18 +15,18 @@ from rig.stores import (
     WORKSPACE,
     Place,
     all_counters,
-    booking,
     call_row,
     credit,
     die,
     reason_of,
     request,
+    settlement,
     takes,
     wallet,
 )
 
-from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.ledger.migrations import LARGEST
+from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, Denial, Hold, Used, Want
@@ -141,7 +141,7 @@ async def test_a_denial_names_the_limit_and_the_calls_in_flight_that_are_to_blam
     await store.hold(request("a", calls, month))
     denial = await other.hold(request("b", calls, month))
     assert denial == Denial("budget_of_prompt", month, in_flight=1, held_nanousd=63_400)
-    await store.settle(booking("a", 63_400))
+    await store.settle(settlement("a", 63_400))
     assert await other.hold(request("b", calls, month)) == Denial("budget_of_prompt", month)
 
 
@@ -156,7 +156,7 @@ async def test_a_wallet_pays_what_it_has_and_then_no_more(store: Store, place: P
     assert reason_of(await store.hold(request("a", wallet()))) == "wallet"
     await store.credit(credit("c", 63_400))
     assert await store.hold(request("a", wallet())) == Hold(63_400, 100)
-    await store.settle(booking("a", 63_400))
+    await store.settle(settlement("a", 63_400))
     assert place.used(wallet_counter(WORKSPACE)) == Used(0, 0, 0, 0)
     assert reason_of(await store.hold(request("b", wallet()))) == "wallet"
 
@@ -184,7 +184,7 @@ async def test_a_call_that_does_not_fit_is_denied_with_its_reason_and_holds_noth
 async def test_request_caps_count_the_calls_in_flight(store: Store, other: Store) -> None:
     limit = cap("request_cap", 2, DAY)
     assert isinstance(await store.hold(request("a", limit)), Hold)
-    await store.settle(booking("a"))
+    await store.settle(settlement("a"))
     assert isinstance(await other.hold(request("b", limit)), Hold)
     assert reason_of(await store.hold(request("c", limit))) == "request_cap"
 
@@ -197,12 +197,12 @@ async def test_asking_again_returns_the_hold_that_stands(store: Store, other: St
 
 
 async def test_a_take_that_finds_no_token_says_when_one_is_back(store: Store) -> None:
-    assert await store.take(WORKSPACE, 2) == 0
-    assert await store.take(WORKSPACE, 2) == 0
-    first_us, then_us = [await store.take(WORKSPACE, 2) for _ in range(2)]
+    assert await store.take_token(WORKSPACE, 2) == 0
+    assert await store.take_token(WORKSPACE, 2) == 0
+    first_us, then_us = [await store.take_token(WORKSPACE, 2) for _ in range(2)]
     assert 60_000_000 >= first_us >= then_us > 0
     # With a lower limit two must come back before there is one.
-    assert 60_000_000 >= await store.take(WORKSPACE, 1) > 0
+    assert 60_000_000 >= await store.take_token(WORKSPACE, 1) > 0
 
 
 async def test_calls_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
@@ -244,10 +244,10 @@ async def test_keys_and_workspaces_do_not_count_for_each_other(store: Store, pla
 
 async def test_a_hold_that_moves_becomes_that_of_the_next_attempt(store: Store, place: Place) -> None:
     await store.hold(request("a"))
-    assert await store.move(request("a", want=replace(WANT, cap_tokens=7), attempt=2)) == Hold(5_368, 7)
+    assert await store.move_hold(request("a", want=replace(WANT, cap_tokens=7), attempt=2)) == Hold(5_368, 7)
     assert place.holds() == ["a"]
     assert place.used_now(all_counters()) == [Used(0, 0, 5_368, 1)] * 6
-    await store.settle(booking("a", 900))
+    await store.settle(settlement("a", 900))
     assert place.used(EVER) == Used(900, 1)
     assert await place.discrepancies() == []
 
@@ -256,7 +256,7 @@ async def test_moving_again_finds_the_hold_that_was_moved(store: Store, place: P
     limit = cap("spend_cap", 2_872)
     await store.hold(request("a"))
     for _ in range(3):
-        assert await store.move(request("a", limit, attempt=2)) == Hold(2_872, 3)
+        assert await store.move_hold(request("a", limit, attempt=2)) == Hold(2_872, 3)
     assert await store.hold(request("a")) == Hold(2_872, 3)
     assert place.used(EVER) == Used(0, 0, 2_872, 1)
 
@@ -267,7 +267,7 @@ async def test_a_call_does_not_stand_in_its_own_way(store: Store) -> None:
         call_id = f"protected {want.is_protected}"
         await store.hold(request(call_id, calls, spend, want=want))
         for attempt in (2, 3):
-            moved = await store.move(request(call_id, calls, spend, want=want, attempt=attempt))
+            moved = await store.move_hold(request(call_id, calls, spend, want=want, attempt=attempt))
             assert moved == await store.hold(request(call_id))
             assert isinstance(moved, Hold)
             assert moved.cap_tokens == 100
@@ -280,9 +280,9 @@ async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held
     await store.credit(credit("c", 63_400))
     calls = cap("request_cap", 1)
     assert await store.hold(request("a", calls, want=NOT_METERED)) == Hold(0, 1)
-    assert await store.move(request("a", calls, wallet(), attempt=2)) == Hold(63_400, 100)
+    assert await store.move_hold(request("a", calls, wallet(), attempt=2)) == Hold(63_400, 100)
     assert reason_of(await store.hold(request("b", wallet()))) == "budget_of_prompt"
-    assert await store.move(request("a", calls, want=NOT_METERED, attempt=3)) == Hold(0, 1)
+    assert await store.move_hold(request("a", calls, want=NOT_METERED, attempt=3)) == Hold(0, 1)
     assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
     assert place.used(EVER) == Used(0, 0, 63_400, 2)
 
@@ -305,11 +305,11 @@ async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once
     await other.hold(request("first", want=want))
     await store.hold(request("a", want=replace(WANT, cap_tokens=2)))
     before = place.used_now(all_counters())
-    assert reason_of(await store.move(request("a", limit, want=want, attempt=2))) == reason  # type: ignore[arg-type]
+    assert reason_of(await store.move_hold(request("a", limit, want=want, attempt=2))) == reason  # type: ignore[arg-type]
     assert place.holds() == ["a", "first"]
     assert place.used_now(all_counters()) == before
-    await store.settle(booking("a", 0, status=503, error_code="upstream_error"))
-    await store.upkeep()
+    await store.settle(settlement("a", 0, status=503, error_code="upstream_error"))
+    await store.maintain()
     assert place.rows()["a"]["status"] == 503
     assert place.used(EVER).requests == place.used(EVER).in_flight == 1
     assert await place.discrepancies() == []
@@ -319,11 +319,11 @@ async def test_what_holds_nothing_can_not_be_moved(store: Store, other: Store, p
     await store.hold(request("voided"))
     await store.void("voided")
     await store.hold(request("settled"))
-    await store.settle(booking("settled"))
+    await store.settle(settlement("settled"))
     await other.hold(request("of another"))
     for call_id in ("never held", "voided", "settled", "of another"):
         with pytest.raises(StoreUnavailable, match="can't be moved: it holds nothing"):
-            await store.move(request(call_id, attempt=2))
+            await store.move_hold(request(call_id, attempt=2))
     assert place.holds() == ["of another"]
     assert place.used(EVER) == Used(1_560, 1, 63_400, 1)
 
@@ -335,7 +335,7 @@ async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: S
         await one.hold(request(call_id, want=NOT_METERED))
     small = replace(WANT, cap_tokens=10)
     decided = await asyncio.gather(
-        *(one.move(request(call_id, limit, want=small, attempt=2)) for one, call_id in calls)
+        *(one.move_hold(request(call_id, limit, want=small, attempt=2)) for one, call_id in calls)
     )
     held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
     assert place.used(EVER) == Used(0, 0, held, len(calls))
@@ -348,10 +348,10 @@ async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_attempt_th
 ) -> None:
     dying = await open_store()
     await dying.hold(request("a"))
-    await dying.move(request("a", *[cap("request_cap", 0)] * is_denied, attempt=2))
+    await dying.move_hold(request("a", *[cap("request_cap", 0)] * is_denied, attempt=2))
     await die(dying)
     heir = await open_store()
-    await heir.upkeep()
+    await heir.maintain()
     assert place.holds() == []
     assert [(row["attempts"], row["error_code"]) for row in place.rows().values()] == [
         (1 if is_denied else 2, "interrupted")
@@ -365,8 +365,8 @@ async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_attempt_th
 
 async def test_a_hold_becomes_the_real_cost_with_its_row(store: Store, place: Place) -> None:
     await store.hold(request("a"))
-    await store.settle(booking("a", 1_560))
-    await store.upkeep()
+    await store.settle(settlement("a", 1_560))
+    await store.maintain()
     assert place.holds() == []
     assert place.rows() == {"a": call_row("a", wholesale_nanousd=1_560)}
     assert place.used_now(all_counters()) == [Used(1_560, 1, 0, 0)] * 5 + [Used(1_560, 0, 0, 0)]
@@ -375,9 +375,9 @@ async def test_a_hold_becomes_the_real_cost_with_its_row(store: Store, place: Pl
 
 
 async def test_only_calls_that_the_wallet_pays_charge_it(store: Store, place: Place) -> None:
-    await store.settle(booking("a", from_wallet=False))
-    await store.settle(booking("b", 0, usage_source="none"))
-    await store.upkeep()
+    await store.settle(settlement("a", from_wallet=False))
+    await store.settle(settlement("b", 0, usage_source="none"))
+    await store.maintain()
     assert place.entries() == {}
     assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == 0
     assert place.used(MONTH) == Used(1_560, 2)
@@ -386,9 +386,9 @@ async def test_only_calls_that_the_wallet_pays_charge_it(store: Store, place: Pl
 async def test_settling_again_changes_nothing(store: Store, other: Store, place: Place) -> None:
     await store.hold(request("a"))
     for one, cost in ((store, 5), (other, 7), (store, 5)):
-        await one.settle(booking("a", cost))
+        await one.settle(settlement("a", cost))
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
     assert place.rows()["a"]["retail_nanousd"] == 5
     assert place.used(EVER) == Used(5, 1, 0, 0)
     assert place.entries() == {"a": -5}
@@ -398,15 +398,15 @@ async def test_a_call_settles_through_another_store_than_the_one_that_held_it(
     store: Store, other: Store, place: Place
 ) -> None:
     await store.hold(request("a"))
-    await other.settle(booking("a"))
+    await other.settle(settlement("a"))
     await store.void("a")
     assert place.holds() == []
     assert place.used(EVER) == Used(1_560, 1, 0, 0)
 
 
 async def test_a_call_that_was_never_held_is_booked_all_the_same(store: Store, place: Place) -> None:
-    await store.settle(booking("a"))
-    await store.upkeep()
+    await store.settle(settlement("a"))
+    await store.maintain()
     assert set(place.rows()) == {"a"}
     assert place.used(EVER) == Used(1_560, 1, 0, 0)
 
@@ -416,7 +416,7 @@ async def test_a_void_releases_the_hold_and_leaves_no_row(store: Store, place: P
     await store.void("a")
     await store.void("a")
     await store.void("never held")
-    await store.upkeep()
+    await store.maintain()
     assert place.holds() == []
     assert place.rows() == {}
     assert place.used_now(all_counters()) == [Used()] * 6
@@ -432,12 +432,12 @@ async def test_a_row_that_can_never_be_written_is_refused_and_its_hold_released(
 ) -> None:
     await store.hold(request("a"))
     with pytest.raises(IllegalRowError, match="usage row a"):
-        await store.settle(Booking(call_row("a") | changes, from_wallet=True))
-    await store.upkeep()
+        await store.settle(Settlement(call_row("a") | changes, from_wallet=True))
+    await store.maintain()
     assert place.holds() == []
     assert place.rows() == {}
     assert place.used_now(all_counters()) == [Used()] * 6
-    await store.settle(booking("next"))
+    await store.settle(settlement("next"))
 
 
 async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store: Store, place: Place) -> None:
@@ -445,8 +445,8 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store:
     row = call_row("a")
     del row["stream"]
     with pytest.raises(IllegalRowError, match=r"usage row a.*stream"):
-        await store.settle(Booking(row, from_wallet=True))
-    await store.upkeep()
+        await store.settle(Settlement(row, from_wallet=True))
+    await store.maintain()
     assert (place.holds(), place.rows()) == ([], {})
 
 
@@ -456,8 +456,8 @@ async def test_a_row_of_before_there_were_counts_of_cache_writes_is_booked_witho
     await store.hold(request("a"))
     row = call_row("a")
     del row["cache_write_tokens"]
-    await store.settle(Booking(row, from_wallet=True))
-    await store.upkeep()
+    await store.settle(Settlement(row, from_wallet=True))
+    await store.maintain()
     assert (place.holds(), place.rows()["a"]["cache_write_tokens"]) == ([], None)
 
 
@@ -465,8 +465,8 @@ async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
     store: Store, place: Place
 ) -> None:
     odd = {"end_user": "a\ud800b", "requested_model": "x\0y", "completion_tokens": 10**400}
-    await store.settle(booking("a", 10**17, **odd))
-    await store.upkeep()
+    await store.settle(settlement("a", 10**17, **odd))
+    await store.maintain()
     row = place.rows()["a"]
     assert (row["end_user"], row["requested_model"], row["completion_tokens"]) == ("a?b", "x\0y", LARGEST)
     assert row["retail_nanousd"] == place.used(EVER).spent_nanousd == LARGEST
@@ -475,7 +475,7 @@ async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
 
 async def test_amounts_beyond_what_a_float_can_tell_are_added_exactly(store: Store, place: Place) -> None:
     for number in range(3):
-        await store.settle(booking(f"a-{number}", LARGEST - 1, from_wallet=False))
+        await store.settle(settlement(f"a-{number}", LARGEST - 1, from_wallet=False))
     assert place.used(EVER).spent_nanousd == 3 * (LARGEST - 1)
 
 
@@ -487,7 +487,7 @@ async def test_an_entry_is_credited_once(store: Store, other: Store, place: Plac
     assert not await other.credit(credit("c", 5 * USD))
     assert await other.credit(credit("d", -2 * USD))
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
     assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == -3 * USD
     assert place.entries() == {"c": 5 * USD, "d": -2 * USD}
 
@@ -497,25 +497,25 @@ async def test_an_entry_is_credited_once(store: Store, other: Store, place: Plac
 
 async def fail(store: Store, times: int, circuit: str = "OPENAI/payg/acme") -> None:
     for _ in range(times):
-        await store.note_attempt(circuit, failed=True)
+        await store.record_attempt(circuit, failed=True)
 
 
 async def test_a_circuit_opens_for_all_processes_after_failures_that_any_of_them_saw(
     store: Store, other: Store
 ) -> None:
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
     await fail(store, FAILURES - 2)
     await fail(other, 1)
     for one in (store, other):
-        await one.upkeep()
-        assert await one.may_try("OPENAI/payg/acme", "call")
+        await one.maintain()
+        assert await one.circuit_allows("OPENAI/payg/acme", "call")
     await fail(other, 1)
-    assert not await other.may_try("OPENAI/payg/acme", "call")
-    await store.upkeep()
+    assert not await other.circuit_allows("OPENAI/payg/acme", "call")
+    await store.maintain()
     for one in (store, other):
-        assert not await one.may_try("OPENAI/payg/acme", "call")
-        assert await one.may_try("OPENAI/byok/acme", "call")
+        assert not await one.circuit_allows("OPENAI/payg/acme", "call")
+        assert await one.circuit_allows("OPENAI/byok/acme", "call")
         assert one.open_circuits() == {"OPENAI/payg/acme"}
 
 
@@ -523,14 +523,14 @@ async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
     store: Store, other: Store, place: Place
 ) -> None:
     await fail(store, FAILURES - 1)
-    await other.upkeep()
-    await other.note_attempt("OPENAI/payg/acme", failed=False)
+    await other.maintain()
+    await other.record_attempt("OPENAI/payg/acme", failed=False)
     assert place.circuits() == ["OPENAI/payg/"], "only when somebody succeeded last"
     await fail(store, FAILURES - 1)
     place.age_circuits(WINDOW_US / 1e6 + 1)
     await fail(store, FAILURES - 1)
-    await store.upkeep()
-    assert await store.may_try("OPENAI/payg/acme", "call")
+    await store.maintain()
+    assert await store.circuit_allows("OPENAI/payg/acme", "call")
 
 
 async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_in(
@@ -539,16 +539,16 @@ async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_i
     await fail(store, FAILURES)
     place.age_circuits(REST_US / 1e6)
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
     tries = await asyncio.gather(
-        *(one.may_try("OPENAI/payg/acme", "call") for one in (store, other) for _ in range(10))
+        *(one.circuit_allows("OPENAI/payg/acme", "call") for one in (store, other) for _ in range(10))
     )
     assert tries.count(True) == 1
     assert store.open_circuits() == other.open_circuits() == {"OPENAI/payg/acme"}
-    await other.note_attempt("OPENAI/payg/acme", failed=False)
-    await store.upkeep()
-    assert await store.may_try("OPENAI/payg/acme", "call")
-    assert await other.may_try("OPENAI/payg/acme", "call")
+    await other.record_attempt("OPENAI/payg/acme", failed=False)
+    await store.maintain()
+    assert await store.circuit_allows("OPENAI/payg/acme", "call")
+    assert await other.circuit_allows("OPENAI/payg/acme", "call")
     assert store.open_circuits() == frozenset()
 
 
@@ -559,18 +559,18 @@ async def test_a_probe_that_fails_or_never_ends_is_followed_by_another_later(
     for ends, waits_us in ((True, REST_US), (False, REST_US), (True, PROBE_US)):
         place.age_circuits(waits_us / 1e6)
         for one in (store, other):
-            await one.upkeep()
-        assert await store.may_try("OPENAI/payg/acme", "call")
+            await one.maintain()
+        assert await store.circuit_allows("OPENAI/payg/acme", "call")
         await fail(other, int(ends))
         for one in (store, other):
-            await one.upkeep()
-            assert not await one.may_try("OPENAI/payg/acme", "call")
+            await one.maintain()
+            assert not await one.circuit_allows("OPENAI/payg/acme", "call")
 
 
 async def test_failures_at_once_are_all_counted(store: Store, other: Store) -> None:
     ones = [(store, other)[number % 2] for number in range(FAILURES)]
     await asyncio.gather(*(fail(one, 1) for one in ones))
-    await store.upkeep()
+    await store.maintain()
     assert store.open_circuits() == {"OPENAI/payg/acme"}
 
 
@@ -584,32 +584,32 @@ async def test_the_failures_of_one_workspace_send_no_other_away_and_those_of_two
     await fail(store, 3 * FAILURES, ACME)
     await fail(store, FAILURES, "OPENAI/byok/beta")
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
         assert one.open_circuits() == {ACME, "OPENAI/byok/beta"}
-        assert await one.may_try(BETA, "call")
-        assert not one.is_open(BETA)
+        assert await one.circuit_allows(BETA, "call")
+        assert not one.is_circuit_open(BETA)
     await fail(other, FAILURES, BETA)
-    await store.upkeep()
+    await store.maintain()
     for one in (store, other):
         assert one.open_circuits() == {ACME, BETA, FOR_ALL, "OPENAI/byok/beta"}
-        assert one.is_open(GAMMA)
-        assert not await one.may_try(GAMMA, "call")
-        assert await one.may_try("OPENAI/byok/gamma", "call")
-        assert await one.may_try("GROQ/payg/gamma", "call")
+        assert one.is_circuit_open(GAMMA)
+        assert not await one.circuit_allows(GAMMA, "call")
+        assert await one.circuit_allows("OPENAI/byok/gamma", "call")
+        assert await one.circuit_allows("GROQ/payg/gamma", "call")
 
 
 async def test_a_success_of_anybody_since_the_first_failure_keeps_a_provider_open_to_the_others(
     store: Store, other: Store
 ) -> None:
     await fail(store, FAILURES, ACME)
-    await other.upkeep()
-    await other.note_attempt(GAMMA, failed=False)
-    await store.upkeep()
+    await other.maintain()
+    await other.record_attempt(GAMMA, failed=False)
+    await store.maintain()
     await fail(store, FAILURES, BETA)
-    await other.upkeep()
+    await other.maintain()
     for one in (store, other):
         assert one.open_circuits() == {ACME, BETA}
-        assert await one.may_try(GAMMA, "call")
+        assert await one.circuit_allows(GAMMA, "call")
 
 
 async def test_after_its_rest_one_call_of_all_workspaces_tries_a_provider_and_its_success_lets_them_in(
@@ -620,21 +620,21 @@ async def test_after_its_rest_one_call_of_all_workspaces_tries_a_provider_and_it
     # The failure that opened it for all is the last that counts.
     place.age_circuits(REST_US / 1e6)
     for one in (store, other):
-        await one.upkeep()
+        await one.maintain()
     tries = await asyncio.gather(
         *(
-            one.may_try(circuit, "call")
+            one.circuit_allows(circuit, "call")
             for one in (store, other)
             for circuit in (BETA, GAMMA)
             for _ in range(5)
         )
     )
     assert tries.count(True) == 1
-    await other.note_attempt(GAMMA, failed=False)
-    await store.upkeep()
+    await other.record_attempt(GAMMA, failed=False)
+    await store.maintain()
     for one in (store, other):
         assert one.open_circuits() == {ACME, BETA}
-        assert await one.may_try(GAMMA, "call")
+        assert await one.circuit_allows(GAMMA, "call")
 
 
 async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
@@ -646,11 +646,11 @@ async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
     for waits_us in (0, REST_US):
         place.age_circuits(waits_us / 1e6)
         for one in (store, other):
-            await one.upkeep()
-        assert await store.may_try(GAMMA, "call")
+            await one.maintain()
+        assert await store.circuit_allows(GAMMA, "call")
         await fail(store, 1, GAMMA)
-        await other.upkeep()
-        assert not await other.may_try(GAMMA, "call")
+        await other.maintain()
+        assert not await other.circuit_allows(GAMMA, "call")
 
 
 async def test_a_probe_is_waited_for_as_long_as_its_process_says_that_it_goes_on(
@@ -658,15 +658,15 @@ async def test_a_probe_is_waited_for_as_long_as_its_process_says_that_it_goes_on
 ) -> None:
     await fail(store, FAILURES)
     place.age_circuits(REST_US / 1e6)
-    await store.upkeep()
-    assert await store.may_try(ACME, "probe")
+    await store.maintain()
+    assert await store.circuit_allows(ACME, "probe")
     for _ in range(3):
         place.age_circuits(PROBE_US * 0.7 / 1e6)
         name, until_us = store._circuits._probes["probe"]
         store._circuits._probes["probe"] = name, until_us - round(PROBE_US * 0.7)
-        await store.upkeep()
-        await other.upkeep()
-        assert not await other.may_try(ACME, "call")
+        await store.maintain()
+        await other.maintain()
+        assert not await other.circuit_allows(ACME, "call")
 
 
 async def test_a_probe_that_ends_without_a_word_is_followed_by_another_at_once(
@@ -675,22 +675,22 @@ async def test_a_probe_that_ends_without_a_word_is_followed_by_another_at_once(
     await fail(store, FAILURES)
     place.age_circuits(REST_US / 1e6)
     for one in (store, other):
-        await one.upkeep()
-    assert await store.may_try(ACME, "probe")
+        await one.maintain()
+    assert await store.circuit_allows(ACME, "probe")
     assert store.end_probe("another") is None
     ending = store.end_probe("probe")
     assert ending
     await ending
     assert store.end_probe("probe") is None
-    await other.upkeep()
-    assert await other.may_try(ACME, "call")
+    await other.maintain()
+    assert await other.circuit_allows(ACME, "call")
 
 
 async def test_so_many_circuits_are_kept_and_no_more(
     store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("addon.store.circuits.MAX_CIRCUITS", 3)
-    await store.upkeep()
+    await store.maintain()
     for number in range(6):
         await fail(store, 1, f"OPENAI/payg/w{number}")
     assert place.circuits() == ["OPENAI/payg/w0", "OPENAI/payg/w1", "OPENAI/payg/w2"]
@@ -700,19 +700,19 @@ async def test_what_is_forgotten_is_removed_and_the_last_success_after_the_failu
     store: Store, place: Place
 ) -> None:
     await fail(store, FAILURES)
-    await store.note_attempt(BETA, failed=False)
+    await store.record_attempt(BETA, failed=False)
     assert place.circuits() == [FOR_ALL, ACME]
     place.age_circuits((FORGET_US + REST_US) / 1e6 + 1)
-    await store.upkeep()
-    await store.upkeep()
+    await store.maintain()
+    await store.maintain()
     assert place.circuits() == []
 
 
 async def test_what_works_is_never_written(store: Store, place: Place) -> None:
-    await store.upkeep()
+    await store.maintain()
     for name in ("OPENAI", "ANTHROPIC"):
-        assert await store.may_try(name, "call")
-        await store.note_attempt(name, failed=False)
+        assert await store.circuit_allows(name, "call")
+        await store.record_attempt(name, failed=False)
     assert place.circuits() == []
 
 
@@ -725,10 +725,10 @@ async def test_the_calls_of_a_dead_process_end_as_interrupted_when_another_opens
     dying = await open_store()
     await dying.hold(request("a"))
     await dying.hold(request("b", workspace="bare"))
-    await dying.settle(booking("done"))
+    await dying.settle(settlement("done"))
     await die(dying)
     heir = await open_store()
-    await heir.upkeep()
+    await heir.maintain()
     assert place.holds() == []
     rows = place.rows()
     assert set(rows) == {"a", "b", "done"}
@@ -740,14 +740,14 @@ async def test_the_calls_of_a_dead_process_end_as_interrupted_when_another_opens
 async def test_the_calls_of_a_dead_process_end_while_another_lives(
     store: Store, open_store: OpenStore, place: Place
 ) -> None:
-    await store.upkeep()
+    await store.maintain()
     dying = await open_store()
-    await store.upkeep()
+    await store.maintain()
     await dying.hold(request("a"))
-    await store.upkeep()
+    await store.maintain()
     assert place.holds() == ["a"]
     await die(dying)
-    await store.upkeep()
+    await store.maintain()
     assert place.holds() == []
     assert place.rows()["a"]["error_code"] == "interrupted"
 
@@ -757,7 +757,7 @@ async def test_nobody_ends_the_calls_of_a_process_that_lives(
 ) -> None:
     await store.hold(request("a"))
     for one in (await open_store(), await open_store(), store):
-        await one.upkeep()
+        await one.maintain()
     assert place.holds() == ["a"]
     assert place.rows() == {}
 
@@ -769,12 +769,12 @@ async def test_a_call_that_was_taken_for_dead_and_lived_has_its_row_replaced(
     await first.hold(request("a"))
     await die(first)
     heir = await open_store()
-    await heir.upkeep()
+    await heir.maintain()
     assert place.rows()["a"]["error_code"] == "interrupted"
-    await heir.settle(booking("a", 70))
-    await heir.settle(booking("a", 70))
-    await heir.upkeep()
-    assert place.rows() == {"a": booking("a", 70).row}
+    await heir.settle(settlement("a", 70))
+    await heir.settle(settlement("a", 70))
+    await heir.maintain()
+    assert place.rows() == {"a": settlement("a", 70).row}
     assert place.used(EVER) == Used(70, 1, 0, 0)
     assert place.entries() == {"a": -70}
     assert await place.discrepancies() == []
@@ -784,7 +784,7 @@ async def test_what_was_kept_is_there_when_another_store_opens(place: Place, ope
     first = await open_store()
     await first.credit(credit("c", USD))
     await takes(first, WORKSPACE, 1)
-    await first.settle(booking("a", 60))
+    await first.settle(settlement("a", 60))
     await first.close()
     await first.close()
     second = await open_store()
@@ -798,9 +798,9 @@ async def test_a_workspace_may_be_called_anything_that_its_file_may(store: Store
     for number, name in enumerate(names):
         assert await takes(store, name, 1)
         await store.hold(request(f"a-{number}", workspace=name, key_id=KEY))
-        await store.settle(booking(f"a-{number}", workspace=name))
+        await store.settle(settlement(f"a-{number}", workspace=name))
         assert place.used(wallet_counter(name)) == Used(1_560)
-    await store.upkeep()
+    await store.maintain()
     assert await place.discrepancies() == []
 
 
@@ -815,10 +815,10 @@ async def test_a_line_tells_once_that_a_circuit_opened_and_another_that_it_close
     await fail(store, FAILURES + 1)
     assert told() == ["circuit opened"]
     place.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
-    await store.upkeep()
+    await store.maintain()
     await fail(store, 1)  # The first of a provider that was forgotten: it does not serve for that.
     assert told() == ["circuit opened"]
     await fail(store, FAILURES - 1)
-    await other.upkeep()
-    await other.note_attempt("OPENAI/payg/acme", failed=False)
+    await other.maintain()
+    await other.record_attempt("OPENAI/payg/acme", failed=False)
     assert told() == ["circuit opened", "circuit opened", "circuit closed"]

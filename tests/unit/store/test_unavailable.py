@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rig.bounds import BOUND_S
 from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
-from rig.stores import WORKSPACE, Place, booking, credit, request, takes
+from rig.stores import WORKSPACE, Place, credit, request, settlement, takes
 from rig.stores import request as hold_request
 
-from addon.store import Booking, Store, StoreUnavailable
 from addon.store import pending_writes as kept
-from addon.store.circuits import BELIEVED_S
+from addon.store.circuits import FRESH_S
 from addon.store.ledger.verify import verify
+from addon.store.protocol import Settlement, Store, StoreUnavailable
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.circuit_breaker import FAILURES, REST_US
@@ -28,7 +28,7 @@ from policies.circuit_breaker import FAILURES, REST_US
 OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "take": lambda store: takes(store, WORKSPACE, 10),
     "hold": lambda store: store.hold(request("refused")),
-    "move": lambda store: store.move(request("refused", attempt=2)),
+    "move": lambda store: store.move_hold(request("refused", attempt=2)),
     "credit": lambda store: store.credit(credit("refused", 1)),
     "check": lambda store: store.check(),
 }
@@ -41,8 +41,8 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def ended(row_id: str, **changes: Any) -> Booking:
-    return Booking(make_row(row_id, **changes), from_wallet=False)
+def ended(row_id: str, **changes: Any) -> Settlement:
+    return Settlement(make_row(row_id, **changes), from_wallet=False)
 
 
 async def assert_all_refused(store: Store, reason: str) -> None:
@@ -64,10 +64,10 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     with locked_by_another(ledger_path):
         await assert_all_refused(store, r"tollgate\.db: database is locked")
         with pytest.raises(StoreUnavailable, match="locked"):
-            await store.move(request("in flight", attempt=2))
+            await store.move_hold(request("in flight", attempt=2))
         with pytest.raises(StoreUnavailable):
-            await store.settle(booking("in flight"))
-    await store.upkeep()
+            await store.settle(settlement("in flight"))
+    await store.maintain()
     assert await takes(store, WORKSPACE, 10)
     assert booked_ids(ledger_path) == ["in flight"]
     assert Place(ledger_path).holds() == []
@@ -79,21 +79,23 @@ async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
 ) -> None:
     place = Place(ledger_path)
     for _ in range(FAILURES):
-        await store.note_attempt("OPENAI/payg/acme", failed=True)
-    await store.upkeep()
+        await store.record_attempt("OPENAI/payg/acme", failed=True)
+    await store.maintain()
     with locked_by_another(ledger_path):
-        assert not await store.may_try("OPENAI/payg/acme", "call"), "what was read is believed for a while"
+        assert not await store.circuit_allows("OPENAI/payg/acme", "call"), (
+            "what was read is believed for a while"
+        )
     place.age_circuits(REST_US / 1e6)
-    await store.upkeep()
+    await store.maintain()
     with locked_by_another(ledger_path):
-        assert await store.may_try("OPENAI/payg/acme", "call"), "a probe that can't be noted"
-        await store.note_attempt("OPENAI/payg/acme", failed=True)
-        await store.note_attempt("OPENAI/payg/acme", failed=False)
-    await store.upkeep()
+        assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+        await store.record_attempt("OPENAI/payg/acme", failed=True)
+        await store.record_attempt("OPENAI/payg/acme", failed=False)
+    await store.maintain()
     assert store.open_circuits() == {"OPENAI/payg/acme"}
-    store._circuits._read_s -= BELIEVED_S
+    store._circuits._read_s -= FRESH_S
     assert store.open_circuits() == frozenset()
-    assert await store.may_try("OPENAI/payg/acme", "call")
+    assert await store.circuit_allows("OPENAI/payg/acme", "call")
 
 
 async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
@@ -112,11 +114,11 @@ async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger
     with locked_by_another(ledger_path):
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="locked"):
-                await store.settle(Booking(row, from_wallet=False))
+                await store.settle(Settlement(row, from_wallet=False))
         row["status"] = 500
     assert booked(ledger_path) == []
     await store.check()
-    await store.upkeep()
+    await store.maintain()
     assert booked(ledger_path) == [make_row()]
     assert_undamaged(ledger_path)
 
@@ -138,9 +140,9 @@ async def test_a_booking_is_kept_whatever_went_wrong(
     await store.check()
     await store.hold(hold_request("a"))
     with pytest.raises(MemoryError):
-        await store.settle(Booking(FailsOnce(booking("a").row), from_wallet=False))
+        await store.settle(Settlement(FailsOnce(settlement("a").row), from_wallet=False))
     assert booked(ledger_path) == []
-    await store.upkeep()
+    await store.maintain()
     await store.check()
     assert booked_ids(ledger_path) == ["a"]
     await store.close()
@@ -151,13 +153,13 @@ async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
 ) -> None:
     with locked_by_another(ledger_path):
         for one in (
-            Booking(make_row("a", created_at="2026-13-31T12:00:00.000+00:00"), from_wallet=False),
+            Settlement(make_row("a", created_at="2026-13-31T12:00:00.000+00:00"), from_wallet=False),
             ended("b"),
         ):
             with pytest.raises(StoreUnavailable):
                 await store.settle(one)
     for _ in range(2):
-        await store.upkeep()
+        await store.maintain()
     assert booked_ids(ledger_path) == ["b"]
     assert len([record for record in caplog.records if "can't be booked" in record.message]) == 1
 
@@ -165,14 +167,14 @@ async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
 async def test_calls_are_refused_once_too_many_wait_to_be_booked(
     store: SqliteStore, ledger_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MAX_KEPT", 2)
+    monkeypatch.setattr(kept, "MAX_PENDING", 2)
     with locked_by_another(ledger_path):
         for one in "ab":
             with pytest.raises(StoreUnavailable):
                 await store.settle(ended(one))
     with pytest.raises(StoreUnavailable, match="2 calls wait to be booked"):
         await store.hold(hold_request("c"))
-    await store.upkeep()
+    await store.maintain()
     await store.hold(hold_request("c"))
 
 
@@ -181,7 +183,7 @@ async def test_a_hold_that_could_not_be_released_is_released_later(store: Store,
     with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
         await store.void("a")
     assert Place(ledger_path).holds() == ["a"]
-    await store.upkeep()
+    await store.maintain()
     assert Place(ledger_path).holds() == []
 
 
@@ -201,7 +203,7 @@ async def test_a_booking_that_can_never_be_written_does_not_hold_up_the_others(
     with locked_by_another(ledger_path):
         for one in (
             ended("a"),
-            Booking(booking("b").row | {"mode": "free"}, True),
+            Settlement(settlement("b").row | {"mode": "free"}, True),
             ended("c", end_user="\ud800"),
         ):
             with pytest.raises(StoreUnavailable):
@@ -256,7 +258,7 @@ async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
     for number in range(10_000):
         try:
             await store.hold(request(f"a-{number:05}"))
-            await store.settle(booking(f"a-{number:05}"))
+            await store.settle(settlement(f"a-{number:05}"))
         except StoreUnavailable:
             return settled
         settled.append(f"a-{number:05}")
@@ -269,7 +271,7 @@ async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_
     await store.hold(request("in flight"))
     settled = await fill(store, ledger_path)
     with pytest.raises(StoreUnavailable, match="full"):
-        await store.settle(booking("in flight", end_user="x" * 10_000))
+        await store.settle(settlement("in flight", end_user="x" * 10_000))
     with pytest.raises(StoreUnavailable, match="full"):
         await store.hold(request("refused", workspace="w" * 10_000))
     with pytest.raises(StoreUnavailable, match="full"):
@@ -314,7 +316,7 @@ async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_i
     with locked_by_another(ledger_path):
         assert await takes(store, WORKSPACE, 10)
         await store.hold(request("a"))
-        await store.settle(booking("a"))
+        await store.settle(settlement("a"))
         with pytest.raises(StoreUnavailable, match="locked"):
             await store.check()
     assert booked(ledger_path) == []
@@ -341,4 +343,4 @@ async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_
             raise locked
         return "done"
 
-    assert await store._file.attempt(succeed_late, bound_s=0.01) == "done"
+    assert await store._file.run(succeed_late, timeout_s=0.01) == "done"

@@ -286,13 +286,13 @@ async def test_keys_that_rest_and_open_circuits_are_told_and_leave_the_process_r
     [key] = settings.providers["GROQ"].platform_keys
     attempt = lifecycle.platform_keys.choose(Attempt(settings.models["openai/gpt-oss-20b"], "payg", key))
     lifecycle.platform_keys.note(attempt, 429, "600")
-    await lifecycle.store.upkeep()
+    await lifecycle.store.maintain()
     for circuit in (
         *("GROQ/payg/acme", "GROQ/payg/beta", "GROQ/byok/acme", "GROQ/byok/beta"),
         *("OPENAI/byok/acme", "OPENAI/payg/acme", "GONE/payg/acme", "GONE/payg/beta"),
     ):
         for _ in range(FAILURES):
-            await lifecycle.store.note_attempt(circuit, failed=True)
+            await lifecycle.store.record_attempt(circuit, failed=True)
 
     found = await lifecycle.readiness()
     assert found.ready

@@ -22,14 +22,14 @@ from addon.store.ledger.migrations import migrate
 COMMON = """
 import asyncio, os, sys
 from pathlib import Path
-from addon.store import Booking, StoreUnavailable
+from addon.store.protocol import Settlement, StoreUnavailable
 from policies.spend import Hold
 from addon.store.sqlite.store import SqliteStore
 from rig.ledger import make_row
 path = Path(sys.argv[1])
 
 def ended(row_id):
-    return Booking(make_row(row_id), from_wallet=False)
+    return Settlement(make_row(row_id), from_wallet=False)
 """
 OPENER = (
     COMMON
@@ -67,15 +67,15 @@ CALLER = (
     + """
 import random
 from pydantic import SecretStr
-from rig.stores import Place, booking, credit, request, wallet
+from rig.stores import Place, settlement, credit, request, wallet
 
 async def call(store, call_id):
     if isinstance(await store.hold(request(call_id, wallet())), Hold):
         print(call_id, flush=True)  # From here on it may be sent upstream.
         await asyncio.sleep(random.random() / 100)
         if random.random() < 0.5:
-            await store.move(request(call_id, wallet(), attempt=2))
-        await store.settle(booking(call_id, random.randrange(60_000)))
+            await store.move_hold(request(call_id, wallet(), attempt=2))
+        await store.settle(settlement(call_id, random.randrange(60_000)))
 
 async def work():
     store = Place(path, sys.argv[3] or None).open()
@@ -83,7 +83,7 @@ async def work():
     await store.credit(credit("everything", 10**15))
     for turn in range(10**6):
         await asyncio.gather(*(call(store, f"{sys.argv[2]}-{turn}-{number}") for number in range(8)))
-        await store.upkeep()
+        await store.maintain()
 
 asyncio.run(work())
 """
@@ -189,7 +189,7 @@ async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and
         sent |= await asyncio.to_thread(_kill_two_at_work, ledger_path, url, turn)
     heir = place.open()
     await heir.check()
-    await heir.upkeep()
+    await heir.maintain()
     assert place.holds() == []
     assert sent <= place.rows().keys(), "a call that may have been sent has no row"
     assert await place.discrepancies() == []

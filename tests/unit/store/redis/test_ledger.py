@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from rig.redis_stores import Rig
-from rig.stores import WORKSPACE, booking, die, reason_of, request
+from rig.stores import WORKSPACE, die, reason_of, request, settlement
 
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from addon.store.redis.session import drain
 from addon.store.redis.store import RedisStore
 from policies.limits import Counter, Limit
@@ -20,17 +20,17 @@ EVER = Counter("key:acme/ci", "ever")
 async def test_a_row_whose_gateway_died_before_writing_it_is_written_by_the_next(rig: Rig) -> None:
     store = await rig.open()
     for number in range(5):
-        await store.settle(booking(f"a-{number}"))
+        await store.settle(settlement(f"a-{number}"))
     await die(store)
     heir = await rig.open()
-    await heir.upkeep()
+    await heir.maintain()
     assert rig.place.rows().keys() == {f"a-{number}" for number in range(5)}
     assert rig.server.command("XLEN", "tollgate:{acme}:outbox") == 0
 
 
 async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next(rig: Rig) -> None:
     store = await rig.open()
-    await store.settle(booking("a"))
+    await store.settle(settlement("a"))
     await die(store)
     outbox = "tollgate:{acme}:outbox"
     read = rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", outbox, ">")
@@ -44,23 +44,23 @@ async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next
 async def test_a_row_that_a_killed_neighbour_had_read_is_written_at_once(rig: Rig) -> None:
     store, neighbour = await rig.open(), await rig.open()
     for one in (store, neighbour):
-        await one.upkeep()
-    await neighbour.settle(booking("a"))
+        await one.maintain()
+    await neighbour.settle(settlement("a"))
     rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", "tollgate:{acme}:outbox", ">")
     await die(neighbour)
-    await store.upkeep()
+    await store.maintain()
     assert rig.place.rows().keys() == {"a"}
 
 
 async def test_a_row_that_is_read_twice_is_written_once(rig: Rig) -> None:
     store = await rig.open()
-    await store.settle(booking("a"))
+    await store.settle(settlement("a"))
     packed = rig.server.command("XRANGE", "tollgate:{acme}:outbox", "-", "+")
     for _, fields in packed or ():
         rig.server.command(
             "XADD", "tollgate:{acme}:outbox", "*", *[w for pair in fields.items() for w in pair]
         )
-    await store.upkeep()
+    await store.maintain()
     await drain(SecretStr(rig.server.url), rig.place.path)
     assert rig.place.rows().keys() == {"a"}
     assert rig.place.entries() == {"a": -1_560}
@@ -74,16 +74,16 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     assert isinstance(await store.hold(request("near", limit)), Hold)
     assert await far.hold(request("far", limit)) == Hold(1_624, 1)
     assert reason_of(await store.hold(request("none", limit))) == "budget_of_prompt"
-    await far.settle(booking("far", 900))
-    await far.upkeep()
-    await store.settle(booking("near", 800))
-    await store.upkeep()
+    await far.settle(settlement("far", 900))
+    await far.maintain()
+    await store.settle(settlement("near", 800))
+    await store.maintain()
     assert rig.place.rows().keys() == {"near", "far"}
     assert elsewhere.rows() == {}
     assert rig.place.used(EVER) == Used(1_700, 2, 0, 0)
     with pytest.raises(StoreUnavailable, match="booked in another ledger"):
         await drain(SecretStr(rig.server.url), elsewhere.path)
-    await far.settle(booking("later"))
+    await far.settle(settlement("later"))
     assert await drain(SecretStr(rig.server.url), elsewhere.path, take_over=True) == 1
     assert elsewhere.rows().keys() == {"later"}
 
@@ -94,11 +94,11 @@ async def test_the_calls_of_another_machine_end_when_its_lease_is_over(rig: Rig,
     far = await rig.open(elsewhere)
     await far.hold(request("a"))
     await die(far)
-    await store.upkeep()
+    await store.maintain()
     assert rig.place.holds() == ["a"], "its machine may be alive"
     [lease] = rig.server.command("ZRANGE", "{tollgate}:leases", 0, -1)
     rig.server.command("ZADD", "{tollgate}:leases", 1, lease)
-    await store.upkeep()
+    await store.maintain()
     assert rig.place.holds() == []
     assert rig.place.rows()["a"]["error_code"] == "interrupted"
     assert rig.server.command("ZCARD", "{tollgate}:leases") == 0
@@ -122,7 +122,7 @@ async def test_upkeep_without_the_folder_of_its_processes_is_refused_and_nobody_
     owners = rig.place.path.with_name("tollgate.db-owners")
     owners.rename(owners.with_suffix(".away"))
     with pytest.raises(StoreUnavailable, match="no such file"):
-        await store.upkeep()
+        await store.maintain()
     assert rig.place.holds() == ["a"]
     owners.with_suffix(".away").rename(owners)
-    await store.upkeep()
+    await store.maintain()

@@ -2,9 +2,9 @@
 
 import pytest
 from rig.redis_stores import Rig
-from rig.stores import WANT, WORKSPACE, booking, request, takes
+from rig.stores import WANT, WORKSPACE, request, settlement, takes
 
-from addon.store import StoreUnavailable
+from addon.store.protocol import StoreUnavailable
 from policies.limits import Counter, Limit
 from policies.spend import Want, place_hold
 
@@ -73,7 +73,7 @@ async def test_a_clock_that_goes_back_lets_nothing_through_and_locks_nobody_out_
 async def test_counters_of_periods_that_end_vanish_and_those_for_ever_stay(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("a"))
-    await store.settle(booking("a"))
+    await store.settle(settlement("a"))
     day = 86_400
     for period, days in (("2026-11-21", 3), ("2026-W47", 10), ("2026-11", 40)):
         assert (

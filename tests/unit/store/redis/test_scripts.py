@@ -14,10 +14,10 @@ from pydantic import SecretStr
 from redis.crc import key_slot
 from rig.bounds import BOUND_S
 from rig.redis_server import NO_RETRY, RedisServer, free_port
-from rig.stores import WORKSPACE, Place, booking, credit, takes
+from rig.stores import WORKSPACE, Place, credit, settlement, takes
 from rig.stores import request as held_call
 
-from addon.store import Store, StoreUnavailable
+from addon.store.protocol import Store, StoreUnavailable
 from addon.store.redis.holds import LARGEST_EXACT, exact, want_arguments
 from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
@@ -199,13 +199,13 @@ async def a_bit_of_everything(place: Place) -> None:
         await store.credit(credit(f"c-{workspace}", 10**9, workspace))
         await store.hold(held_call(f"a-{workspace}", workspace=workspace))
         await store.hold(held_call(f"b-{workspace}", workspace=workspace))
-        await store.move(held_call(f"a-{workspace}", workspace=workspace, attempt=2))
-        await store.settle(booking(f"a-{workspace}", workspace=workspace))
+        await store.move_hold(held_call(f"a-{workspace}", workspace=workspace, attempt=2))
+        await store.settle(settlement(f"a-{workspace}", workspace=workspace))
         await store.void(f"b-{workspace}")
     for failed in (True, False):
-        await store.note_attempt("OPENAI/payg/acme", failed=failed)
+        await store.record_attempt("OPENAI/payg/acme", failed=failed)
     await store.check()
-    await store.upkeep()
+    await store.maintain()
     await store.close()
     assert await place.discrepancies() == []
     assert place.url is not None

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
 from rig.redis_stores import OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
-from rig.stores import WORKSPACE, all_counters, booking, request, takes
+from rig.stores import WORKSPACE, all_counters, request, settlement, takes
 
-from addon.store import Store, StoreUnavailable
+from addon.store.protocol import Store, StoreUnavailable
 from addon.store.redis.client import CONNECTIONS, RedisClient
 from addon.store.redis.keys import CIRCUITS
 from addon.store.redis.store import RedisStore
@@ -37,9 +37,9 @@ async def test_while_redis_refuses_connections_calls_are_refused_and_then_go_on(
         rig.server.stop()
         await assert_all_refused(store, r"Redis at 127\.0\.0\.1:\d+: ")
         with pytest.raises(StoreUnavailable):
-            await store.settle(booking("in flight"))
+            await store.settle(settlement("in flight"))
         rig.server.start()
-        await eventually(store.upkeep)
+        await eventually(store.maintain)
         assert rig.place.rows().keys() == {"in flight"}
         await assert_sound(rig, store)
 
@@ -50,9 +50,9 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
     rig.server.freeze()
     await assert_all_refused(store, "no answer within")
     with pytest.raises(StoreUnavailable):
-        await store.settle(booking("in flight"))
+        await store.settle(settlement("in flight"))
     rig.server.thaw()
-    await eventually(store.upkeep)
+    await eventually(store.maintain)
     assert rig.place.rows().keys() == {"in flight"}
     await assert_sound(rig, store)
 
@@ -60,12 +60,12 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
 async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
     store = await rig.open()
     for _ in range(FAILURES):
-        await store.note_attempt("OPENAI/payg/acme", failed=True)
+        await store.record_attempt("OPENAI/payg/acme", failed=True)
     rig.place.age_circuits(REST_US / 1e6)
-    await store.upkeep()
+    await store.maintain()
     rig.server.freeze()
-    assert await store.may_try("OPENAI/payg/acme", "call"), "a probe that can't be noted"
-    await store.note_attempt("OPENAI/payg/acme", failed=False)
+    assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+    await store.record_attempt("OPENAI/payg/acme", failed=False)
     rig.server.thaw()
     await assert_sound(rig, store)
 
@@ -74,11 +74,11 @@ async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> 
     store = await rig.open()
     with redis.Redis.from_url(rig.server.url) as client:
         client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})
-    await store.upkeep()
+    await store.maintain()
     assert store.open_circuits() == frozenset()
-    assert await store.may_try("OPENAI/payg/acme", "call")
+    assert await store.circuit_allows("OPENAI/payg/acme", "call")
     for _ in range(FAILURES):
-        await store.note_attempt("GROQ/payg/acme", failed=True)
+        await store.record_attempt("GROQ/payg/acme", failed=True)
     assert store.open_circuits() == {"GROQ/payg/acme"}
     await assert_sound(rig, store)
 
@@ -132,7 +132,7 @@ async def test_a_redis_out_of_memory_refuses_new_calls_but_ends_those_in_flight(
     await store.hold(request("voided"))
     rig.server.command("CONFIG", "SET", "maxmemory", 1)
     await assert_all_refused(store, "maxmemory")
-    await store.settle(booking("settled"))
+    await store.settle(settlement("settled"))
     await store.void("voided")
     assert rig.place.holds() == []
     rig.server.command("CONFIG", "SET", "maxmemory", 0)
@@ -187,7 +187,7 @@ async def test_a_hold_that_was_given_up_is_released_although_redis_places_it_lat
     with pytest.raises(StoreUnavailable):
         await store.hold(request("a"))
     rig.server.thaw()
-    await eventually(store.upkeep)
+    await eventually(store.maintain)
     assert rig.place.holds() == []
     assert rig.place.used_now(all_counters()) == [Used()] * 6
 
@@ -212,7 +212,7 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
         with suppress(asyncio.CancelledError):
             if await call:
                 await store.void(f"call-{number}")
-    await eventually(store.upkeep)
+    await eventually(store.maintain)
     assert rig.place.holds() == []
     assert rig.place.used_now(all_counters()) == [Used()] * 6
     await assert_sound(rig, store)
@@ -227,15 +227,15 @@ async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
     await store.hold(request("a"))
     rig.server.freeze()
     with pytest.raises(StoreUnavailable):
-        await store.move(request("a", want=NOT_METERED, attempt=2))
+        await store.move_hold(request("a", want=NOT_METERED, attempt=2))
     if settles_first:
         with pytest.raises(StoreUnavailable):
-            await store.settle(booking("a", 0, status=503))
+            await store.settle(settlement("a", 0, status=503))
     rig.server.thaw()
-    await eventually(store.upkeep)
+    await eventually(store.maintain)
     assert rig.place.holds() == ([] if settles_first else ["a"])
-    await store.settle(booking("a", 0, status=503))
-    await store.upkeep()
+    await store.settle(settlement("a", 0, status=503))
+    await store.maintain()
     assert [row["status"] for row in rig.place.rows().values()] == [503]
     assert rig.place.used_now(all_counters()) == [Used(0, 1)] * 5 + [Used()]
     assert await rig.place.discrepancies() == []
@@ -245,16 +245,16 @@ async def test_a_move_whose_caller_leaves_is_not_the_end_of_the_hold(rig: Rig) -
     store = await rig.open()
     for number in range(20):
         await store.hold(request(f"call-{number}"))
-        move = asyncio.create_task(store.move(request(f"call-{number}", want=NOT_METERED, attempt=2)))
+        move = asyncio.create_task(store.move_hold(request(f"call-{number}", want=NOT_METERED, attempt=2)))
         for _ in range(number % 8):
             await asyncio.sleep(0)
         move.cancel()
         with suppress(asyncio.CancelledError):
             await move
-    await store.upkeep()
+    await store.maintain()
     assert len(rig.place.holds()) == 20
     for number in range(20):
-        await store.settle(booking(f"call-{number}"))
+        await store.settle(settlement(f"call-{number}"))
     assert rig.place.used(EVER) == Used(20 * 1_560, 20)
     await assert_sound(rig, store)
 
@@ -264,7 +264,7 @@ async def test_no_caller_gets_the_answer_to_anothers_question_and_no_connection_
     dice = random.Random(1)
 
     async def echo(text: str) -> bool:
-        async with client.bounded():
+        async with client.timeout():
             return bool(await client.command("ECHO", text) == text)
 
     for turn in range(60):
@@ -285,10 +285,10 @@ async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:
     rig.server.freeze()
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            await store.settle(booking("a"))
+            await store.settle(settlement("a"))
     rig.server.thaw()
-    await eventually(store.upkeep)
-    await store.upkeep()
+    await eventually(store.maintain)
+    await store.maintain()
     assert rig.place.rows().keys() == {"a"}
     assert rig.place.used(EVER) == Used(1_560, 1, 0, 0)
     assert rig.place.entries() == {"a": -1_560}
@@ -299,7 +299,7 @@ async def test_what_could_not_be_settled_is_settled_when_the_store_closes(rig: R
     await store.hold(request("a"))
     rig.server.freeze()
     with pytest.raises(StoreUnavailable):
-        await store.settle(booking("a"))
+        await store.settle(settlement("a"))
     rig.server.thaw()
     await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await store.close()
@@ -313,7 +313,7 @@ async def test_a_booking_that_closing_can_not_make_is_logged_for_hand(
     await store.hold(request("a"))
     rig.server.stop()
     with pytest.raises(StoreUnavailable):
-        await store.settle(booking("a", end_user="somebody@example.com"))
+        await store.settle(settlement("a", end_user="somebody@example.com"))
     await store.close()
     assert "a ledger row is lost" in caplog.text
     assert "'retail_nanousd': 1560" in caplog.text

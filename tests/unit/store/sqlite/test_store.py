@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from rig.ledger import booked, booked_ids, make_row, second_connection
-from rig.stores import Place, booking, die, request, takes
+from rig.stores import Place, die, request, settlement, takes
 from sqlite_utils import Database, Migrations
 
-from addon.store import Booking, IllegalRowError, Store, StoreUnavailable
 from addon.store.ledger.migrations import LARGEST, STEPS, m0006_passed_over
 from addon.store.ledger.verify import verify
-from addon.store.sqlite import money as sqlite_money
+from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
+from addon.store.sqlite import transactions
 from addon.store.sqlite.store import SqliteStore
 
 
@@ -27,13 +27,13 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def ended(row_id: str = "call-0", **changes: Any) -> Booking:
-    return Booking(make_row(row_id, **changes), from_wallet=False)
+def ended(row_id: str = "call-0", **changes: Any) -> Settlement:
+    return Settlement(make_row(row_id, **changes), from_wallet=False)
 
 
 async def test_a_row_is_booked_as_the_exchange_made_it(store: Store, ledger_path: Path) -> None:
     row = make_row()
-    await store.settle(Booking(row, from_wallet=False))
+    await store.settle(Settlement(row, from_wallet=False))
     assert booked(ledger_path) == [row]
 
 
@@ -111,7 +111,7 @@ async def test_an_illegal_row_is_refused_and_the_next_one_is_booked(
     changes: dict[str, Any], store: Store, ledger_path: Path
 ) -> None:
     with pytest.raises(IllegalRowError):
-        await store.settle(Booking(make_row() | changes, from_wallet=False))
+        await store.settle(Settlement(make_row() | changes, from_wallet=False))
     await store.settle(ended("next"))
     assert booked_ids(ledger_path) == ["next"]
 
@@ -190,7 +190,7 @@ async def test_a_ledger_that_knew_no_passed_over_provider_keeps_its_rows_and_tak
         indexes = before.execute(_INDEXES).fetchall()
         before.commit()
     store = SqliteStore(ledger_path)
-    await store.settle(Booking(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
+    await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
     await store.close()
     kept, new = booked(ledger_path)
     assert kept == row
@@ -230,7 +230,7 @@ async def test_a_hold_of_an_owner_that_is_nowhere_ends(store: Store, ledger_path
     await store.hold(request("a"))
     with second_connection(ledger_path) as other:
         other.execute("UPDATE holds SET owner = 'elsewhere'")
-    await store.upkeep()
+    await store.maintain()
     assert Place(ledger_path).holds() == []
     assert booked(ledger_path)[0]["error_code"] == "interrupted"
 
@@ -240,7 +240,7 @@ async def test_a_hold_of_a_living_owner_stays_however_old_it_is(store: Store, le
     with second_connection(ledger_path) as other:
         other.execute("UPDATE holds SET expires_at = '2020'")
     neighbour = SqliteStore(ledger_path)
-    await neighbour.upkeep()
+    await neighbour.maintain()
     await neighbour.close()
     assert Place(ledger_path).holds() == ["a"]
 
@@ -325,7 +325,7 @@ async def test_a_process_that_ended_leaves_no_file_behind(ledger_path: Path) -> 
 async def test_verification_finds_what_does_not_agree(
     damage: str, found: str, store: Store, ledger_path: Path
 ) -> None:
-    await store.settle(booking("a"))
+    await store.settle(settlement("a"))
     await store.hold(request("b"))
     with second_connection(ledger_path) as other:
         assert verify(other) == []
@@ -357,8 +357,8 @@ def test_a_token_is_back_a_minute_after_it_was_taken_whatever_the_limit_was_then
     store = SqliteStore(tmp_path / "tollgate.db")
     connection = store._file.connection
     for number in range(4):
-        assert sqlite_money.take(connection, "acme", 4, 10**9 + number * 100) == 0
-    assert sqlite_money.take(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
-    assert sqlite_money.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
-    assert sqlite_money.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
+        assert transactions.take_token(connection, "acme", 4, 10**9 + number * 100) == 0
+    assert transactions.take_token(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
     asyncio.run(store.close())

@@ -8,7 +8,7 @@ import pytest
 from rig.simulation import World, simulate
 
 from addon.calls.request_id import RequestIds
-from addon.store.circuits import BELIEVED_S
+from addon.store.circuits import FRESH_S
 from addon.store.sqlite.store import SqliteStore
 from policies.circuit_breaker import FAILURES
 
@@ -36,11 +36,15 @@ def run(ledger_path: Path) -> Callable[..., object]:
 
 def test_a_token_is_back_a_minute_after_it_was_taken(run: Callable[[Main[object]], object]):
     async def main(world: World, store: SqliteStore) -> list[int]:
-        waits = [await store.take("acme", 2), await store.take("acme", 2), await store.take("acme", 2)]
+        waits = [
+            await store.take_token("acme", 2),
+            await store.take_token("acme", 2),
+            await store.take_token("acme", 2),
+        ]
         await asyncio.sleep(59)
-        waits.append(await store.take("acme", 2))
+        waits.append(await store.take_token("acme", 2))
         await asyncio.sleep(1)
-        return [*waits, await store.take("acme", 2)]
+        return [*waits, await store.take_token("acme", 2)]
 
     assert run(main) == [0, 0, 60_000_000, 1_000_000, 0]
 
@@ -49,14 +53,14 @@ def test_a_circuit_that_opened_is_not_believed_when_it_was_not_read_for_long(
     run: Callable[[Main[object]], object],
 ):
     async def main(world: World, store: SqliteStore) -> list[bool]:
-        await store.upkeep()
+        await store.maintain()
         for _ in range(FAILURES):
-            await store.note_attempt("TESTER/payg/acme", failed=True)
-        was_open = [store.is_open("TESTER/payg/acme")]
-        await asyncio.sleep(BELIEVED_S - 0.1)
-        was_open.append(store.is_open("TESTER/payg/acme"))
+            await store.record_attempt("TESTER/payg/acme", failed=True)
+        was_open = [store.is_circuit_open("TESTER/payg/acme")]
+        await asyncio.sleep(FRESH_S - 0.1)
+        was_open.append(store.is_circuit_open("TESTER/payg/acme"))
         await asyncio.sleep(0.2)
-        return [*was_open, store.is_open("TESTER/payg/acme")]
+        return [*was_open, store.is_circuit_open("TESTER/payg/acme")]
 
     assert run(main) == [True, True, False]
 

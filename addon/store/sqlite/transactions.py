@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from addon.store import LEASE_S, Booking, HoldRequest, WalletEntry
 from addon.store.ledger.migrations import count_statement
-from addon.store.ledger.rows import book, enter, iso
+from addon.store.ledger.rows import iso, write_call, write_entry
+from addon.store.protocol import LEASE_S, HoldRequest, Settlement, WalletEntry
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
 from policies.spend import Denial, Hold, Used, place_hold
 from policies.token_bucket import WINDOW_US, slice_us
@@ -25,14 +25,16 @@ def token_wait_us(connection: sqlite3.Connection, workspace: str, limit_rpm: int
     """
     newest, oldest = _window(connection, workspace, now_us)
     return (
-        _wait_us(connection, workspace, limit_rpm, now_us, newest) if _out(newest, oldest) >= limit_rpm else 0
+        _wait_us(connection, workspace, limit_rpm, now_us, newest)
+        if _tokens_out(newest, oldest) >= limit_rpm
+        else 0
     )
 
 
-def take(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
+def take_token(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
     """Take a token and return 0, or return in how many µs one is back."""
     newest, oldest = _window(connection, workspace, now_us)
-    if _out(newest, oldest) >= limit_rpm:
+    if _tokens_out(newest, oldest) >= limit_rpm:
         return _wait_us(connection, workspace, limit_rpm, now_us, newest)
     joins = newest is not None and now_us - newest[0] < slice_us(limit_rpm)
     began_at_us, total = (newest[0] if joins else now_us, newest[1]) if newest else (now_us, 0)
@@ -69,7 +71,7 @@ def _window(
     return newest, oldest
 
 
-def _out(newest: _Group | None, oldest: _Group | None) -> int:
+def _tokens_out(newest: _Group | None, oldest: _Group | None) -> int:
     return newest[1] - oldest[1] + oldest[2] if newest and oldest else 0
 
 
@@ -93,7 +95,7 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
     return _place(connection, request, owner, now)
 
 
-def move(
+def move_hold(
     connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime
 ) -> Hold | Denial | None:
     """Place the hold that is allowed in the place of the call's own, or leave that; None: ``owner`` has none of it."""
@@ -107,7 +109,7 @@ def move(
 
 def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
     by_counter = {
-        limit.counter: used(connection, limit, request.workspace, request.key_id, besides=request.id)
+        limit.counter: read_used(connection, limit, request.workspace, request.key_id, except_id=request.id)
         for limit in request.limits
     }
     decided = place_hold(request.want, request.limits, by_counter)
@@ -140,16 +142,16 @@ _IN_FLIGHT = (
 )
 
 
-def used(
-    connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, besides: str = ""
+def read_used(
+    connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, except_id: str = ""
 ) -> Used:
     """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold.
 
-    The call ``besides`` is not counted among those.
+    The call ``except_id`` is not counted among those.
     """
     counter = limit.counter
     counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
-    within = (workspace, period_start(counter.period), period_end(counter.period), besides)
+    within = (workspace, period_start(counter.period), period_end(counter.period), except_id)
     if limit.kind in LIMITS_OF_KEYS:
         in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", (*within, key_id)).fetchone()
     else:
@@ -162,7 +164,7 @@ def void(connection: sqlite3.Connection, call_id: str) -> None:
     connection.execute("DELETE FROM holds WHERE id = ?", (call_id,))
 
 
-def owners(connection: sqlite3.Connection) -> list[str]:
+def find_owners(connection: sqlite3.Connection) -> list[str]:
     """Return whose calls are in flight."""
     return [owner for (owner,) in connection.execute("SELECT DISTINCT owner FROM holds")]
 
@@ -173,7 +175,7 @@ def interrupt(connection: sqlite3.Connection, dead: Iterable[str]) -> int:
     for owner in dead:
         rows = connection.execute("SELECT interrupted_row FROM holds WHERE owner = ?", (owner,)).fetchall()
         for (row,) in rows:
-            settle(connection, Booking(json.loads(row), from_wallet=False))
+            settle(connection, Settlement(json.loads(row), from_wallet=False))
         ended += len(rows)
     return ended
 
@@ -181,15 +183,15 @@ def interrupt(connection: sqlite3.Connection, dead: Iterable[str]) -> int:
 # The ledger.
 
 
-def settle(connection: sqlite3.Connection, booking: Booking) -> None:
+def settle(connection: sqlite3.Connection, settlement: Settlement) -> None:
     """Book a call: its row, its cost in every counter, what its wallet paid; and release its hold."""
-    row, calls = book(connection, booking)
+    row, calls = write_call(connection, settlement)
     if calls is not None:
         spent_nanousd = row["retail_nanousd"]
         counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
         counted = [value for c in counters for value in (c.scope, c.period, spent_nanousd, calls)]
         connection.execute(count_statement(len(counters)), counted)
-        if booking.from_wallet and spent_nanousd:
+        if settlement.from_wallet and spent_nanousd:
             wallet = wallet_counter(row["workspace"])
             connection.execute(count_statement(1), (wallet.scope, wallet.period, spent_nanousd, 0))
     void(connection, row["id"])
@@ -197,7 +199,7 @@ def settle(connection: sqlite3.Connection, booking: Booking) -> None:
 
 def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
     """Enter money into a wallet and count it; return whether the entry is new."""
-    is_new = enter(connection, entry)
+    is_new = write_entry(connection, entry)
     if is_new:
         counter = wallet_counter(entry.workspace)
         connection.execute(count_statement(1), (counter.scope, counter.period, -entry.amount_nanousd, 0))
