@@ -1,1 +1,1 @@
-"""The groups of the ``tollgate`` command line: one module a command or group; ``common`` is what they share."""
+"""The commands of the ``tollgate`` command line: one module a command or group, and modules that they share."""

@@ -1,4 +1,4 @@
-"""``tollgate catalog``: the catalog as clients see it, and where its prices part from the published ones."""
+"""``tollgate catalog``: the catalog as clients see it, and a check of its prices against published ones."""
 
 import json
 import re
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One price, in USD per million tokens, that the catalog and the published data state differently.
+    """One price, in USD per million tokens, that differs between the catalog and the published data.
 
-    ``catalog`` or ``published`` is None where it has no such price; tokens that are written into a cache have none of
-    their own where they bear the input price.
+    ``catalog`` or ``published`` is None when it has no such price. A price of cache writes counts as none when it is
+    the input price.
     """
 
     slug: str
@@ -43,7 +43,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``checked`` models were found in the published data; ``unknown`` are the slugs of those that were not."""
+    """A comparison: the number of models in the published data, and ``unknown``, the slugs of the other models."""
 
     checked: int
     disagreements: tuple[Disagreement, ...]
@@ -51,9 +51,9 @@ class Comparison:
 
 
 def compare_prices(models: Iterable[Model], day: date) -> Comparison:
-    """Compare wholesale prices with those that the installed ``genai-prices`` has for ``day`` (UTC).
+    """Compare wholesale prices with those of the installed ``genai-prices`` for ``day`` (UTC).
 
-    Builtin providers have no published price and are passed over. Rules: docs/catalog.md, "Checking prices".
+    Skip builtin providers, which have no published prices. Rules: docs/catalog.md, "Checking prices".
     """
     disagreements: list[Disagreement] = []
     unknown: list[str] = []
@@ -63,7 +63,7 @@ def compare_prices(models: Iterable[Model], day: date) -> Comparison:
             continue
         if info := _find_published(model):
             checked += 1
-            disagreements += _disagreements(model, info, day)
+            disagreements += _compare_model(model, info, day)
         else:
             unknown.append(model.slug)
     return Comparison(checked, tuple(disagreements), tuple(unknown))
@@ -91,9 +91,9 @@ def list_models(conf_file: Path, as_json: bool) -> None:
 @conf_option
 @json_option
 def check(conf_file: Path, as_json: bool) -> None:
-    """Compare wholesale prices with the installed genai-prices; exit with 1 where they disagree."""
+    """Compare wholesale prices with the installed genai-prices. Exit with status 1 when they disagree."""
     comparison = compare_prices(_load_models(conf_file), datetime.now(UTC).date())
-    click.echo(_comparison_json(comparison) if as_json else _comparison_text(comparison))
+    click.echo(_format_comparison_json(comparison) if as_json else _format_comparison(comparison))
     if comparison.disagreements:
         sys.exit(1)
 
@@ -104,11 +104,11 @@ def _load_models(conf_file: Path) -> Iterable[Model]:
 
 
 def _find_published(model: Model) -> "ModelInfo | None":
-    # Imported here because it is large, and no other command needs it.
+    # Imported here because it is large and no other command needs it.
     from genai_prices.data_snapshot import get_snapshot
 
     for provider in get_snapshot().providers:
-        # The published data know a provider by its URL, so no table of names is needed.
+        # The published data identify a provider by its URL, so no table of names is needed.
         if re.match(provider.api_pattern, model.provider.base_url):
             found = provider.find_model(model.upstream_model_id)
             if found is not None:
@@ -116,15 +116,15 @@ def _find_published(model: Model) -> "ModelInfo | None":
     return None
 
 
-def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disagreement]:
+def _compare_model(model: Model, info: "ModelInfo", day: date) -> Iterator[Disagreement]:
     published = _published_prices(info, day)
-    stated = {
+    of_catalog = {
         "input": price_usd_per_mtok(model.wholesale.input_microusd_per_mtok),
         "cached input": price_usd_per_mtok(model.wholesale.cached_input_microusd_per_mtok),
         "output": price_usd_per_mtok(model.wholesale.output_microusd_per_mtok),
-        "cache write": _own_write_price(model),
+        "cache write": _cache_write_price(model),
     }
-    for price, catalog_usd in stated.items():
+    for price, catalog_usd in of_catalog.items():
         if catalog_usd != published[price]:
             yield Disagreement(
                 model.slug,
@@ -136,7 +136,8 @@ def _disagreements(model: Model, info: "ModelInfo", day: date) -> Iterator[Disag
             )
 
 
-def _own_write_price(model: Model) -> Decimal | None:
+def _cache_write_price(model: Model) -> Decimal | None:
+    """Return the price of cache writes, or None when it is the input price."""
     price = model.wholesale.cache_write_microusd_per_mtok
     if price is None or price == model.wholesale.input_microusd_per_mtok:
         return None
@@ -144,7 +145,7 @@ def _own_write_price(model: Model) -> Decimal | None:
 
 
 def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]:
-    """Return USD per million tokens: base tiers, of the dearest hour of ``day``."""
+    """Return USD per million tokens: the base tiers of the most expensive hour of ``day``."""
     hours = (info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24))
     names = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
     by_hour = [[_base_price(getattr(hour, name)) for name in names] for hour in hours]
@@ -160,12 +161,12 @@ def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]
 
 
 def _base_price(price: Any) -> Decimal | None:
-    """Return a flat price as it is, and of tiers by prompt length the base one."""
+    """Return a flat price, or the base one of tiers by prompt length."""
     base: Decimal | None = getattr(price, "base", price)
     return base
 
 
-def _comparison_text(comparison: Comparison) -> str:
+def _format_comparison(comparison: Comparison) -> str:
     parts = []
     if comparison.disagreements:
         headers = ("slug", "provider", "upstream model id", "price", "catalog", "published")
@@ -180,6 +181,6 @@ def _comparison_text(comparison: Comparison) -> str:
     return "\n\n".join(parts)
 
 
-def _comparison_json(comparison: Comparison) -> str:
+def _format_comparison_json(comparison: Comparison) -> str:
     # Prices are strings here, as they are in models.toml.
     return json.dumps(asdict(comparison) | {"genai_prices": version("genai-prices")}, default=str, indent=2)

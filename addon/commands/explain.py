@@ -1,4 +1,4 @@
-"""``tollgate explain``: what would happen to a call, without making it. Nothing is sent, taken or written.
+"""``tollgate explain``: what would happen to a call. Nothing is sent, taken or written.
 
 Source: docs/commands.md.
 """
@@ -33,16 +33,18 @@ _OF_THIS_SHELL = "Keys are those of this shell's environment, which may not be t
 
 @click.command("explain")
 @click.argument("file", metavar="FILE")
-@click.option("--workspace", "workspace_id", metavar="W", required=True, help="Whose call it is.")
 @click.option(
-    "--key", "key_id", metavar="ID", help="With which of its API keys.  [default: the first active one]"
+    "--workspace", "workspace_id", metavar="W", required=True, help="The workspace that makes the call."
+)
+@click.option(
+    "--key", "key_id", metavar="ID", help="The API key that it uses.  [default: the first active one]"
 )
 @json_option
 @conf_option
 def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: bool, conf_file: Path) -> None:
-    """Show what would happen to a chat request, the body of which is in FILE ("-": standard input), and why.
+    """Show what would happen to a chat request with the body in FILE ("-": standard input), and why.
 
-    Nothing is sent and nothing is written. A call that would be refused is an answer too: the exit status is 0.
+    Nothing is sent or written. The exit status is 0 also when the call would be refused.
     """
     with report_errors():
         settings = load_served_settings(conf_file)
@@ -51,22 +53,22 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
             raise unknown_workspace_error(workspace_id, settings.workspaces)
         key = _find_key(workspace, key_id)
         content = _read(file)
-        with _counted(settings.conf) as counted:
-            told = explain(_admitted(settings, workspace, key), content, counted)
-    hints = _hints(told, settings, workspace)
-    show = format_explanation_json if as_json else format_explanation
-    click.echo(show(workspace.id, key.id, told, hints))
+        with _open_counters(settings.conf) as counted:
+            explanation = explain(_admitted_call(settings, workspace, key), content, counted)
+    hints = _find_hints(explanation, settings, workspace)
+    format_ = format_explanation_json if as_json else format_explanation
+    click.echo(format_(workspace.id, key.id, explanation, hints))
 
 
 def _find_key(workspace: Workspace, key_id: str | None) -> Key:
     if key_id is None:
-        # Where none is active, what is explained is why its calls are refused.
-        by_use = sorted(workspace.keys, key=lambda key: not key.active)
-        if not by_use:
+        # When no key is active, explain why the calls of the first are refused.
+        active_first = sorted(workspace.keys, key=lambda key: not key.active)
+        if not active_first:
             raise click.ClickException(
                 f"workspace {workspace.id} has no key: tollgate keys create {workspace.id}"
             )
-        return by_use[0]
+        return active_first[0]
     by_id = {key.id: key for key in workspace.keys}
     if key_id not in by_id:
         raise click.ClickException(
@@ -79,14 +81,14 @@ def _read(file: str) -> bytes:
     return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
 
 
-def _admitted(settings: Settings, workspace: Workspace, key: Key) -> Call:
-    """A call that the limiter has let in. The addresses and keys of builtin providers are made by ``serve`` only."""
+def _admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Call:
+    """Return a call after the limiter. Builtin providers get a placeholder: only ``serve`` has their URL and key."""
     exchange = Exchange("explain", datetime.now(UTC), 0.0, Stage.ADMITTED, workspace, key)
     return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))
 
 
 @contextmanager
-def _counted(conf: ProxyConf) -> Iterator[Counted]:
+def _open_counters(conf: ProxyConf) -> Iterator[Counted]:
     with open_ledger(conf.paths.database) as ledger, ExitStack() as stack:
         found: Counted
         try:
@@ -96,13 +98,13 @@ def _counted(conf: ProxyConf) -> Iterator[Counted]:
         yield found
 
 
-def _hints(told: Explanation, settings: Settings, workspace: Workspace) -> list[str]:
-    """Return what the environment of this shell may have decided otherwise than the gateway's."""
-    providers = [attempt.attempt.model.provider for attempt in told.attempts]
+def _find_hints(explanation: Explanation, settings: Settings, workspace: Workspace) -> list[str]:
+    """Return hints for an explanation that may differ in the gateway, whose environment may have other keys."""
+    providers = [attempt.attempt.model.provider for attempt in explanation.attempts]
     if settings.conf.sandbox.enabled == "auto" and any(provider.builtin for provider in providers):
         return ["The built-in provider serves while no provider key is set.", _OF_THIS_SHELL]
-    is_alone_without_key = told.why_alone is not None and " key" in told.why_alone
-    may_lack = is_alone_without_key or _may_lack_a_key(told.refused, settings)
+    is_key_missing = explanation.why_alone is not None and " key" in explanation.why_alone
+    may_lack = is_key_missing or _may_lack_a_key(explanation.refused, settings)
     return [_OF_THIS_SHELL] if may_lack and _lacks_keys(settings, workspace) else []
 
 
@@ -112,8 +114,11 @@ def _lacks_keys(settings: Settings, workspace: Workspace) -> bool:
 
 
 def _may_lack_a_key(refused: Refused | None, settings: Settings) -> bool:
-    """Tell it from a model that is turned off in the catalog, or for own keys only; a builtin one is turned off by keys
-    that are there."""
+    """Return whether a missing platform key may be the cause of a refusal.
+
+    Other causes are a model that the catalog turns off or limits to customers' own keys, and a builtin model, which is
+    off because there are keys.
+    """
     if refused is None or refused.step != "routing":
         return False
     models = settings.models.values()

@@ -1,4 +1,4 @@
-"""An explanation as ``tollgate explain`` prints it: drawn for people, or JSON with exact integers for programs."""
+"""The output of ``tollgate explain``: text for people, JSON with exact integers for programs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -17,46 +17,48 @@ _CAP_NAMES = ("client", "policies", "catalog", "budget")
 _MODES = {"payg": "the platform's key", "byok": "the workspace's own key"}
 
 
-def format_explanation_json(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
-    """Return it for programs. Keys: docs/commands.md."""
+def format_explanation_json(
+    workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]
+) -> str:
+    """Return an explanation as JSON. docs/commands.md lists its keys."""
     return format_json(
         {
             "workspace": workspace,
             "key_id": key_id,
-            "limit_rpm": told.limit_rpm,
-            "overage_protection": told.overage_protection,
-            "requested_model": told.requested_model,
-            "stream": told.stream,
-            "decided_by": told.decided_by,
-            "attempts": [_attempt_record(attempt) for attempt in told.attempts],
-            "why_alone": told.why_alone,
-            "told_on_failure": told.told_on_failure and asdict(told.told_on_failure),
-            "refusal": _refusal_record(told.refused),
+            "limit_rpm": explanation.limit_rpm,
+            "overage_protection": explanation.overage_protection,
+            "requested_model": explanation.requested_model,
+            "stream": explanation.stream,
+            "decided_by": explanation.decided_by,
+            "attempts": [_attempt_record(attempt) for attempt in explanation.attempts],
+            "why_alone": explanation.why_alone,
+            "told_on_failure": explanation.told_on_failure and asdict(explanation.told_on_failure),
+            "refusal": _refusal_record(explanation.refused),
             "hints": list(hints),
         }
     )
 
 
-def format_explanation(workspace: str, key_id: str, told: Explanation, hints: Sequence[str]) -> str:
-    """Return it for people, in 100 columns where no name is longer."""
-    asked = told.requested_model or "no model"
-    how = "streamed" if told.stream else "whole"
-    protection = "on" if told.overage_protection else "off"
+def format_explanation(workspace: str, key_id: str, explanation: Explanation, hints: Sequence[str]) -> str:
+    """Return an explanation as text, 100 columns wide unless a name is longer."""
+    asked = explanation.requested_model or "no model"
+    form = "streamed" if explanation.stream else "whole"
+    protection = "on" if explanation.overage_protection else "off"
     head = [
-        f"{workspace}/{key_id} asks for {asked}, {how}",
-        f"limits: {told.limit_rpm} requests a minute, overage protection {protection}",
+        f"{workspace}/{key_id} asks for {asked}, {form}",
+        f"limits: {explanation.limit_rpm} requests a minute, overage protection {protection}",
     ]
-    if told.decided_by:
-        head.append(f"decided by: {told.decided_by}")
+    if explanation.decided_by:
+        head.append(f"decided by: {explanation.decided_by}")
     parts = ["\n".join(head)]
-    for number, attempt in enumerate(told.attempts, 1):
-        parts += _attempt_parts(number, attempt)
-    parts.append("\n".join([*_ending(told), *hints]))
+    for number, attempt in enumerate(explanation.attempts, 1):
+        parts += _format_attempt(number, attempt)
+    parts.append("\n".join([*_format_end(explanation), *hints]))
     return replace_unprintable("\n\n".join(part for part in parts if part))
 
 
-def _attempt_record(told: ExplainedAttempt) -> dict[str, Any]:
-    attempt = told.attempt
+def _attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
+    attempt = explained.attempt
     return {
         "model_slug": attempt.model.slug,
         "provider": attempt.model.provider.name,
@@ -64,14 +66,14 @@ def _attempt_record(told: ExplainedAttempt) -> dict[str, Any]:
         "upstream_model_id": attempt.model.upstream_model_id,
         "fallback": attempt.is_fallback,
         "built_in": attempt.model.provider.builtin,
-        "url": told.url,
-        "caps": {**asdict(told.caps), "won": told.caps.won},
-        "prompt_nanousd": told.prompt_nanousd,
-        "hold_nanousd": told.hold_nanousd,
-        "limits": told.limits,
-        "fields": [asdict(change) for change in told.fields],
-        "body": told.body,
-        "refusal": _refusal_record(told.refused),
+        "url": explained.url,
+        "caps": {**asdict(explained.caps), "won": explained.caps.won},
+        "prompt_nanousd": explained.prompt_nanousd,
+        "hold_nanousd": explained.hold_nanousd,
+        "limits": explained.limits,
+        "fields": [asdict(change) for change in explained.fields],
+        "body": explained.body,
+        "refusal": _refusal_record(explained.refused),
     }
 
 
@@ -81,27 +83,27 @@ def _refusal_record(refused: Refused | None) -> dict[str, Any] | None:
     return {"step": refused.step, **asdict(refused.answer), "why": refused.why}
 
 
-def _attempt_parts(number: int, told: ExplainedAttempt) -> Iterator[str]:
-    attempt = told.attempt
+def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:
+    attempt = explained.attempt
     model, provider = attempt.model, attempt.model.provider
-    place = ", built in" if provider.builtin else f", {told.url}" if told.url else ""
-    title = f"Attempt {number}{', where the first failed' if number > 1 else ''}: "
+    place = ", built in" if provider.builtin else f", {explained.url}" if explained.url else ""
+    title = f"Attempt {number}{', if the first fails' if number > 1 else ''}: "
     title += f"{model.slug} at {provider.name}"
     key = "no key" if provider.auth == "none" else _MODES[attempt.mode]
     yield "\n".join([title, f"mode: {attempt.mode} ({key})", f"upstream: {model.upstream_model_id}{place}"])
-    yield _caps(told)
-    if told.limits:
-        rows = [format_limit(row) for row in told.limits]
+    yield _format_caps(explained)
+    if explained.limits:
+        rows = [format_limit(row) for row in explained.limits]
         yield tabulate(rows, LIMIT_HEADERS, disable_numparse=True, colalign=("left",) * 2 + ("right",) * 4)
-    if told.fields:
-        cells = [_wrapped((one.field, one.action, one.reason, one.source)) for one in told.fields]
+    if explained.fields:
+        cells = [_wrap_cells((one.field, one.action, one.reason, one.source)) for one in explained.fields]
         yield tabulate(cells, ("field", "becomes", "because", "source"), disable_numparse=True)
-    if told.refused and number > 1:
-        yield f"It is not made, refused {_refusal(told.refused)}"
+    if explained.refused and number > 1:
+        yield f"It is not made: refused {_format_refusal(explained.refused)}"
 
 
-def _caps(told: ExplainedAttempt) -> str:
-    caps = told.caps
+def _format_caps(explained: ExplainedAttempt) -> str:
+    caps = explained.caps
     rows = [
         (name, getattr(caps, name), "sent" if name == caps.won else "")
         for name in _CAP_NAMES
@@ -110,35 +112,35 @@ def _caps(told: ExplainedAttempt) -> str:
     table = tabulate(
         rows, ("cap of", "tokens", ""), disable_numparse=True, colalign=("left", "right", "left")
     )
-    if told.hold_nanousd is None:
+    if explained.hold_nanousd is None:
         return table if rows else ""
-    held = f"held: {format_nanousd(told.hold_nanousd)} USD"
-    if told.prompt_nanousd:
-        held += f", {format_nanousd(told.prompt_nanousd)} of it for the prompt"
+    held = f"held: {format_nanousd(explained.hold_nanousd)} USD"
+    if explained.prompt_nanousd:
+        held += f", {format_nanousd(explained.prompt_nanousd)} of it for the prompt"
     return f"{table}\n{held}" if rows else held
 
 
-def _wrapped(cells: Iterable[str]) -> list[str]:
-    """Break cells between words only, where they have any: a name with a hyphen is one."""
+def _wrap_cells(cells: Iterable[str]) -> list[str]:
+    """Wrap cells between words. A name with a hyphen is one word."""
     widths = zip(cells, _FIELD_WIDTHS, strict=True)
     return ["\n".join(wrap(cell, width, break_on_hyphens=False)) for cell, width in widths]
 
 
-def _ending(told: Explanation) -> Iterator[str]:
-    if told.refused:
-        yield f"Refused {_refusal(told.refused)}"
+def _format_end(explanation: Explanation) -> Iterator[str]:
+    if explanation.refused:
+        yield f"Refused {_format_refusal(explanation.refused)}"
         return
-    if told.why_alone:
-        yield f"There is no second attempt: {told.why_alone}."
-    if told.told_on_failure:
-        yield f"Where the first attempt fails, the client is told: {_error(told.told_on_failure)}"
+    if explanation.why_alone:
+        yield f"There is no second attempt: {explanation.why_alone}."
+    if explanation.told_on_failure:
+        yield f"If the first attempt fails, the client gets: {_format_error(explanation.told_on_failure)}"
 
 
-def _refusal(refused: Refused) -> str:
+def _format_refusal(refused: Refused) -> str:
     why = f" ({refused.why})" if refused.why else ""
-    return f"by the {refused.step}: {_error(refused.answer)}{why}"
+    return f"by the {refused.step}: {_format_error(refused.answer)}{why}"
 
 
-def _error(error: ErrorAnswer) -> str:
+def _format_error(error: ErrorAnswer) -> str:
     param = f", param {error.param}" if error.param else ""
     return f"{error.status} {error.code}{param}: {error.message}"

@@ -115,14 +115,14 @@ def test_the_table_says_what_is_decided_sent_held_and_left(folder: Path) -> None
 
 def test_both_attempts_are_shown(folder: Path) -> None:
     shown = table(folder, "hop", asked(model="gpt"))
-    assert "\nAttempt 2, where the first failed: claude at CLAUDE\n" in shown
+    assert "\nAttempt 2, if the first fails: claude at CLAUDE\n" in shown
     shown = table(folder, "poor-net", asked(model="own"))
     assert "mode: byok (the workspace's own key)" in shown
     assert "None" not in shown
-    assert "\nIt is not made, refused by the limits: 402 payment_required: Insufficient API credits" in shown
-    assert "\nWhere the first attempt fails, the client is told: 402 payment_required: Insufficient" in shown
+    assert "\nIt is not made: refused by the limits: 402 payment_required: Insufficient API credits" in shown
+    assert "\nIf the first attempt fails, the client gets: 402 payment_required: Insufficient" in shown
     shown = table(folder, "net", asked(model="own-only"))
-    assert "Where the first attempt fails, the client is told: 403 byok_required: " in shown
+    assert "If the first attempt fails, the client gets: 403 byok_required: " in shown
 
 
 def test_a_refusal_says_by_what_and_how_the_client_is_told(folder: Path) -> None:

@@ -162,7 +162,7 @@ REFUSED = {
     "a path that is none": (f'{OPENAI_KEY}\nchat_path = "chat"', "OPENAI.chat_path", 'begins with "/"'),
     "a path of two lines": (f'{OPENAI_KEY}\nchat_path = "/a\\nb"', "OPENAI.chat_path", "printable ASCII"),
     "a fragment": (f'{OPENAI_KEY}\nchat_path = "/a#b"', "OPENAI.chat_path", "without a fragment"),
-    "another placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{id}}"', "OPENAI.chat_path", "must hold no placeholder but {model}"),
+    "another placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{id}}"', "OPENAI.chat_path", "no placeholder but {model}"),
     "no such family": (f'{OPENAI_KEY}\ncustom_family = "chatt"', "OPENAI.custom_family", 'unknown family "chatt"; did'),
     "a family for nobody": ('auth = "none"\ncustom_family = "chat"', "OPENAI.custom_family", "customers' keys"),
     "half a placeholder": (f'{OPENAI_KEY}\nchat_path = "/{{model"', "OPENAI.chat_path", "must hold no placeholder"),
