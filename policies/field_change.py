@@ -20,7 +20,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """What became of one field of the client's, or which field of ours was added."""
 
     field: str

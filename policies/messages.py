@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from policies.family import MESSAGE_FIELDS, Family
-from policies.field_change import MESSAGE_OBJECT, Action, Change, family_rule
+from policies.field_change import MESSAGE_OBJECT, Action, FieldChange, family_rule
 from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]
@@ -28,7 +28,7 @@ _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
 
 
-def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[Change]]:
+def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
     """Return the messages that go upstream, and what became of their fields."""
     rewriting = _Rewriting(messages, family)
     return [rewriting.message(message) for message in messages], list(rewriting.changes.values())
@@ -80,7 +80,7 @@ class _Rewriting:
     """One pass over one conversation; ``changes`` names each field once, however many messages bore it."""
 
     def __init__(self, messages: Sequence[Message], family: Family) -> None:
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, FieldChange] = {}
         self._family = family
         self._fields = (MESSAGE_FIELDS - family.message_drops) | family.message_extra
         self._unchanged = self._fields - family.message_renames.keys()
@@ -131,7 +131,7 @@ class _Rewriting:
         sent: Sequence[Any] = with_image_objects(parts)
         if sent is not parts:
             reason = "a picture's URL stands in an object"
-            self.changes["content.image_url"] = Change(
+            self.changes["content.image_url"] = FieldChange(
                 "messages.content.image_url", "renamed", reason, MESSAGE_OBJECT
             )
         if (
@@ -169,7 +169,7 @@ class _Rewriting:
 
     def _note(self, name: str, action: Action, reason: str, key: str, entry: str | None = None) -> None:
         source = family_rule(self._family, key, entry)
-        self.changes[name] = Change(f"messages.{name}", action, f"{self._family.name} {reason}", source)
+        self.changes[name] = FieldChange(f"messages.{name}", action, f"{self._family.name} {reason}", source)
 
 
 def _new_ids(messages: Sequence[Message], family: Family) -> dict[str, str]:

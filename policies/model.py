@@ -201,21 +201,23 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One attempt or two, in their order, and the name of the rule that decided.
+    """One attempt or two, in their order, and the name of the rule that chose the model.
 
-    ``why_alone`` tells operators why there is no second one. ``barred`` is what the client is told once the only
-    attempt failed and the Safety Net may not be used for it.
+    ``no_fallback_reason`` says why there is no second attempt, for operators. ``fallback_refusal`` is what the client
+    gets once the only attempt has failed, where the model forbids the Safety Net.
     """
 
     attempts: tuple[Attempt, ...]
     decided_by: str
-    why_alone: str | None = None
-    barred: Refusal | None = None
+    no_fallback_reason: str | None = None
+    fallback_refusal: Refusal | None = None
 
     @property
     def has_safety_net(self) -> bool:
-        """Whether the Safety Net follows the first attempt, or would if it were not barred."""
-        return self.attempts[0].mode == "byok" and (len(self.attempts) > 1 or self.barred is not None)
+        """Whether the Safety Net is on for the first attempt, also where the model forbids it."""
+        return self.attempts[0].mode == "byok" and (
+            len(self.attempts) > 1 or self.fallback_refusal is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)

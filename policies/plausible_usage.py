@@ -1,7 +1,7 @@
-"""Which counts of a provider are believed: a slip of its software must not empty a wallet.
+"""Plausible counts of a provider. An error in its software must not empty a wallet.
 
-A count is not believed when it is negative or no finite number, or more than ten times what the model could make. A
-client's own cap is no measure: providers overrun it.
+A count is implausible when it is negative, not a finite number, or more than ten times what the model could make. The
+client's own cap does not matter, because providers overrun it.
 """
 
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from typing import Final
 
 from policies.model import Model, Usage
 
-UNBELIEVABLE: Final = -1
-"""Stands for a count that is no number of tokens at all."""
+NOT_A_COUNT: Final = -1
+"""The value of a count that is no number of tokens at all."""
 
 FACTOR: Final = 10
 ORDINARY_PROMPT_TOKENS: Final = 20_000_000
-"""No prompt below it is looked at twice: ten times the largest context window there is."""
+"""No prompt below this is checked against its estimate: ten times the largest context window there is."""
 
 
-def believe(
+def keep_plausible(
     counted: Usage, model: Model, choices: int, estimate_prompt: Callable[[], int]
 ) -> tuple[Usage, tuple[str, ...]]:
-    """Return the counts that are believed, and the names of those that are not, which are None.
+    """Return the counts with None for each implausible one, and the names of the implausible ones.
 
-    ``estimate_prompt`` returns the estimate of the prompt; it is asked where a count is beyond all that is ordinary.
+    ``estimate_prompt`` returns the estimate of the prompt. It is called only for an unusually large count.
     """
     most_output = _most_output_tokens(model, choices)
     most_prompt = ORDINARY_PROMPT_TOKENS
@@ -37,10 +37,10 @@ def believe(
         "reasoning_tokens": most_output,
         "total_tokens": None if most_output is None else most_prompt + most_output,
     }
-    disbelieved = tuple(
-        one.name for one in fields(counted) if _is_absurd(getattr(counted, one.name), bounds[one.name])
+    implausible = tuple(
+        one.name for one in fields(counted) if _is_implausible(getattr(counted, one.name), bounds[one.name])
     )
-    return (replace(counted, **dict.fromkeys(disbelieved)) if disbelieved else counted), disbelieved
+    return (replace(counted, **dict.fromkeys(implausible)) if implausible else counted), implausible
 
 
 def _most_output_tokens(model: Model, choices: int) -> int | None:
@@ -49,5 +49,5 @@ def _most_output_tokens(model: Model, choices: int) -> int | None:
     return FACTOR * (model.max_completion_tokens + model.family.uncapped_completion_tokens) * choices
 
 
-def _is_absurd(count: int | None, most: int | None) -> bool:
+def _is_implausible(count: int | None, most: int | None) -> bool:
     return count is not None and (count < 0 or (most is not None and count > most))

@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from policies.fallback import Alone, second_attempt
+from policies.fallback import NoFallback, second_attempt
 from policies.model import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -66,8 +66,8 @@ def choose_route(
         raise _inactive(choice.model.slug, choice.named_in)
     first = _attempt(choice, workspace)
     then = second_attempt(first, workspace, models)
-    if isinstance(then, Alone):
-        return Route((first,), choice.decided_by, then.why, then.barred)
+    if isinstance(then, NoFallback):
+        return Route((first,), choice.decided_by, then.reason, then.refusal)
     return Route((first, then), choice.decided_by)
 
 

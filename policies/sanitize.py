@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from policies.family import RESERVED, Family
-from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, Change, family_rule
+from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, FieldChange, family_rule
 from policies.messages import check_roles, sendable_messages, without_cache_control
 from policies.model import Model
 from policies.refusal import Refusal
@@ -32,7 +32,7 @@ _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
 _OFF_WORDS: Final = ("none", "auto", "disabled")
 _OFF_TYPES: Final = ("disabled", "text")
 
-type _Accepted = tuple[dict[str, Any], list[Change]]
+type _Accepted = tuple[dict[str, Any], list[FieldChange]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Sanitized:
     """``body`` goes upstream; ``changes`` says how it came about, at least one entry a field."""
 
     body: dict[str, Any]
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
 
 
 def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool) -> Sanitized:
@@ -80,30 +80,30 @@ def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
 # --- fields among each other -----------------------------------------------------------------------------------
 
 
-def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[Change]]:
+def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[FieldChange]]:
     """Return the fields that can be sent together, with their values, and why others are not among them."""
     agreed: dict[str, Any] = {}
     changes = []
     for name, value in fields.items():
         if needs := _without_use(name, value, fields):
-            changes.append(Change(name, "dropped", f"it says nothing without {needs}", CHAT_BODY))
+            changes.append(FieldChange(name, "dropped", f"it says nothing without {needs}", CHAT_BODY))
         elif name in family.drops:
             reason = f"{family.name} does not take {name}"
-            changes.append(Change(name, "dropped", reason, family_rule(family, "drops")))
+            changes.append(FieldChange(name, "dropped", reason, family_rule(family, "drops")))
         elif name not in RESERVED:
             agreed[name] = value
     for cause, implied in family.implies.items():
         if _is_on(agreed.get(cause)):
             agreed |= implied
             reason, source = f"{family.name} wants it so with {cause}", family_rule(family, "implies", cause)
-            changes += [Change(name, "set", reason, source) for name in implied]
+            changes += [FieldChange(name, "set", reason, source) for name in implied]
     for cause, excluded in family.conflicts.items():
         if _is_on(agreed.get(cause)):
             lost = agreed.keys() & excluded
             agreed = {name: value for name, value in agreed.items() if name not in lost}
             reason = f"{family.name} does not take it with {cause}"
             source = family_rule(family, "conflicts", cause)
-            changes += [Change(name, "dropped", reason, source) for name in sorted(lost)]
+            changes += [FieldChange(name, "dropped", reason, source) for name in sorted(lost)]
     return agreed, changes
 
 
@@ -121,9 +121,11 @@ def _wants_schema_in_prompt(fields: Mapping[str, Any], family: Family) -> bool:
     return asked.get("type") == "json_schema" and family.response_formats.get("json_schema") == "in_prompt"
 
 
-def _schema_in_prompt(family: Family) -> Change:
+def _schema_in_prompt(family: Family) -> FieldChange:
     source = family_rule(family, "response_formats", "json_schema")
-    return Change("messages", "set", f"{family.name} is told the JSON schema in its system message", source)
+    return FieldChange(
+        "messages", "set", f"{family.name} is told the JSON schema in its system message", source
+    )
 
 
 def _check_format(fields: Mapping[str, Any], model: Model) -> None:
@@ -143,26 +145,28 @@ def _is_on(value: Any) -> bool:
     return bool(value) and value not in _OFF_WORDS
 
 
-def _named(model: Model) -> Change:
+def _named(model: Model) -> FieldChange:
     """Outside the catalog there is no hard maximum, and the name that was asked for holds the id."""
     source = f'models.toml ["{model.slug}"] upstream_model_id' if _is_listed(model) else CHAT_BODY
-    return Change("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
+    return FieldChange("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
 
 
 def _is_listed(model: Model) -> bool:
     return model.max_completion_tokens is not None
 
 
-def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, Change]]:
+def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, FieldChange]]:
     """Return the values that are sent whatever the client's fields say, and why."""
-    ours: list[tuple[Any, Change]] = []
+    ours: list[tuple[Any, FieldChange]] = []
     if cap is not None:
         source = family_rule(family, "cap_field")
-        ours.append((cap, Change(family.cap_field, "set", "the effective completion cap", source)))
+        ours.append((cap, FieldChange(family.cap_field, "set", "the effective completion cap", source)))
     if stream:
-        ours.append((True, Change("stream", "set", "the client asked for a stream", CHAT_BODY)))
+        ours.append((True, FieldChange("stream", "set", "the client asked for a stream", CHAT_BODY)))
         if family.asks_stream_usage:
-            change = Change("stream_options", "set", "usage is asked for in every stream", STREAMING_CHUNK)
+            change = FieldChange(
+                "stream_options", "set", "usage is asked for in every stream", STREAMING_CHUNK
+            )
             ours.append(({"include_usage": True}, change))
     return ours
 
@@ -177,13 +181,13 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
     limited = _limit(name, value, family)
     if limited != value and isinstance(value, str):
         source = family_rule(family, "values", f"{name}.{value}")
-        changes.append(Change(name, "renamed", f"{family.name} takes {limited} for {value}", source))
+        changes.append(FieldChange(name, "renamed", f"{family.name} takes {limited} for {value}", source))
     elif limited != value:
         changes.append(_clamped(name, family))
     sent_as = family.renames.get(name, name)
     if sent_as != name:
         source = family_rule(family, "renames", name)
-        changes.append(Change(name, "renamed", f"{family.name} calls it {sent_as}", source))
+        changes.append(FieldChange(name, "renamed", f"{family.name} calls it {sent_as}", source))
     return {sent_as: limited}, changes or [_kept(name, family)]
 
 
@@ -204,7 +208,7 @@ def _tools(name: str, value: Any, model: Model) -> _Accepted:
     if sent is value:
         return {name: value}, [_kept(name, model.family)]
     reason, source = f"{model.family.name} does not take it", family_rule(model.family, "message_extra")
-    return {name: sent}, [Change(f"{name}.cache_control", "dropped", reason, source)]
+    return {name: sent}, [FieldChange(f"{name}.cache_control", "dropped", reason, source)]
 
 
 def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
@@ -220,7 +224,9 @@ def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
     if sent == form:
         return {name: value}, [_kept(name, model.family)]
     source = family_rule(model.family, "tool_choices", form)
-    return {name: sent}, [Change(name, "renamed", f"{model.family.name} takes {sent} for {form}", source)]
+    return {name: sent}, [
+        FieldChange(name, "renamed", f"{model.family.name} takes {sent} for {form}", source)
+    ]
 
 
 def _response_format(name: str, value: Any, model: Model) -> _Accepted:
@@ -231,13 +237,13 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
     source = family_rule(model.family, "response_formats", form)
     if sent == "in_prompt":
         reason = f"{model.family.name} takes json_object, and is told the schema in the prompt"
-        return {name: {"type": "json_object"}}, [Change(name, "renamed", reason, source)]
+        return {name: {"type": "json_object"}}, [FieldChange(name, "renamed", reason, source)]
     if sent == "dropped":
-        return {}, [Change(name, "dropped", f"{model.family.name} does not take {form}", source)]
+        return {}, [FieldChange(name, "dropped", f"{model.family.name} does not take {form}", source)]
     if sent == form:
         return {name: value}, [_kept(name, model.family)]
     reason = f"{model.family.name} takes {sent} for {form}"
-    return {name: {"type": sent}}, [Change(name, "renamed", reason, source)]
+    return {name: {"type": sent}}, [FieldChange(name, "renamed", reason, source)]
 
 
 _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingProxyType(
@@ -245,14 +251,14 @@ _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingP
 )
 
 
-def _kept(name: str, family: Family) -> Change:
+def _kept(name: str, family: Family) -> FieldChange:
     source = MESSAGE_OBJECT if name == "messages" else CHAT_BODY
     if name in family.extra:
         source = family_rule(family, "extra")
-    return Change(name, "kept", f"{family.name} takes it as it is", source)
+    return FieldChange(name, "kept", f"{family.name} takes it as it is", source)
 
 
-def _clamped(name: str, family: Family) -> Change:
+def _clamped(name: str, family: Family) -> FieldChange:
     """``_limit`` in words."""
     if name == "stop":
         reason, source = f"takes {family.stop_limit} of them at most", family_rule(family, "stop_limit")
@@ -262,7 +268,7 @@ def _clamped(name: str, family: Family) -> Change:
         lowest, highest = family.clamps.get(name) or DEFAULT_CLAMPS[name]
         source = family_rule(family, "clamps", name) if name in family.clamps else CHAT_BODY
         reason = f"takes {lowest:g} to {highest:g}"
-    return Change(name, "clamped", f"{family.name} {reason}", source)
+    return FieldChange(name, "clamped", f"{family.name} {reason}", source)
 
 
 def _limit(name: str, value: Any, family: Family) -> Any:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from policies.family import Family
 from policies.model import Usage
-from policies.plausible_usage import UNBELIEVABLE
+from policies.plausible_usage import NOT_A_COUNT
 
 type Paths = tuple[tuple[str, ...], ...]
 
@@ -32,7 +32,7 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """Return the counts of a whole answer or of one chunk, or None where it reports none.
 
     Counts are integers, also as floats (12.0) or digits in a string; a value of another kind counts as absent. One that
-    is no number of tokens (negative, not finite) is ``UNBELIEVABLE``. Where ``family`` does not say at which
+    is no number of tokens (negative, not finite) is ``NOT_A_COUNT``. Where ``family`` does not say at which
     places in the block its counts are, they are looked for in all that are known.
     Source: contract, "usage object".
     """
@@ -78,21 +78,21 @@ def _count(report: Mapping[str, object], paths: Paths) -> int | None:
 
 
 def sum_counts(*counts: int | None) -> int:
-    """Return a sum of counts; with one that is ``UNBELIEVABLE`` all of it is."""
+    """Return a sum of counts; with one that is ``NOT_A_COUNT`` all of it is."""
     stated = [count for count in counts if count is not None]
-    return UNBELIEVABLE if any(count < 0 for count in stated) else sum(stated)
+    return NOT_A_COUNT if any(count < 0 for count in stated) else sum(stated)
 
 
 def read_count(value: object) -> int | None:
-    """Return a count as a provider wrote it, None for what is none, and ``UNBELIEVABLE`` for what is no count."""
+    """Return a count as a provider wrote it, None for what is none, and ``NOT_A_COUNT`` for what is no count."""
     if isinstance(value, str):
         if not (value.isascii() and value.isdigit()):
             return None
-        return int(value) if len(value) <= _MAX_DIGITS else UNBELIEVABLE
+        return int(value) if len(value) <= _MAX_DIGITS else NOT_A_COUNT
     if isinstance(value, float):
         if not math.isfinite(value):
-            return UNBELIEVABLE
+            return NOT_A_COUNT
         value = int(value) if value.is_integer() else None
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if value >= 0 else UNBELIEVABLE
+    return value if value >= 0 else NOT_A_COUNT

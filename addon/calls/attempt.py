@@ -1,31 +1,42 @@
-"""``UpstreamAttempt``: all that is known of one attempt of a call, from its hold to how it ended. No I/O."""
+"""One attempt of a call: what is known of it from its hold to its end, and where and how it is sent. Pure."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from addon.answers.readers import Relay
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
+from addon.text.http1 import encode_request_head
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
+from addon.upstream.origin import Origin
 from policies.model import Attempt
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 
+_PORTS: Final = {"http": 80, "https": 443}
+
 
 @dataclass(slots=True)
 class UpstreamAttempt:
-    """One attempt. It can't be made without a hold, which is what lets it be sent.
+    """One attempt of a call. It can't be constructed without a hold, and so it can't be sent without one.
 
-    ``target`` has the secret that it is sent with, ``chosen`` the platform key whose turn it was, which an access token
-    may stand in for. ``cap_tokens`` is what the client and operators' policies let its completion have, None for no
-    limit. ``dropped`` is the value of ``X-Gateway-Dropped``.
-
-    ``is_sent``: its request may have reached the provider. ``head_s`` is when its answer's head came, by the clock of
-    ``Exchange.started_s``; ``reader``, ``status``, ``retry_after`` and ``advice`` are known from then on. ``failure``
-    is how it ended, None where it did well. ``lagged``: this process failed by being late, and not the provider.
+    | field | is |
+    |---|---|
+    | ``target`` | the model, provider and mode, with the secret that is sent: a key or an access token |
+    | ``key_target`` | the same target with the platform key that was chosen for it |
+    | ``cap_tokens`` | the cap on its completion by the client and operators' policies, None for no limit |
+    | ``dropped`` | the value of ``X-Gateway-Dropped`` |
+    | ``is_sent`` | its request may have reached the provider |
+    | ``head_s`` | when the head of its answer came, by the clock of ``Exchange.started_s`` |
+    | ``reader``, ``status``, ``retry_after``, ``advice`` | known once the head of its answer is there |
+    | ``failure`` | how it failed, None where it did not |
+    | ``lagged`` | this process was late, so the failure is not the provider's |
     """
 
     target: Attempt
-    chosen: Attempt
+    key_target: Attempt
     hold: Hold
     cap_tokens: int | None
     sanitized: Sanitized
@@ -39,3 +50,47 @@ class UpstreamAttempt:
     advice: RetryAdvice = NO_ADVICE
     failure: ErrorAnswer | None = None
     lagged: bool = False
+
+
+class _Address(NamedTuple):
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    target: str
+    authority: str
+
+
+def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
+    """Return where an attempt goes. A call with a customer's own key never shares a connection with another customer.
+
+    A builtin provider is reached without the egress proxy.
+    """
+    address = _address(attempt.request.url)
+    tenant = workspace if attempt.target.mode == "byok" else ""
+    is_direct = attempt.target.model.provider.builtin
+    return Origin(address.scheme, address.host, address.port, tenant, is_direct)
+
+
+def request_head(attempt: UpstreamAttempt) -> bytes:
+    """Return the head of an attempt's request: the headers of its dialect, ``Host`` and ``Content-Length``."""
+    address, request = _address(attempt.request.url), attempt.request
+    length = ("content-length", str(len(request.content)))
+    return encode_request_head(
+        "POST", address.target, [("host", address.authority), *request.headers, length]
+    )
+
+
+@lru_cache(maxsize=1024)
+def _address(url: str) -> _Address:
+    """Split a provider's URL. The settings have checked it."""
+    parts = urlsplit(url)
+    scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
+    host = parts.hostname or ""
+    if ":" not in host:  # An IPv6 address stays as it is.
+        host = host.encode("idna").decode("ascii")
+    port = parts.port or _PORTS[scheme]
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    authority = f"[{host}]" if ":" in host else host
+    if port != _PORTS[scheme]:
+        authority = f"{authority}:{port}"
+    return _Address(scheme, host, port, target, authority)

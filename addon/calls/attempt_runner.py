@@ -1,21 +1,19 @@
-"""Makes one attempt of a call: connects, sends, waits for the head, and relays the answer to the client.
+"""The run of one attempt: connect, send, wait for the head, and relay the answer to the client.
 
-Every wait has an end: the provider's time (``[upstream]`` of proxy.conf), or the client's leaving.
+Every wait ends: with the provider's time (``[upstream]`` of proxy.conf), or when the client leaves.
 """
 
 import asyncio
 from dataclasses import replace
 
 from addon.answers.readers import Relay
-from addon.calls.attempt import UpstreamAttempt
+from addon.calls.answer_reader import note_head
+from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.provider_deadline import ProviderDeadline
-from addon.calls.read_on import read_on
 from addon.calls.responses import answer_headers
 from addon.calls.settlement import OK
-from addon.calls.upstream_origin import origin_of, request_head
-from addon.calls.upstream_request import note_head
 from addon.runtime.heavy_work import work_off
 from addon.telemetry.logs import log_no_connection
 from addon.text.errors import (
@@ -33,7 +31,7 @@ from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
 
 END_TIMEOUT_S = 1.0
-"""How long a provider may take to end its message after ``[DONE]`` before its connection is closed."""
+"""How long a provider may take to end its message after ``[DONE]``. Then its connection is closed."""
 
 HEARTBEAT = b": the provider is silent\n\n"
 
@@ -45,17 +43,18 @@ class _Failed(Exception):  # noqa: N818  (an answer, not a fault)
 
 
 class AttemptRunner:
-    """One attempt of ``call`` for the client of ``stream``."""
+    """Runs one attempt of ``call`` for the client of ``stream``."""
 
     def __init__(self, call: Call, attempt: UpstreamAttempt, stream: Stream, deps: Dependencies) -> None:
         self.call, self.attempt, self.stream, self.deps = call, attempt, stream, deps
-        self.time = ProviderDeadline(call, attempt, deps.clock)
+        self.deadline = ProviderDeadline(call, attempt, deps.clock)
         self.connection: UpstreamConnection | None = None
 
     async def run(self) -> ErrorAnswer | None:
-        """Return how the attempt failed, None where the client has its whole answer and the call is booked.
+        """Return how the attempt failed, or None once the client has its whole answer and the call is settled.
 
-        Raises ClientLeft, once what is read without the client is in.
+        Raises ClientLeft, after the rest of the answer is read for its usage. Raises RuntimeError for an attempt that
+        was not dispatched.
         """
         if self.call.exchange.stage is not Stage.DISPATCHED or self.call.current is not self.attempt:
             raise RuntimeError(f"call {self.call.exchange.id}: an attempt that was not approved")
@@ -66,12 +65,12 @@ class AttemptRunner:
         except ClientLeft:
             self.call.is_cut_off = self.stream.is_cut_off
             if self.connection and not self.call.is_cut_off:
-                await read_on(self.call, self.attempt, self.connection, self.deps)
+                await self.deps.unrelayed.read_rest(self.call, self.attempt, self.connection, self.deps.clock)
             raise
         finally:
-            self.time.patience.close()
+            self.deadline.patience.close()
             if self.connection:
-                # Kept where its message has ended, as that of an error mostly has; else closed.
+                # The pool keeps it where its message has ended, as that of an error mostly has. Else it is closed.
                 self.connection.release()
 
     async def _run(self) -> ErrorAnswer | None:
@@ -80,15 +79,15 @@ class AttemptRunner:
             head = await self._send(connection)
         except UpstreamBroke as broke:
             if not (broke.before_any_byte and connection.is_reused):
-                raise _Failed(_garbage() if broke.is_garbage else unreachable()) from None
-            # Its provider had closed it just then: not a failure, and no attempt of its own.
+                raise _Failed(_error_of(broke)) from None
+            # The provider closed an idle connection at that moment. This is no failure, and no second attempt.
             head = await self._send_again(connection)
-        # Nothing of this attempt is sent again, and its body may be large.
+        # The attempt is never sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")
         self.attempt.head_s = self.deps.clock.monotonic_s()
         return await self._relay(note_head(self.call, self.attempt, head, self.deps.clock.now()))
 
-    # Connect, send, and await the head.
+    # Connect, send, and wait for the head.
 
     async def _connect(self, *, fresh: bool) -> UpstreamConnection:
         workspace, _ = self.call.exchange.caller
@@ -109,15 +108,15 @@ class AttemptRunner:
         return connection
 
     async def _send(self, connection: UpstreamConnection) -> ResponseHead:
-        self.time.begin()
+        self.deadline.start()
         self.attempt.is_sent = True
         connection.send(request_head(self.attempt), self.attempt.request.content)
         while True:
             try:
-                with self.stream.present(), self.time.patience:
+                with self.stream.present(), self.deadline.patience:
                     return await connection.head()
             except TimeoutError:
-                await self._meet_silence()
+                await self._handle_silence()
 
     async def _send_again(self, stale: UpstreamConnection) -> ResponseHead:
         stale.close()
@@ -125,104 +124,105 @@ class AttemptRunner:
         try:
             return await self._send(await self._connect(fresh=True))
         except UpstreamBroke as broke:
-            raise _Failed(_garbage() if broke.is_garbage else unreachable()) from None
+            raise _Failed(_error_of(broke)) from None
 
     # Relay the answer.
 
     async def _relay(self, reader: Relay) -> ErrorAnswer | None:
-        self.time.renew()
+        self.deadline.renew()
         while True:
             piece = await self._read(reader)
             if not piece:
                 return await self._end(reader, await work_off(reader.kept_bytes, reader.finish))
             had_hold = reader.holds
-            shown = reader.feed(piece)
+            output = reader.feed(piece)
             if reader.done:
-                return await self._end(reader, shown)
-            await self._pass_on(shown)
+                return await self._end(reader, output)
+            await self._pass_on(output)
             if reader.failure:
                 return reader.failure
             if reader.holds:
                 if not had_hold:
-                    self.time.hold()
+                    self.deadline.limit_to_hold()
             else:
-                self.time.renew()
+                self.deadline.renew()
 
     async def _read(self, reader: Relay) -> bytes:
-        """Return the next piece of the answer, ``b""`` where it has ended, though perhaps not properly."""
+        """Return the next piece of the answer, or ``b""`` at its end. The provider may have ended it improperly."""
         connection = self._connection()
         while True:
             try:
-                with self.stream.present(), self.time.patience:
+                with self.stream.present(), self.deadline.patience:
                     return await connection.read()
             except UpstreamBroke:
                 if reader.complete:
                     return b""
-                raise _Failed(self._said_of_break(reader)) from None
+                raise _Failed(self._error_of_break(reader)) from None
             except TimeoutError:
                 if reader.holds:
                     await self._pass_on(reader.release())
-                    self.time.renew()
-                elif reader.complete and self.time.is_over:
+                    self.deadline.renew()
+                elif reader.complete and self.deadline.is_over:
                     return b""
                 else:
-                    await self._meet_silence()
+                    await self._handle_silence()
 
-    async def _pass_on(self, piece: bytes) -> None:
-        if not piece:
+    async def _pass_on(self, output: bytes) -> None:
+        """Send a piece of a streamed answer to the client."""
+        if not output:
             return
         if self.call.first_byte_s is None:
-            self._commit()
+            self._send_head()
             self.call.first_byte_s = self.deps.clock.monotonic_s()
-        self.time.note_shown()
+        self.deadline.note_output()
         with self.stream.present():
-            await self.stream.send(piece)
+            await self.stream.send(output)
 
     async def _end(self, reader: Relay, last: bytes) -> ErrorAnswer | None:
-        """Book the call, then send the last bytes: a client with a whole answer finds it in the ledger."""
+        """Settle the call, then send the last bytes. So a client with a whole answer finds its row in the ledger."""
         if reader.failure:
-            if self.call.is_committed:
+            if self.call.is_head_sent:
                 await self._pass_on(last)
             return reader.failure
-        self._hand_back()
+        self._return_connection()
         if self.call.first_byte_s is None:
             self.call.first_byte_s = self.deps.clock.monotonic_s()
-        self.deps.in_flight.attempt_ended(self.call, self.attempt)
+        self.deps.in_flight.note_attempt_end(self.call, self.attempt)
         await self.deps.in_flight.settle(self.call, OK)
         if self.call.exchange.stream:
-            self._commit()
+            self._send_head()
             await self.stream.end(last)
         else:
             await self.stream.respond(Response(OK, answer_headers(self.call), last))
         return None
 
-    def _commit(self) -> None:
-        """Begin a streamed answer: from here on there is no other attempt."""
-        if not self.call.is_committed:
+    def _send_head(self) -> None:
+        """Begin a streamed answer, once. From now on no other attempt can follow."""
+        if not self.call.is_head_sent:
             self.stream.begin(ResponseHead(OK, answer_headers(self.call)))
-            self.call.is_committed = True
+            self.call.is_head_sent = True
 
-    def _hand_back(self) -> None:
-        """Return the connection to the pool, once its message has ended. The client does not wait for that."""
+    def _return_connection(self) -> None:
+        """Return the connection to the pool once its message has ended. The client does not wait for that."""
         connection, self.connection = self._connection(), None
         if connection.is_ended:
             connection.release()
         else:
-            self.deps.in_flight.do(_await_end(connection))
+            self.deps.in_flight.spawn(_await_end(connection))
 
-    async def _meet_silence(self) -> None:
-        """Send a heartbeat where the provider has time left. Raises _Failed where it has none."""
-        if self.time.is_over or not self.time.is_beating:
-            self.attempt.lagged = self.time.patience.lagged
+    async def _handle_silence(self) -> None:
+        """Send a heartbeat while the provider has time left. Raises _Failed once it has none."""
+        if self.deadline.is_over or not self.deadline.has_heartbeats:
+            self.attempt.lagged = self.deadline.patience.lagged
             reader = self.attempt.reader
             raise _Failed((reader.give_up() if reader else None) or timed_out())
         if not self.stream.is_behind:
-            self._commit()
+            self._send_head()
             with self.stream.present():
                 await self.stream.send(HEARTBEAT)
-        self.time.go_on()
+        self.deadline.resume_after_heartbeat()
 
-    def _said_of_break(self, reader: Relay) -> ErrorAnswer:
+    def _error_of_break(self, reader: Relay) -> ErrorAnswer:
         if self.call.first_byte_s is not None:
             return stream_interrupted()
         return reader.give_up() or upstream_garbage("it broke off.")
@@ -234,7 +234,7 @@ class AttemptRunner:
 
 
 async def _await_end(connection: UpstreamConnection) -> None:
-    """Read what a provider sends behind ``[DONE]``, for a moment."""
+    """Read the bytes that a provider sends after ``[DONE]``, for ``END_TIMEOUT_S`` at most."""
     try:
         async with asyncio.timeout(END_TIMEOUT_S):
             while await connection.read():
@@ -244,5 +244,5 @@ async def _await_end(connection: UpstreamConnection) -> None:
         connection.close()
 
 
-def _garbage() -> ErrorAnswer:
-    return upstream_garbage("it is not well-formed HTTP.")
+def _error_of(broke: UpstreamBroke) -> ErrorAnswer:
+    return upstream_garbage("it is not well-formed HTTP.") if broke.is_garbage else unreachable()

@@ -1,4 +1,4 @@
-"""``Call``: what is known of one call while it is served. No I/O."""
+"""``Call``: all that is known of one call while it is served. No I/O."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,21 @@ from policies.fallback import is_failure
 
 @dataclass(slots=True)
 class Call:
-    """One call. The settings stay those that it began with, whatever is loaded meanwhile.
+    """One call.
 
-    ``current`` is the attempt that is made now or was made last, ``failed`` the one before it, where one was sent, and
-    ``first_failure`` what went wrong then. ``sent_s`` is when the first attempt was sent, and ``first_byte_s`` when the
-    client got the first byte of an answer, by the clock of ``exchange.started_s``. ``is_committed``: it has some byte,
-    if only of a heartbeat, so no other attempt may follow. ``body_bytes`` are counted in the budget of all bodies.
-    ``is_cut_off``: the gateway would not wait for its client any more.
+    | field | is |
+    |---|---|
+    | ``exchange`` | its stage, and all that its ledger row needs |
+    | ``settings`` | the settings that it began with; a later reload does not change them |
+    | ``request`` | the chat request, None before the body is read and after the call has ended |
+    | ``current`` | the attempt that is made now, or the last one |
+    | ``failed`` | the attempt before ``current``, None where none was sent |
+    | ``first_failure`` | how the first of two attempts failed |
+    | ``first_sent_s`` | when the first attempt was sent, by the clock of ``exchange.started_s`` |
+    | ``first_byte_s`` | when the client got the first byte of an answer, by the same clock |
+    | ``is_head_sent`` | the client has the head of a streamed answer, so no other attempt may follow |
+    | ``counted_bytes`` | how many bytes of its body the budget of all bodies counts |
+    | ``is_cut_off`` | the gateway did not wait for its client any longer |
     """
 
     exchange: Exchange
@@ -28,22 +36,22 @@ class Call:
     current: UpstreamAttempt | None = None
     failed: UpstreamAttempt | None = None
     first_failure: ErrorAnswer | None = None
-    sent_s: float | None = None
+    first_sent_s: float | None = None
     first_byte_s: float | None = None
-    is_committed: bool = False
-    body_bytes: int = 0
+    is_head_sent: bool = False
+    counted_bytes: int = 0
     is_cut_off: bool = False
 
     @property
     def chat(self) -> ChatRequest:
-        """The request. Raises RuntimeError before its body was read."""
+        """The request. Raises RuntimeError before its body is read."""
         if self.request is None:
             raise RuntimeError(f"call {self.exchange.id}: its body was not read")
         return self.request
 
     @property
     def attempt(self) -> UpstreamAttempt:
-        """The attempt that is made now or was made last. Raises RuntimeError before the first."""
+        """The attempt that is made now, or the last one. Raises RuntimeError before the first."""
         if self.current is None:
             raise RuntimeError(f"call {self.exchange.id}: no attempt was made")
         return self.current
@@ -57,27 +65,34 @@ class Call:
 
     @property
     def dropped(self) -> str | None:
-        """``X-Gateway-Dropped`` of the attempt that answered, or failed, as the client is told."""
-        told = self.failed if self.exchange.answered_by is not None else self.current
-        return told.dropped if told else None
+        """``X-Gateway-Dropped`` of the attempt whose answer or failure the client gets."""
+        attempt = self.failed if self.exchange.answered_by is not None else self.current
+        return attempt.dropped if attempt else None
 
     def has_failed(self, attempt: UpstreamAttempt, failure: ErrorAnswer | None) -> bool:
-        """Tell whether an attempt that ended so failed at its provider, as one with another might not."""
+        """Return whether an attempt failed in a way that another attempt might not.
+
+        A fault of the gateway itself is no such failure.
+        """
         if failure is None or failure.code == INTERNAL.code:
             return False
         in_success = attempt.status is not None and 200 <= attempt.status < 300
         before_net = attempt.target.mode == "byok" and self.exchange.routed.has_safety_net
         return is_failure(failure.status, in_success=in_success, before_net=before_net)
 
-    def may_go_on(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
-        """Tell whether another attempt may follow this one: only the first, and before the client has a byte."""
+    def may_fall_back(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
+        """Return whether another attempt may follow: only after the first, and before the client has any byte."""
         is_first = self.exchange.stage is Stage.DISPATCHED and self.first_failure is None
-        return is_first and not self.is_committed and self.has_failed(attempt, failure)
+        return is_first and not self.is_head_sent and self.has_failed(attempt, failure)
 
-    def answer_with(self, failure: ErrorAnswer) -> ErrorAnswer:
-        """Return what the client is told of a call that failed: of two attempts, how the first did."""
+    def finish_with_error(self, failure: ErrorAnswer) -> ErrorAnswer:
+        """Return the error that the client gets for a failed call, and note which attempt it is from.
+
+        Of two failed attempts, the client gets the failure of the first. Once it has the head of a stream, it gets the
+        failure that ended this stream.
+        """
         has_ended = self.exchange.stage is not Stage.DISPATCHED
-        if self.first_failure is None or self.is_committed or has_ended:
+        if self.first_failure is None or self.is_head_sent or has_ended:
             return failure
         self.exchange = self.exchange.note(answered_by=1)
         return self.first_failure

@@ -1,4 +1,4 @@
-"""``Dependencies``: what every call of one process works with, handed to it as arguments."""
+"""``Dependencies``: the services of one process that its calls use, passed to each call as an argument."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ from addon.upstream.pool import Pool
 
 @dataclass(slots=True)
 class Dependencies:
-    """The deps of one process. ``settings`` and ``catalog`` are the latest good ones; ``new_id`` makes request ids."""
+    """The services of one process. ``settings`` and ``catalog`` are the last ones that loaded.
+
+    ``new_id`` returns a new request id.
+    """
 
     settings: Settings
     catalog: PublicCatalog

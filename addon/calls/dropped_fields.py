@@ -1,4 +1,4 @@
-"""``X-Gateway-Dropped`` names the fields of a client's request that were not sent on. Pure.
+"""``X-Gateway-Dropped``: the fields of a client's request that were not sent upstream. Pure.
 
 Source: docs/catalog.md, "What is dropped".
 """
@@ -9,36 +9,36 @@ from itertools import islice
 from typing import Final
 
 from addon.text.masking import mask_credentials
-from policies.field_change import Change
+from policies.field_change import FieldChange
 
 HEADER: Final = "x-gateway-dropped"
 MAX_NAMES: Final = 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# The gateway's own to decide: what the client said of them was heard.
-_HEARD: Final = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
+# The gateway itself applies these fields, so they are never reported as dropped.
+_APPLIED: Final = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 
 
 def dropped_header(given: Collection[str], sent_on: Collection[str], *reports: Iterable[str]) -> str | None:
     """Return the value of the header, None where nothing was dropped.
 
-    ``given`` are the fields of the request, ``sent_on`` those of them that the family knows; ``reports`` name what was
-    dropped of these, such as ``messages.name``.
+    ``given`` are the fields of the request, ``sent_on`` those of them that the family knows. ``reports`` name fields
+    that were dropped later, such as ``messages.name``.
     """
     dropped = {name for name in given if name not in sent_on}
     for report in reports:
-        # What was not asked for, but set by a rule, is not the client's.
+        # A field that a rule added, and the client did not send, is not reported.
         dropped |= {name for name in report if name.partition(".")[0] in given}
-    return _listed(dropped - _HEARD)
+    return _listed(dropped - _APPLIED)
 
 
-def dropped_in(changes: Iterable[Change]) -> Iterable[str]:
-    """Name the fields that ``changes`` say are dropped."""
+def dropped_in(changes: Iterable[FieldChange]) -> Iterable[str]:
+    """Return the names of the fields that ``changes`` drop."""
     return (change.field for change in changes if change.action == "dropped")
 
 
 def _listed(names: Collection[str]) -> str | None:
-    """A name that a header can't bear, or that looks like a credential, is only counted."""
+    """Return the list. A name that does not fit into a header, or that looks like a credential, is only counted."""
     fitting = sorted(filter(_NAME.fullmatch, names))
     named = list(islice((name for name in fitting if mask_credentials(name) == name), MAX_NAMES))
     more = len(names) - len(named)

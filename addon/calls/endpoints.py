@@ -1,7 +1,4 @@
-"""What is served on the public port, and to whom a request head must look like a request for it.
-
-Pure.
-"""
+"""The endpoints of the public port, and how a request head names one. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -9,13 +6,13 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from addon.calls.unserved_paths import nothing_at
+from addon.calls.unserved_paths import not_found
 from addon.text.http_heads import RequestHead
 from policies.refusal import Refusal
 
 
 class Endpoint(Enum):
-    """A public path. The value is the path."""
+    """A public endpoint. The value is its path."""
 
     CHAT = "/v1/chat/completions"
     MODELS = "/v1/models"
@@ -36,7 +33,7 @@ def endpoint_of(head: RequestHead) -> Endpoint:
         raise Refusal("method_not_allowed", "Send a path: * is served to no method.")
     endpoint = _endpoint_at(head.path)
     if endpoint is None:
-        raise nothing_at(head.path)
+        raise not_found(head.path)
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} is served to {allowed} only.")
@@ -44,26 +41,26 @@ def endpoint_of(head: RequestHead) -> Endpoint:
 
 
 def slug_in_path(head: RequestHead) -> str | None:
-    """Return the slug of a request for one model of the catalog, None for all; ``%2F`` in it is a slash."""
+    """Return the slug in the path of a request for one model, None for all models. ``%2F`` in it is a slash."""
     path = head.path
     return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
 
 
 def check_size(head: RequestHead, max_request_bytes: int) -> None:
-    """Refuse a body that says it is too large, before any of it is read."""
+    """Raise Refusal ``request_too_large`` where the declared length is too large, before the body is read."""
     if declared_length(head) > max_request_bytes:
         raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
 
 
 def declared_length(head: RequestHead) -> int:
-    """Return the length that the body is said to have, 0 where none is said."""
+    """Return the ``Content-Length`` of the body, 0 where there is none."""
     length = head.headers.get("content-length", "")
-    # A length that is no number was refused with the framing already.
+    # The reader of HTTP has refused any other text already.
     return int(length) if length.isdecimal() else 0
 
 
 def bearer_header(head: RequestHead) -> str | None:
-    """Return the Authorization header, or None where there is none. Raises Refusal for several: which is meant?"""
+    """Return the Authorization header, None where there is none. Raises Refusal for more than one."""
     values = head.headers.get_all("authorization")
     if len(values) > 1:
         raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
@@ -71,7 +68,7 @@ def bearer_header(head: RequestHead) -> str | None:
 
 
 def allowed_methods(head: RequestHead) -> str:
-    """Return the value of an ``Allow`` header for the request's path."""
+    """Return the value of the ``Allow`` header for the path of a request."""
     endpoint = _endpoint_at(head.path)
     return ", ".join(METHODS[endpoint]) if endpoint else ""
 

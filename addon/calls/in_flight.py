@@ -1,6 +1,12 @@
-"""The calls in flight, and how each ends: settled, refused or abandoned, once.
+"""The calls in flight, and how each ends: settled, refused or abandoned, exactly once.
 
-A call that was sent upstream gets its ledger row, and every call its log line.
+| a call ends | when | ledger row | hold |
+|---|---|---|---|
+| settled | it was sent upstream | one | becomes the cost |
+| refused | the gateway refused it before it was sent | none | released |
+| abandoned | its client left before it was sent | none | released |
+
+Each has one log line.
 """
 
 import asyncio
@@ -13,7 +19,7 @@ from typing import Any
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.request_body import BodyBudget
-from addon.calls.settlement import OK, believed_usage, outcome
+from addon.calls.settlement import OK, outcome, plausible_usage
 from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
@@ -29,14 +35,14 @@ from policies.refusal import Refusal
 log = logging.getLogger("tollgate.in_flight")
 
 LAST_BYTES_TIMEOUT_S = 1.0
-"""How long a call's last bytes wait for its booking. The store keeps one that takes longer."""
+"""How long the last bytes of a call wait for its ledger row. The store keeps a row that takes longer."""
 
 CLOSING_TIMEOUT_S = 2.0
-"""How long the last calls, whose clients were cut off, may take to end."""
+"""How long the last calls may take to end, after their clients were cut off."""
 
 
 class InFlightCalls:
-    """The calls in flight of one process, and how each ends. ``bodies`` gets back what a call held of the budget."""
+    """The calls in flight of one process. A call that ends gives its bytes back to ``bodies``."""
 
     def __init__(
         self, store: Store, platform_keys: PlatformKeys, metrics: Metrics, bodies: BodyBudget, clock: Clock
@@ -47,16 +53,16 @@ class InFlightCalls:
         self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
-        self.cutting_off = False
+        self.is_cutting_off = False
         self._bodies = bodies
         self._clock = clock
-        self._keyless = LogLimit(log)
-        """Bounds the log lines of calls without a valid key: anyone can make them."""
+        self._keyless_limit = LogLimit(log)
+        """Bounds the log lines of calls without a valid key, which anyone can make."""
         self._by_workspace: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """Wait for the calls that were cut off, and for what is being booked. The store may be closed then."""
+        """Wait until the calls that were cut off have ended and all rows are written. Then the store may close."""
         try:
             async with asyncio.timeout(CLOSING_TIMEOUT_S):
                 await self.idle.wait()
@@ -64,8 +70,8 @@ class InFlightCalls:
             log.error("%d calls did not end; their holds end with this process", len(self.calls))
         await asyncio.gather(*self._tasks)
 
-    def open(self, call: Call) -> None:
-        """Count an identified call. Raises Refusal ``rate_limit_exceeded`` where its workspace has too many."""
+    def add(self, call: Call) -> None:
+        """Add an identified call. Raises Refusal ``rate_limit_exceeded`` where its workspace has too many in flight."""
         workspace, _ = call.exchange.caller
         limit = call.settings.conf.limits.max_in_flight
         if self._by_workspace[workspace.id] >= limit:
@@ -75,119 +81,121 @@ class InFlightCalls:
         self.calls.add(call.exchange.id)
         self.idle.clear()
 
-    def attempt_ended(self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None = None) -> None:
-        """Take note of how an attempt ended, for the metrics, the key that it was made with and its circuit."""
+    def note_attempt_end(
+        self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None = None
+    ) -> None:
+        """Note how an attempt ended, for the metrics, its platform key and its circuit."""
         attempt.failure, target = failure, call.exchange.attempt
         if failure:
             self.metrics.attempt_failed(target.model.provider.name, failure.code)
             if call.first_failure and call.first_byte_s is None:
                 log_attempt_failed(
-                    call.exchange, failure, "as the one before it, of which the client is told"
+                    call.exchange, failure, "as the first did, and the client gets that failure"
                 )
-        self.platform_keys.note(attempt.chosen, failure.status if failure else OK, attempt.retry_after)
+        self.platform_keys.note(attempt.key_target, failure.status if failure else OK, attempt.retry_after)
         if failure is None or (failure.code != INTERNAL.code and not attempt.lagged):
             workspace, _ = call.exchange.caller
             circuit = circuit_of(target, workspace)
-            self.do(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))
+            self.spawn(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
-        """End a call that was dispatched. Do nothing where it has ended already, or was never dispatched.
+        """End a call that was dispatched. Do nothing for a call that was never dispatched, or has ended already.
 
-        Return when the call is booked, or after ``LAST_BYTES_TIMEOUT_S``. Its last bytes go out then: a client that has
-        a whole answer finds it in the ledger.
+        Return when its row is written, or after ``LAST_BYTES_TIMEOUT_S``. The last bytes of its answer follow, so a
+        client with a whole answer finds it in the ledger.
         """
         if call.exchange.stage is not Stage.DISPATCHED:
             return
         now_s = self._clock.monotonic_s()
         answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
-        call.exchange = answered.advance(Stage.SETTLED, **self._outcome(call, answered, now_s))
+        call.exchange = answered.advance(Stage.SETTLED, **self._find_outcome(call, answered, now_s))
         try:
-            settlement = self.do(self._book(call, now_s))
-            if not settlement.done():
-                await asyncio.wait({settlement}, timeout=LAST_BYTES_TIMEOUT_S)
+            writing = self.spawn(self._write_row(call, now_s))
+            if not writing.done():
+                await asyncio.wait({writing}, timeout=LAST_BYTES_TIMEOUT_S)
         finally:
-            # The last bytes are on their way by then: a drain must not overtake them.
-            asyncio.get_running_loop().call_soon(self._close, call, now_s)
+            # The caller sends the last bytes first, so that a drain does not end before they are sent.
+            asyncio.get_running_loop().call_soon(self._finish, call, now_s)
 
-    def settle_beside(self, call: Call, status: int, error_code: str) -> None:
-        """As ``settle``, for a call that the gateway itself failed: its answer waits for nothing."""
-        self.do(self.settle(call, status, error_code))
+    def settle_in_background(self, call: Call, status: int, error_code: str) -> None:
+        """Settle a call in which the gateway itself failed. Its answer does not wait for that."""
+        self.spawn(self.settle(call, status, error_code))
 
     def refuse(self, call: Call, status: int, error_code: str) -> None:
-        """End a call that the gateway turned down, unless it was sent upstream or has ended."""
+        """End a call that the gateway refused. Do nothing where it was sent upstream or has ended."""
         self._end_unsent(call, Stage.REFUSED, status, error_code)
 
     async def abandon(self, call: Call) -> None:
-        """End a call whose client left, or was cut off, wherever it stands."""
-        why = INTERRUPTED if self.cutting_off else CLIENT_DISCONNECTED
+        """End a call whose client left or was cut off, at any stage."""
+        why = INTERRUPTED if self.is_cutting_off else CLIENT_DISCONNECTED
         await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
     def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
         if stage in MOVES[call.exchange.stage]:
             if call.exchange.stage is Stage.HELD:
-                self.do(self._void(call.exchange.id))
+                self.spawn(self._void(call.exchange.id))
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
-            self._leave(call)
-            if call.exchange.workspace is not None or self._keyless.admit():
+            self._remove(call)
+            if call.exchange.workspace is not None or self._keyless_limit.admit():
                 log_refusal(call.exchange, self._clock.monotonic_s())
             self.metrics.call_refused(error_code)
 
-    def _outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
-        """Return what the call cost. A fault of ours in finding that out costs the client nothing, but leaves a row."""
+    def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
+        """Return the usage and the cost of a call. After a fault of ours in that, the call costs nothing."""
         call.exchange = answered
         try:
-            _, disbelieved = believed_usage(call)
-            for name in disbelieved:
+            _, implausible = plausible_usage(call)
+            for name in implausible:
                 log_disbelieved(answered, name)
                 self.metrics.count_disbelieved(answered.attempt.model.provider.name, name)
             return outcome(call, now_s)
         except Exception:
-            log.exception("what a call cost can't be found out", extra={"id": answered.id})
+            log.exception("the cost of a call can't be found out", extra={"id": answered.id})
             return {}
 
-    def _close(self, call: Call, now_s: float) -> None:
+    def _finish(self, call: Call, now_s: float) -> None:
         try:
             log_call(call.exchange, now_s)
             self.metrics.call_ended(call.exchange, call.settings.models, now_s)
         finally:
-            self._leave(call)
+            self._remove(call)
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run ``work`` to its end, whatever becomes of the call that it belongs to. ``close`` waits for it."""
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run ``work`` to its end, even where its call ends first. ``close`` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         if not task.done():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _book(self, call: Call, now_s: float) -> None:
-        """Settle a call. Its answer is the client's whether that can be done now or not: the store keeps it if not."""
+    async def _write_row(self, call: Call, now_s: float) -> None:
+        """Write the row of a call. The client gets its answer also where that fails: the store writes the row later."""
         try:
             await self.store.settle(_settlement(call.exchange, now_s))
         except StoreUnavailable as error:
-            log.warning("a call can't be booked now, and is kept: %s", error)
+            log.warning("a call can't be settled now, and is kept: %s", error)
         except IllegalRowError:
             log.exception("a row that the ledger can't hold")
         except Exception:
-            log.exception("a call could not be booked, and is kept", extra={"id": call.exchange.id})
+            log.exception("a call could not be settled, and is kept", extra={"id": call.exchange.id})
 
     async def _void(self, call_id: str) -> None:
-        with suppress(StoreUnavailable):  # The store will do it later.
+        with suppress(StoreUnavailable):  # The store does it later.
             await self.store.void(call_id)
 
-    def _leave(self, call: Call) -> None:
+    def _remove(self, call: Call) -> None:
         call.request = None
         self._bodies.give_back(call)
         if call.exchange.id in self.calls:
             self.calls.discard(call.exchange.id)
-            self._count_down(call)
+            self._subtract(call)
         if ending := self.store.end_probe(call.exchange.id):
-            self.do(ending)
+            self.spawn(ending)
         if not self.calls:
             self.idle.set()
 
-    def _count_down(self, call: Call) -> None:
+    def _subtract(self, call: Call) -> None:
         workspace, _ = call.exchange.caller
         self._by_workspace[workspace.id] -= 1
         if not self._by_workspace[workspace.id]:

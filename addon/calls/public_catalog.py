@@ -1,6 +1,6 @@
-"""The public catalog is made from the loaded models alone: active rows, retail prices, no float.
+"""The public catalog: the active models with their retail prices, without any float. Pure.
 
-Source: contract, "Catalog row" and "GET /v1/models". Pure.
+Source: contract, "Catalog row" and "GET /v1/models".
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from policies.refusal import Refusal
 from policies.routing import find_model
 
 CLIENTS_KEYS: Final = ("id", "object")
-"""What a row bears beyond the contract, for clients that look for it. Source: OpenAI, API reference, "Models"."""
+"""Keys of a row beyond the contract, for clients that look for them. Source: OpenAI, API reference, "Models"."""
 
 
 class Page(NamedTuple):
@@ -26,14 +26,14 @@ class Page(NamedTuple):
 
 
 class PublicCatalog:
-    """What ``GET /v1/models`` and ``GET /v1/models/{slug}`` answer, for one set of models."""
+    """The answers to ``GET /v1/models`` and ``GET /v1/models/{slug}`` for one set of models."""
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
         self._all = _page(catalog_json(models.values()))
 
     def page(self, slug: str | None) -> Page:
-        """Return all rows, or the one of ``slug``. Raises Refusal ``model_not_found``."""
+        """Return all rows, or the row of ``slug``. Raises Refusal ``model_not_found``."""
         if slug is None:
             return self._all
         model = find_model(slug, self._models)
@@ -44,13 +44,13 @@ class PublicCatalog:
 
 
 def public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
-    """Return the active models as rows, by slug; prices are exact (USD)."""
+    """Return the active models as rows, sorted by slug. Prices are exact, in USD."""
     active = sorted((model for model in models if model.active), key=lambda model: model.slug)
     return [_row(model) for model in active]
 
 
 def _row(model: Model) -> dict[str, Any]:
-    """Return the contract's six keys, and ``CLIENTS_KEYS``."""
+    """Return a row: the contract's six keys and ``CLIENTS_KEYS``."""
     return {
         "modelSlug": model.slug,
         "provider": model.provider.name,
@@ -64,7 +64,7 @@ def _row(model: Model) -> dict[str, Any]:
 
 
 def catalog_json(models: Iterable[Model]) -> bytes:
-    """Return the body of ``GET /v1/models``: a JSON array at the root; equal models give equal bytes."""
+    """Return the body of ``GET /v1/models``, a JSON array. Equal models give equal bytes."""
     return rows_json(public_rows(models)).encode()
 
 
@@ -73,12 +73,12 @@ def _page(body: bytes) -> Page:
 
 
 def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as a JSON array in which a Decimal is a plain number with the digits that it has."""
+    """Return rows as a JSON array. A Decimal becomes a plain number with exactly its digits."""
     return "[" + ",".join(_object_json(row) for row in rows) + "]"
 
 
 def etag(body: bytes) -> str:
-    """Return the strong ETag of exactly these bytes, quotes included."""
+    """Return the strong ETag of these bytes, with its quotes."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
@@ -87,11 +87,11 @@ def _object_json(row: Mapping[str, Any]) -> str:
 
 
 def _value_json(value: Any) -> str:
-    # "f" never writes an exponent, which the contract's six decimals leave no room for.
+    # "f" never writes an exponent. The contract wants plain decimals.
     return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def is_fresh(tag: str, if_none_match: str) -> bool:
-    """Tell whether a client that sent ``If-None-Match`` has the catalog of ``tag`` already (RFC 9110, 13.1.2)."""
+    """Return whether a client that sent ``If-None-Match`` has the catalog of ``tag`` already (RFC 9110, 13.1.2)."""
     known = {part.strip().removeprefix("W/") for part in if_none_match.split(",")}
     return tag in known or "*" in known

@@ -1,7 +1,7 @@
-"""The body of a request: read within bounds of size, time and memory.
+"""The body of a request, read within bounds of size, time and memory.
 
-A body has 30 s and a second more for each 64 KiB of it that came. All bodies of a process have one budget of bytes, of
-which no workspace holds more than it leaves free: half of it alone, a third where another does the same.
+A body has 30 s, and one more second for each 64 KiB that came. All bodies of a process share one budget of bytes. No
+workspace may hold more of it than stays free: one workspace alone gets half of the budget, two get a third each.
 """
 
 from collections import Counter
@@ -16,15 +16,15 @@ from policies.refusal import Refusal
 
 TIMEOUT_S = 30.0
 BYTES_PER_S = 65_536
-"""The rate at which a body gains time."""
+"""A body gains one second for so many bytes."""
 MAX_BYTES_IN_MEMORY = 256 << 20
-"""Of all bodies of one process together, each until its call has ended."""
+"""Of all bodies of one process together. A body counts until its call has ended."""
 MAX_BODIES_BEING_READ = 256
-"""Of one workspace at once, of those that did not come in one piece."""
+"""Of one workspace at a time, without bodies that came in one piece."""
 
 
 class BodyBudget:
-    """Counts the bodies of one process: their bytes, and those of each workspace that are not in yet."""
+    """The bodies of one process: their bytes, and how many of each workspace are still being read."""
 
     def __init__(
         self, max_bytes: int = MAX_BYTES_IN_MEMORY, max_reading: int = MAX_BODIES_BEING_READ
@@ -35,7 +35,7 @@ class BodyBudget:
         self._reading: Counter[str] = Counter()
 
     def begin(self, call: Call) -> None:
-        """Count one more body of which a part is in. Raises Refusal ``rate_limit_unavailable``."""
+        """Count a body that is being read. Raises Refusal ``rate_limit_unavailable``."""
         workspace, _ = call.exchange.caller
         if self._reading[workspace.id] >= self._max_reading:
             message = (
@@ -45,7 +45,7 @@ class BodyBudget:
         self._reading[workspace.id] += 1
 
     def end(self, call: Call) -> None:
-        """The body is in, or never will be."""
+        """Count a body no more: it is read, or never will be."""
         workspace, _ = call.exchange.caller
         _subtract(self._reading, workspace.id, 1)
 
@@ -60,15 +60,15 @@ class BodyBudget:
             raise Refusal("rate_limit_unavailable", message, retry_after_s=1)
         self.bytes += count
         self._bytes_of[workspace.id] += count
-        call.body_bytes += count
+        call.counted_bytes += count
 
     def give_back(self, call: Call) -> None:
-        """The call has ended, and its body is forgotten."""
-        if call.body_bytes:
+        """Give the bytes of a call back, once it has ended."""
+        if call.counted_bytes:
             workspace, _ = call.exchange.caller
-            self.bytes -= call.body_bytes
-            _subtract(self._bytes_of, workspace.id, call.body_bytes)
-            call.body_bytes = 0
+            self.bytes -= call.counted_bytes
+            _subtract(self._bytes_of, workspace.id, call.counted_bytes)
+            call.counted_bytes = 0
 
 
 def _subtract(counts: Counter[str], name: str, count: int) -> None:
@@ -78,7 +78,7 @@ def _subtract(counts: Counter[str], name: str, count: int) -> None:
 
 
 async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRequest:
-    """Return what the body asks for. Raises ClientLeft, or Refusal for what is no chat request."""
+    """Read the body, and return the chat request in it. Raises ClientLeft, or Refusal for an invalid one."""
     headers = stream.head.headers
     check_content_type(headers.get("content-type"), headers.get("content-encoding"))
     content = await _read(call, stream, bodies)
@@ -86,7 +86,7 @@ async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> C
 
 
 async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
-    """Return the whole body. Its bytes are taken from the budget before it is read, where its length is known."""
+    """Return the whole body. Where its length is known, the budget counts it before it is read."""
     limit = call.settings.conf.limits.max_request_bytes
     bodies.take(call, declared_length(stream.head))
     pieces: list[bytes] = []
@@ -99,7 +99,7 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
                 received_bytes += len(piece)
                 if received_bytes > limit:
                     raise Refusal("request_too_large", f"The body exceeds {limit} bytes.")
-                bodies.take(call, max(received_bytes - call.body_bytes, 0))
+                bodies.take(call, max(received_bytes - call.counted_bytes, 0))
                 pieces.append(piece)
                 patience.extend(len(piece) / BYTES_PER_S)
                 if not is_counted and not stream.has_whole_body:

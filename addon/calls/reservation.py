@@ -1,8 +1,8 @@
-"""From a routed call to an attempt that may be sent, and from a failed attempt to the next.
+"""From a routed call to an attempt that may be sent, and from a failed attempt to the next one.
 
-``_reserve`` has the steps that make any attempt ready: operators' policies are asked, its money is held in the step
-that checks the limits, it gets the key that it is made with, and its request is built. A failure that keeps a second
-attempt from being made leaves the first one's failure as the answer.
+``_reserve`` has the steps that make any attempt ready: ask operators' policies, check the limits and hold the money in
+one step, choose the key, build the request. Where the second attempt can't be made ready, the failure of the first one
+is the answer.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.upstream_request import hold_request, make_attempt, reviewed_cap
+from addon.calls.upstream_request import ask_policies, hold_request, make_attempt
 from addon.runtime.heavy_work import work_off
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
@@ -26,19 +26,23 @@ from policies.spend import Denial, Hold, refusal_of
 
 log = logging.getLogger("tollgate.reservation")
 
-Place = Callable[[HoldRequest], Awaitable[Hold | Denial]]
+PlaceHold = Callable[[HoldRequest], Awaitable[Hold | Denial]]
 
 
 async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
-    """Return a routed call's first attempt, dispatched. Raises Refusal, StoreUnavailable or AccessTokenUnavailable."""
-    if attempt := await _pass_over(call, deps):
+    """Return the first attempt of a routed call, dispatched.
+
+    Where the circuit of the route's first attempt is open, this is the route's second one. Raises Refusal,
+    StoreUnavailable or AccessTokenUnavailable.
+    """
+    if attempt := await _skip_open_circuit(call, deps):
         return _dispatch(call, attempt)
-    # The hold of a second attempt that could not be made is moved to the first.
+    # A hold that was placed for the second attempt, which could not be made ready, moves to the first.
     place = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
     try:
         made = await _reserve(call, deps, place)
     except AccessTokenUnavailable:
-        if attempt := await _after_no_token(call, deps):
+        if attempt := await _fall_back_without_token(call, deps):
             return attempt
         raise
     if isinstance(made, Denial):
@@ -47,34 +51,35 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
 
 
 async def reserve_next(call: Call, deps: Dependencies, failure: ErrorAnswer) -> UpstreamAttempt | None:
-    """Return the attempt that follows the one which ended in ``failure``, dispatched; None where none does.
+    """Return the attempt after the one that ended in ``failure``, dispatched; None where none follows.
 
-    Raises Refusal where the client is to be told that in place of the failure.
+    Raises Refusal where the client gets that refusal instead of the failure.
     """
     failed, attempt = call.exchange, call.current
     try:
-        following = await _next_attempt(call, deps)
+        next_attempt = await _fall_back(call, deps)
     except Exception:
-        # Neither the answer nor the row will say anything of this failure.
+        # Neither the answer nor the ledger row will contain this failure.
         log_attempt_failed(failed, failure, "none may follow")
         raise
-    if following is None:
+    if next_attempt is None:
         return None
     log_attempt_failed(failed, failure, "another follows")
     call.failed, call.first_failure = attempt, failure
-    return _dispatch(call, following)
+    return _dispatch(call, next_attempt)
 
 
-async def _next_attempt(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    exchange, barred = call.exchange, call.exchange.routed.barred
-    if barred:
-        raise barred
+async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
+    """Return the second attempt of a call, ready; None where the first one's failure is the answer."""
+    exchange, refusal = call.exchange, call.exchange.routed.fallback_refusal
+    if refusal:
+        raise refusal
     if not exchange.has_next_attempt:
         return None
     try:
         made = await _reserve(call, deps, deps.store.move_hold)
     except (Refusal, StoreUnavailable, AccessTokenUnavailable) as reason:
-        _log_no_fallback(exchange, _why(reason))
+        _log_no_fallback(exchange, _loggable(reason))
         return None
     if not isinstance(made, Denial):
         return made
@@ -84,20 +89,20 @@ async def _next_attempt(call: Call, deps: Dependencies) -> UpstreamAttempt | Non
     return None
 
 
-async def _after_no_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """As ``reserve_next``: a provider that wants a token is as good as out of reach where none can be had."""
+async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
+    """As ``reserve_next``, for a provider whose access token can't be had. It counts as out of reach."""
     route = call.exchange.routed
-    if len(route.attempts) == 1 and route.barred is None:
+    if len(route.attempts) == 1 and route.fallback_refusal is None:
         return None
-    # It counts as an attempt, but nothing was sent: if nothing follows either, the call is refused.
+    # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
     call.exchange = call.exchange.skip()
     return await reserve_next(call, deps, no_access_token())
 
 
-async def _pass_over(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """Return the second attempt where the first one's provider keeps failing, None where the first is to be made.
+async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
+    """Return the second attempt, ready, where the circuit of the first is open; None where the first is to be made.
 
-    A circuit is no reason to refuse what might be served: where the second can't be made, the first is.
+    An open circuit never refuses a call: where the second attempt can't be made ready, the first is made.
     """
     routed, route = call.exchange, call.exchange.routed
     if len(route.attempts) == 1:
@@ -119,20 +124,20 @@ async def _pass_over(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     return None
 
 
-async def _reserve(call: Call, deps: Dependencies, place: Place) -> UpstreamAttempt | Denial:
-    """Make the next attempt of a call ready, or say which limit has no room for it.
+async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> UpstreamAttempt | Denial:
+    """Make the next attempt of a call ready, or return the limit that has no room for it.
 
-    Raises Refusal, StoreUnavailable, AccessTokenUnavailable, or PolicyFailed.
+    Raises Refusal, StoreUnavailable, AccessTokenUnavailable or PolicyFailed.
     """
     body_bytes = call.chat.body_bytes
-    _, cap_tokens = reviewed_cap(call)
+    _, cap_tokens = ask_policies(call)
     decided = await place(await work_off(body_bytes, hold_request, call, cap_tokens))
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.held(decided)
-    chosen = deps.platform_keys.choose(call.exchange.next_attempt)
-    call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(chosen))
-    return await work_off(body_bytes, make_attempt, call, chosen, cap_tokens, decided)
+    key_target = deps.platform_keys.choose(call.exchange.next_attempt)
+    call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(key_target))
+    return await work_off(body_bytes, make_attempt, call, key_target, cap_tokens, decided)
 
 
 def _dispatch(call: Call, attempt: UpstreamAttempt) -> UpstreamAttempt:
@@ -145,6 +150,6 @@ def _log_no_fallback(exchange: Exchange, why: str) -> None:
     log.warning("no fallback for a call: %s", why, extra=fields)
 
 
-def _why(reason: Exception) -> str:
-    """Return what may be logged: a refusal's words may be the client's."""
+def _loggable(reason: Exception) -> str:
+    """Return a text for the log. Only the code of a refusal: its message may quote the client."""
     return f"it is refused ({reason.code})" if isinstance(reason, Refusal) else str(reason)

@@ -1,4 +1,4 @@
-"""What the gateway itself answers, as whole responses: errors, and the public catalog."""
+"""The responses that the gateway makes itself: errors, the public catalog, and the headers of a successful answer."""
 
 from collections.abc import Iterable
 
@@ -12,17 +12,17 @@ from addon.text.retry_after import retry_headers
 _EVENTS = ("content-type", "text/event-stream; charset=utf-8")
 _JSON = ("content-type", "application/json")
 CLOSING_STATUSES = frozenset({408, 413})
-"""Refusals after which the rest of the body is not worth waiting for."""
+"""Errors after which the connection is closed: the rest of the body is not worth reading."""
 
 
-def error_response(answer: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False) -> Response:
-    """Return the nested error object of the contract; ``more`` are headers, among them ``x-request-id``."""
-    fields = [_JSON, *more, *retry_headers(answer).items()]
-    return Response(answer.status, Headers(fields), answer.body(), close or answer.status in CLOSING_STATUSES)
+def error_response(error: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False) -> Response:
+    """Return the nested error object of the contract. ``more`` are headers, among them ``x-request-id``."""
+    fields = [_JSON, *more, *retry_headers(error).items()]
+    return Response(error.status, Headers(fields), error.body(), close or error.status in CLOSING_STATUSES)
 
 
 def answer_headers(call: Call) -> Headers:
-    """Return the headers of a successful answer. None of the upstream's own is among them."""
+    """Return the headers of a successful answer. No header of the upstream's is among them."""
     stream = call.exchange.stream
     fields = [_EVENTS if stream else _JSON]
     if call.exchange.attempt.is_fallback and not stream:
@@ -31,13 +31,13 @@ def answer_headers(call: Call) -> Headers:
 
 
 def gateway_fields(call: Call) -> list[tuple[str, str]]:
-    """Return what every answer to a call has, whatever became of it."""
+    """Return the headers that every answer to a call has, successful or not."""
     dropped = [(DROPPED_HEADER, call.dropped)] if call.dropped else []
     return [("x-request-id", call.exchange.id), *dropped]
 
 
 def catalog_response(page: Page, if_none_match: str, request_id: str) -> Response:
-    """Return the public catalog, or that its client has it already."""
+    """Return the public catalog, or 304 where the client has it already."""
     fields = [_JSON, ("etag", page.tag), ("cache-control", "no-cache"), ("x-request-id", request_id)]
     if is_fresh(page.tag, if_none_match):
         return Response(304, Headers(fields))

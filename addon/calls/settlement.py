@@ -1,4 +1,4 @@
-"""What a call cost: the provider's counts where there are any, else an estimate of what was relayed.
+"""The usage and the cost of a call: the provider's counts where it sent any, else an estimate of what was relayed.
 
 Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls that end early".
 """
@@ -13,7 +13,7 @@ from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.model import Usage
 from policies.money import cost_nanousd
-from policies.plausible_usage import believe
+from policies.plausible_usage import keep_plausible
 from policies.sanitize import choices_sent
 
 OK = 200
@@ -22,11 +22,11 @@ OK = 200
 def outcome(call: Call, now_s: float) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final.
 
-    ``now_s`` is of the clock of ``exchange.started_s``.
+    ``now_s`` is a reading of the clock of ``exchange.started_s``.
     """
     usage, source = _usage(call, now_s)
     model = call.exchange.attempt.model
-    beside = model.family.reasoning_beside_completion
+    is_separate = model.family.reasoning_beside_completion
     secrets = call.exchange.attempt.secrets
     metered = call.exchange.attempt.mode == "payg"
     return {
@@ -34,29 +34,34 @@ def outcome(call: Call, now_s: float) -> dict[str, Any]:
         "finish_reason": bookable(call.reader.finish_reason, secrets) if call.reader else None,
         "usage": usage,
         "usage_source": source,
-        "wholesale_nanousd": cost_nanousd(usage, model.wholesale, beside) if metered else 0,
-        "retail_nanousd": cost_nanousd(usage, model.retail, beside) if metered else 0,
+        "wholesale_nanousd": cost_nanousd(usage, model.wholesale, is_separate) if metered else 0,
+        "retail_nanousd": cost_nanousd(usage, model.retail, is_separate) if metered else 0,
     }
 
 
-def believed_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
-    """Return the provider's counts that are believed, and the names of those that are not."""
+def plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+    """Return the provider's counts that are plausible, and the names of those that are not."""
     if call.reader is None or call.reader.usage is None:
         return Usage(), ()
     choices = choices_sent(call.chat.fields, call.exchange.attempt.model.family)
-    return believe(call.reader.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call))
+    return keep_plausible(
+        call.reader.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call)
+    )
 
 
 def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
-    """A provider's zero stays zero, where its answer ended; what it never counted is estimated. Nobody pays for what
-    did not happen: nothing sent or answered is nothing used, and an error is nothing, too."""
-    reader, counted = call.reader, believed_usage(call)[0]
+    """Return the usage of a call, and where it comes from.
+
+    A provider's zero stays zero where its answer ended. Tokens that it never counted are estimated. An error, or a call
+    without any answer, used nothing.
+    """
+    reader, counted = call.reader, plausible_usage(call)[0]
     is_final = reader is not None and (call.exchange.status == OK or reader.done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
-        return _usage_of_left(call, counted, now_s)
+        return _usage_after_leaving(call, counted, now_s)
     if reader is None:
         return Usage(), "none"
-    # Some report nought in every chunk until the last, which a stream that was cut never let come.
+    # Some report zero in every chunk but the last one, and a stream that was cut has no last one.
     is_counted = _has_output(counted) if is_final else bool(counted.completion_tokens)
     if is_counted or (reader.usage and not reader.relayed_text_chars):
         return _with_prompt(call, counted)
@@ -65,7 +70,7 @@ def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
     return _estimated(call, counted, _relayed_tokens(call))
 
 
-def _usage_of_left(call: Call, counted: Usage, now_s: float) -> tuple[Usage, UsageSource]:
+def _usage_after_leaving(call: Call, counted: Usage, now_s: float) -> tuple[Usage, UsageSource]:
     """Return the usage of a call whose client left, and whose answer was not read to its end."""
     attempt, reader = call.attempt, call.reader
     if not attempt.is_sent:
@@ -82,11 +87,11 @@ def _usage_of_left(call: Call, counted: Usage, now_s: float) -> tuple[Usage, Usa
 
 
 def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
-    """Return the counts with a prompt: a completion alone does not make that free."""
+    """Return the counts, with a prompt where the provider counted only the completion. The prompt is not free."""
     if counted.prompt_tokens is not None or counted.completion_tokens is None:
         return counted, "provider"
-    beside = _beside_tokens(call, counted)
-    output_tokens = counted.completion_tokens + beside
+    separate_tokens = _separate_reasoning_tokens(call, counted)
+    output_tokens = counted.completion_tokens + separate_tokens
     if counted.total_tokens is not None and counted.total_tokens >= output_tokens:
         return replace(counted, prompt_tokens=counted.total_tokens - output_tokens), "provider"
     prompt_tokens = _prompt_tokens(call)
@@ -95,14 +100,14 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
 
 
 def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
-    """Return what was counted, with ``tokens`` of completion, never more than the call could have had."""
+    """Return the counts, with ``tokens`` of completion, but never more than the call could have had."""
     prompt_tokens = counted.prompt_tokens if counted.prompt_tokens is not None else _prompt_tokens(call)
-    # What is billed beside the completion is under the same cap.
-    beside = _beside_tokens(call, counted)
+    # Reasoning that is billed separately is under the same cap.
+    separate_tokens = _separate_reasoning_tokens(call, counted)
     most_tokens = _most_tokens(call)
     if most_tokens is not None:
-        tokens = min(tokens, max(most_tokens - beside, 0))
-    total_tokens = prompt_tokens + tokens + beside
+        tokens = min(tokens, max(most_tokens - separate_tokens, 0))
+    total_tokens = prompt_tokens + tokens + separate_tokens
     estimate = replace(
         counted, prompt_tokens=prompt_tokens, completion_tokens=tokens, total_tokens=total_tokens
     )
@@ -119,25 +124,28 @@ def _relayed_tokens(call: Call) -> int:
 
 
 def _unseen_tokens(call: Call, now_s: float) -> int:
-    """Return what may have been reasoned since the head of the answer; without one, and where we cut it off, none."""
+    """Return the tokens that may have been reasoned unseen since the head of the answer.
+
+    There are none without a head, nor for a call that the gateway cut off.
+    """
     head_s = call.attempt.head_s
     if head_s is None or call.is_cut_off:
         return 0
     return estimate_unseen_tokens(call.exchange.attempt.model.family, now_s - head_s)
 
 
-def _beside_tokens(call: Call, counted: Usage) -> int:
-    is_beside = call.exchange.attempt.model.family.reasoning_beside_completion
-    return counted.reasoning_tokens or 0 if is_beside else 0
+def _separate_reasoning_tokens(call: Call, counted: Usage) -> int:
+    is_separate = call.exchange.attempt.model.family.reasoning_beside_completion
+    return counted.reasoning_tokens or 0 if is_separate else 0
 
 
 def _has_output(counted: Usage) -> bool:
-    """Tell whether a provider said how much its whole answer is, if only in its total."""
+    """Return whether a provider counted its whole answer, be it only in the total."""
     return counted.completion_tokens is not None or counted.total_tokens is not None
 
 
 def _most_tokens(call: Call) -> int | None:
-    """All that the answer may have had, None where nothing bounds it: an estimate is no reason to bill more."""
+    """Return the most tokens that the answer may have, None where nothing bounds it. An estimate never bills more."""
     model = call.exchange.attempt.model
     cap_tokens = completion_cap(call.attempt.cap_tokens, model.max_completion_tokens)
     if call.exchange.hold and call.exchange.attempt.mode == "payg":

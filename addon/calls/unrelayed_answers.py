@@ -1,32 +1,55 @@
-"""Answers that are read on although their clients left, for what they cost: their providers bill them anyway.
+"""Answers that are read to their end for their usage, after their clients left. Providers bill them anyway.
 
-Each is bounded in time, and whole answers in number.
+Each is bounded in time and, for a stream, in bytes. Whole answers are also bounded in number.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from addon.answers.readers import Relay
+from addon.calls.answer_reader import note_head
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.call_state import Call
+from addon.runtime.clock import Clock
 from addon.runtime.deadline import Deadline
+from addon.runtime.heavy_work import work_off
+from addon.text.errors import unreachable
+from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from policies.exchange import Stage
 
 STREAM_TIMEOUT_S = 5.0
-"""A stream whose finish_reason is in has no more than its usage to say."""
+"""For a stream whose finish_reason was read. Only its usage is still to come."""
 STREAM_MAX_BYTES = 1 << 20
 WHOLE_TIMEOUT_S = 60.0
 MAX_WHOLE_ANSWERS = 64
-"""Of one process at once; beyond it the oldest is closed."""
+"""Of one process at a time. One more closes the oldest."""
 
 
 class UnrelayedAnswers:
-    """The answers of one process that are read on."""
+    """The answers of one process that are read without their clients."""
 
     def __init__(self) -> None:
         self._bounds: dict[asyncio.Timeout, bool] = {}
         self._is_closed = False
 
+    async def read_rest(
+        self, call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, clock: Clock
+    ) -> None:
+        """Read the rest of an answer that the provider bills, where its usage may come within the bounds."""
+        if not _may_report_usage(call, attempt):
+            return
+        try:
+            async with self.reading(whole=not call.exchange.stream):
+                await _read_rest(call, attempt, connection, clock)
+        except UpstreamBroke:
+            attempt.failure = unreachable()
+        except TimeoutError:
+            pass  # The part that was read counts.
+
     @asynccontextmanager
     async def reading(self, *, whole: bool) -> AsyncIterator[None]:
-        """Raise TimeoutError where the block has to end: it takes too long, or its place is needed, or all end."""
+        """Raise TimeoutError in the block once it takes too long, a newer answer needs its place, or all end."""
         if self._is_closed:
             raise TimeoutError
         if whole:
@@ -41,7 +64,7 @@ class UnrelayedAnswers:
                 self._bounds.pop(bound, None)
 
     def close(self) -> None:
-        """End all of them, and let no other begin."""
+        """End all of them. None can begin from now on."""
         self._is_closed = True
         for bound in list(self._bounds):
             _end(bound)
@@ -55,3 +78,33 @@ class UnrelayedAnswers:
 
 def _end(bound: asyncio.Timeout) -> None:
     bound.reschedule(asyncio.get_running_loop().time())
+
+
+def _may_report_usage(call: Call, attempt: UpstreamAttempt) -> bool:
+    if not attempt.is_sent or call.exchange.stage is not Stage.DISPATCHED:
+        return False
+    return not call.exchange.stream or (attempt.reader is not None and attempt.reader.finished)
+
+
+async def _read_rest(
+    call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, clock: Clock
+) -> None:
+    reader = attempt.reader
+    if reader is None:
+        head = await connection.head()
+        attempt.head_s = clock.monotonic_s()
+        reader = note_head(call, attempt, head, clock.now())
+    if await _read_to_end(reader, connection, call.exchange.stream):
+        connection.release()
+
+
+async def _read_to_end(reader: Relay, connection: UpstreamConnection, is_stream: bool) -> bool:
+    """Feed ``reader`` until it knows enough. Return whether the message has ended."""
+    read_bytes = 0
+    while piece := await connection.read():
+        reader.feed(piece)
+        read_bytes += len(piece)
+        if reader.done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
+            return False
+    await work_off(reader.kept_bytes, reader.finish)
+    return True

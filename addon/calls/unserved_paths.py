@@ -1,4 +1,4 @@
-"""Paths of APIs that are not served: a client that asks for one is told how to switch to what is. Pure.
+"""Paths of APIs that are not served, each with the way to switch a client to an API that is. Pure.
 
 Sources: the vendors' API references; the documentation of each client that is named.
 """
@@ -61,10 +61,12 @@ OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
         "/messages": _WITHOUT_VERSION,
     }
 )
-"""What is said for a path, and for all below it."""
+"""The message for each path, and for all paths below it."""
 
 
-def nothing_at(path: str) -> Refusal:
-    """Return the refusal ``not_found`` of a path at which nothing is served; it repeats nothing of the path."""
-    known = next((told for prefix, told in OTHER_APIS.items() if f"{path}/".startswith(f"{prefix}/")), None)
+def not_found(path: str) -> Refusal:
+    """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path."""
+    known = next(
+        (message for prefix, message in OTHER_APIS.items() if f"{path}/".startswith(f"{prefix}/")), None
+    )
     return Refusal("not_found", f"{known or 'There is nothing here.'} Served are {SERVED}.")

@@ -1,39 +1,34 @@
-"""From a request body to an upstream request, and from an upstream's head to the reader of its answer. No I/O.
+"""From a chat request to an attempt that is ready to be sent. No I/O.
 
-Only what is built here goes upstream: no header and no unknown field of the client's request is among it.
+Each step is a function that live calls and ``tollgate explain`` share: route, operators' policies, hold, request. The
+upstream request is built from nothing, so it has no header and no unknown field of the client's request.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from functools import cache, partial
 
-from addon.answers.context import source_of
-from addon.answers.readers import Broken, ErrorRelay, Guarded, Inflated, Relay
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest
 from addon.calls.dropped_fields import dropped_header, dropped_in
-from addon.calls.reviewing import reviewed_call
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
-from addon.text.errors import upstream_garbage
-from addon.text.http_heads import ResponseHead
 from addon.text.masking import bookable
-from addon.text.retry_after import parse_retry_advice
 from policies.completion_cap import completion_cap
 from policies.exchange import Stage
 from policies.limits import limits_of
 from policies.model import Attempt, Route
 from policies.refusal import Refusal
 from policies.request_facts import request_facts
-from policies.review import review
+from policies.review import ReviewedCall, review, reviewed_messages
 from policies.routing import choose_route
 from policies.sanitize import Sanitized, choices_sent, sanitize
 from policies.spend import NOT_METERED, Hold, Want, wanted
 
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
-    """Note what the body of a chat request asks for."""
+    """Note the request of a call, once its body is read and valid."""
     call.request = chat
     call.exchange = call.exchange.note(
         requested_model=bookable(chat.model), end_user=bookable(chat.end_user), stream=chat.stream
@@ -43,19 +38,19 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 def find_route(call: Call) -> Route:
     """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
     workspace, _ = call.exchange.caller
-    asked = request_facts(call.chat.model, call.chat.fields)
-    route = choose_route(asked, workspace, call.settings.models, call.settings.providers)
+    facts = request_facts(call.chat.model, call.chat.fields)
+    route = choose_route(facts, workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.attempts[0].model.slug, call)
     return route
 
 
 def accept_route(call: Call, route: Route) -> None:
-    """Let the call go this way."""
+    """Advance a call to ``ROUTED``."""
     call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
 
 
 def _check_custom_name(slug: str, call: Call) -> None:
-    """Raise Refusal where a name from outside the catalog holds a key: it would go upstream and into the ledger."""
+    """Raise Refusal for a name outside the catalog that contains a key. It would go upstream and into the ledger."""
     if slug not in call.settings.models and slug != call.exchange.requested_model:
         raise Refusal(
             "bad_request",
@@ -64,18 +59,48 @@ def _check_custom_name(slug: str, call: Call) -> None:
         )
 
 
-def reviewed_cap(call: Call) -> tuple[int | None, int | None]:
-    """Ask the operators' policies about the next attempt; return their cap on its completion, and the one that applies.
+def ask_policies(call: Call) -> tuple[int | None, int | None]:
+    """Ask operators' policies about the next attempt. Return their cap on its completion, and the cap that applies.
 
     Both are in tokens, None for no limit. Raises Refusal, or PolicyFailed where a policy fails.
     """
     policies = call.settings.policies
-    narrowed_tokens = review(reviewed_call(call), policies) if policies else None
-    return narrowed_tokens, completion_cap(call.chat.requested_cap, narrowed_tokens)
+    policy_cap_tokens = review(reviewed_call(call), policies) if policies else None
+    return policy_cap_tokens, completion_cap(call.chat.requested_cap, policy_cap_tokens)
+
+
+def reviewed_call(call: Call) -> ReviewedCall:
+    """Return the next attempt of a routed call as operators' policies see it."""
+    chat, exchange = call.chat, call.exchange
+    attempt, (workspace, key) = exchange.next_attempt, exchange.caller
+    model = attempt.model
+    messages = reviewed_messages(chat.fields["messages"])
+    facts = request_facts(chat.model, chat.fields)
+    return ReviewedCall(
+        workspace=workspace.id,
+        plan=workspace.plan,
+        key_id=key.id,
+        end_user=chat.end_user,
+        requested_model=chat.model,
+        model_slug=model.slug,
+        provider=model.provider.name,
+        mode=attempt.mode,
+        is_fallback=attempt.is_fallback,
+        decided_by=exchange.routed.decided_by,
+        stream=chat.stream,
+        requested_cap_tokens=chat.requested_cap,
+        choices=choices_sent(chat.fields, model.family),
+        messages=messages,
+        last_user_text=next((message.text for message in reversed(messages) if message.role == "user"), ""),
+        has_images=facts.has_images,
+        has_tools=facts.has_tools,
+        wants_json=facts.wants_json,
+        prompt_tokens=cache(partial(chat.prompt_tokens, model.family)),
+    )
 
 
 def hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
-    """Return what the next attempt of a reviewed call wants held, and under which limits it stands."""
+    """Return the hold that the next attempt of a call needs, and the limits that apply to it."""
     exchange, attempt, created_at = call.exchange, call.exchange.next_attempt, call.exchange.created_at
     workspace, key = exchange.caller
     return HoldRequest(
@@ -107,10 +132,11 @@ def _want(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protected:
     )
 
 
-def make_attempt(call: Call, chosen: Attempt, cap_tokens: int | None, hold: Hold) -> UpstreamAttempt:
-    """Return the next attempt of a call, ready to be sent; its hold was placed, and ``chosen`` names its key.
+def make_attempt(call: Call, key_target: Attempt, cap_tokens: int | None, hold: Hold) -> UpstreamAttempt:
+    """Return the next attempt of a call, whose ``hold`` is placed, ready to be sent.
 
-    Raises Refusal ``validation_failed`` for what its model can't be sent.
+    ``key_target`` is as for ``UpstreamAttempt``. Raises Refusal ``validation_failed`` for a field that the model does
+    not accept.
     """
     chat, target = call.chat, call.exchange.next_attempt
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
@@ -121,7 +147,7 @@ def make_attempt(call: Call, chosen: Attempt, cap_tokens: int | None, hold: Hold
     dropped = _dropped(chat, sendable, sanitized, request)
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
-    return UpstreamAttempt(target, chosen, hold, cap_tokens, sanitized, request, dropped)
+    return UpstreamAttempt(target, key_target, hold, cap_tokens, sanitized, request, dropped)
 
 
 def _dropped(
@@ -129,41 +155,3 @@ def _dropped(
 ) -> str | None:
     given = chat.fields.keys() | chat.extras.keys()
     return dropped_header(given, sendable, dropped_in(sanitized.changes), request.left_out)
-
-
-def note_head(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> Relay:
-    """Take note of the head of an answer; return the reader of the rest."""
-    attempt.status, attempt.retry_after = head.status, head.headers.get("retry-after")
-    attempt.advice = parse_retry_advice(head.headers, now)
-    attempt.reader = reader = _reader_of(call, attempt, head)
-    return reader
-
-
-def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Relay:
-    dialect = DIALECTS[attempt.target.model.provider.dialect]
-    source = source_of(
-        attempt.target,
-        int(call.exchange.created_at.timestamp()),
-        _choices_asked(call),
-        call_id=call.exchange.id,
-        include_usage=call.chat.include_usage,
-    )
-    reader: Relay
-    if not 200 <= head.status < 300:
-        reader = ErrorRelay(head.status, source)
-    elif call.exchange.stream:
-        reader = dialect.stream(source)
-    else:
-        reader = dialect.whole(source, call.settings.conf.upstream.max_response_bytes)
-    encoding = head.headers.get("content-encoding", "identity").lower()
-    if encoding in ("gzip", "deflate"):
-        reader = Inflated(reader)
-    elif encoding not in ("identity", ""):
-        unasked = upstream_garbage("it is compressed in a way that was not asked for.")
-        reader = Broken(reader.give_up() or unasked)
-    return Guarded(reader, attempt.target.secrets)
-
-
-def _choices_asked(call: Call) -> int:
-    family = call.exchange.attempt.model.family
-    return choices_sent(call.chat.sendable(family), family)

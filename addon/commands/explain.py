@@ -103,7 +103,7 @@ def _find_hints(explanation: Explanation, settings: Settings, workspace: Workspa
     providers = [attempt.attempt.model.provider for attempt in explanation.attempts]
     if settings.conf.sandbox.enabled == "auto" and any(provider.builtin for provider in providers):
         return ["The built-in provider serves while no provider key is set.", _OF_THIS_SHELL]
-    is_key_missing = explanation.why_alone is not None and " key" in explanation.why_alone
+    is_key_missing = explanation.no_fallback_reason is not None and " key" in explanation.no_fallback_reason
     may_lack = is_key_missing or _may_lack_a_key(explanation.refused, settings)
     return [_OF_THIS_SHELL] if may_lack and _lacks_keys(settings, workspace) else []
 

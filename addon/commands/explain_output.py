@@ -31,8 +31,8 @@ def format_explanation_json(
             "stream": explanation.stream,
             "decided_by": explanation.decided_by,
             "attempts": [_attempt_record(attempt) for attempt in explanation.attempts],
-            "why_alone": explanation.why_alone,
-            "told_on_failure": explanation.told_on_failure and asdict(explanation.told_on_failure),
+            "why_alone": explanation.no_fallback_reason,
+            "told_on_failure": explanation.error_on_failure and asdict(explanation.error_on_failure),
             "refusal": _refusal_record(explanation.refused),
             "hints": list(hints),
         }
@@ -130,10 +130,10 @@ def _format_end(explanation: Explanation) -> Iterator[str]:
     if explanation.refused:
         yield f"Refused {_format_refusal(explanation.refused)}"
         return
-    if explanation.why_alone:
-        yield f"There is no second attempt: {explanation.why_alone}."
-    if explanation.told_on_failure:
-        yield f"If the first attempt fails, the client gets: {_format_error(explanation.told_on_failure)}"
+    if explanation.no_fallback_reason:
+        yield f"There is no second attempt: {explanation.no_fallback_reason}."
+    if explanation.error_on_failure:
+        yield f"If the first attempt fails, the client gets: {_format_error(explanation.error_on_failure)}"
 
 
 def _format_refusal(refused: Refused) -> str:

@@ -14,7 +14,7 @@ from addon.dialects.translation import HEAD, StreamTranslator
 from addon.text.errors import ErrorAnswer, upstream_garbage
 from addon.text.json_encode import json_text
 from policies.model import Usage
-from policies.plausible_usage import UNBELIEVABLE
+from policies.plausible_usage import NOT_A_COUNT
 
 type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 """From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""
@@ -87,7 +87,7 @@ def _believable(counts: dict[str, Any]) -> dict[str, Any]:
     return {
         name: _believable(count) if isinstance(count, dict) else count
         for name, count in counts.items()
-        if count != UNBELIEVABLE
+        if count != NOT_A_COUNT
     }
 
 

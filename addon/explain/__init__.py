@@ -1,1 +1,1 @@
-"""A call's own steps, with nothing sent, taken or written."""
+"""Explanations of calls: the steps of a live call, with nothing sent, taken or written."""

@@ -1,6 +1,6 @@
-"""What would happen to a call: the gateway's own steps in its own order, with nothing sent, taken or written.
+"""The explanation of a call: the gateway's own steps in their own order, with nothing sent, taken or written.
 
-Every decision is asked of the function that a live call asks; what is told here is what it said. Where a step refuses,
+Each step runs the same function as in a live call, and the explanation shows its result. Where a step refuses the call,
 the explanation ends there, as the call would.
 """
 
@@ -22,10 +22,10 @@ from addon.calls.endpoints import Endpoint, check_size
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,
+    ask_policies,
     find_route,
     hold_request,
     make_attempt,
-    reviewed_cap,
 )
 from addon.explain.fields import explained_fields
 from addon.store.ledger.report import ReadUsed, find_limits
@@ -34,7 +34,7 @@ from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_re
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
 from policies.fallback import refusal_after_failure
-from policies.field_change import Change
+from policies.field_change import FieldChange
 from policies.limits import rpm_of
 from policies.model import Attempt
 from policies.refusal import Refusal
@@ -43,18 +43,18 @@ from policies.spend import Denial, Hold, place_hold, refusal_of
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
 
 BUILT_IN_URL: Final = "http://built-in.invalid/v1"
-"""What stands for the address of a builtin provider: it has one only while the gateway runs."""
+"""A placeholder for the address of a builtin provider, which has one only while the gateway runs."""
 
 _NO_CAP: Final = 2**62
 _UNSHOWN: Final = SecretStr("-")
 
 type Counted = ReadUsed | StoreUnavailable
-"""What reads the counters of limits as they are now, or why nothing can."""
+"""A reader of the current counters of limits, or why they can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What the client would be told, by which step. ``why`` is for the operator alone: what the answer does not say."""
+    """The error that the client would get, and the step that refuses. ``why`` is for the operator only."""
 
     step: Step
     answer: ErrorAnswer
@@ -63,7 +63,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Caps:
-    """The caps on completion tokens, None where there is none; ``sent`` is what goes upstream, ``won`` whose it is."""
+    """The caps on completion tokens, None for no cap. ``sent`` goes upstream, and ``won`` names the cap that it is."""
 
     client: int | None = None
     policies: int | None = None
@@ -73,7 +73,7 @@ class Caps:
 
     @property
     def won(self) -> str | None:
-        """The name of the cap that is sent; of equal ones the first."""
+        """The name of the cap that is sent, or the first of equal ones."""
         names = ("client", "policies", "catalog", "budget")
         return next(
             (name for name in names if self.sent is not None and getattr(self, name) == self.sent), None
@@ -82,9 +82,9 @@ class Caps:
 
 @dataclass(slots=True)
 class ExplainedAttempt:
-    """One attempt, as far as it gets. ``limits`` are rows of ``store.ledger.report``; ``body`` is what is sent.
+    """One attempt, up to the step that refuses it. ``limits`` are rows of ``store.ledger.report``.
 
-    ``url`` is None for a builtin provider.
+    ``body`` is the body that is sent. ``url`` is None for a builtin provider.
     """
 
     attempt: Attempt
@@ -92,7 +92,7 @@ class ExplainedAttempt:
     prompt_nanousd: int | None = None
     hold_nanousd: int | None = None
     limits: list[dict[str, Any]] = field(default_factory=list)
-    fields: tuple[Change, ...] = ()
+    fields: tuple[FieldChange, ...] = ()
     url: str | None = None
     body: dict[str, Any] | None = None
     denial: Denial | None = None
@@ -101,10 +101,10 @@ class ExplainedAttempt:
 
 @dataclass(slots=True)
 class Explanation:
-    """The answer. ``refused`` ends the call before anything is sent.
+    """The explanation of one call. ``refused`` ends the call before anything is sent.
 
-    ``told_on_failure`` is what the client is told where the first attempt failed and no second can be made, if not of
-    that failure itself. ``why_alone`` says why the route has no second one.
+    ``error_on_failure`` is the error that the client gets where the first attempt fails and no second one can be made.
+    None: it gets that failure. ``no_fallback_reason`` says why the route has no second attempt.
     """
 
     limit_rpm: int
@@ -114,8 +114,8 @@ class Explanation:
     decided_by: str | None = None
     attempts: list[ExplainedAttempt] = field(default_factory=list)
     refused: Refused | None = None
-    told_on_failure: ErrorAnswer | None = None
-    why_alone: str | None = None
+    error_on_failure: ErrorAnswer | None = None
+    no_fallback_reason: str | None = None
 
 
 class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
@@ -125,41 +125,41 @@ class _Stopped(Exception):  # noqa: N818  (an answer, not a fault)
 
 
 def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
-    """Return what would happen to a call that the limiter lets in: one at ``ADMITTED``, which advances here.
+    """Return what would happen to a call at ``ADMITTED``, which the rate limiter has let in. The call advances here.
 
-    Its settings have an address for each builtin provider; no secret of theirs gets into the explanation.
+    Its settings have an address for each builtin provider. The explanation contains no secret.
     """
-    told = _begun(call)
+    explanation = _begin(call)
     try:
         _admit(call, content)
         with _step("body"):
             accept_request(call, parse_chat_request(content))
-        told.requested_model, told.stream = call.exchange.requested_model, call.exchange.stream
+        explanation.requested_model, explanation.stream = call.exchange.requested_model, call.exchange.stream
         with _step("routing"):
             accept_route(call, find_route(call))
     except _Stopped as stopped:
-        told.refused = stopped.refused
-        return told
+        explanation.refused = stopped.refused
+        return explanation
     once = counted if isinstance(counted, StoreUnavailable) else cache(counted)
-    _explain_route(call, told, decode_object(content), once)
-    return told
+    _explain_route(call, explanation, decode_object(content), once)
+    return explanation
 
 
-def _explain_route(call: Call, told: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
+def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
     route = call.exchange.routed
-    told.decided_by = route.decided_by
-    # What is explained is shown, so no secret is in it from here on.
+    explanation.decided_by = route.decided_by
+    # The explanation is shown to people, so no secret is in it from here on.
     shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
     call.exchange = call.exchange.note(route=replace(route, attempts=shown))
-    told.told_on_failure = from_refusal(route.barred) if route.barred else None
-    told.why_alone = route.why_alone
+    explanation.error_on_failure = from_refusal(route.fallback_refusal) if route.fallback_refusal else None
+    explanation.no_fallback_reason = route.no_fallback_reason
     first = _explain_attempt(call, given, counted)
-    told.attempts.append(first)
-    told.refused = first.refused
+    explanation.attempts.append(first)
+    explanation.refused = first.refused
     if not first.refused and call.exchange.has_next_attempt:
         second = _explain_attempt(call, given, counted)
-        told.attempts.append(second)
-        told.told_on_failure = _told_instead(first, second, call.exchange.created_at)
+        explanation.attempts.append(second)
+        explanation.error_on_failure = _error_instead(first, second, call.exchange.created_at)
 
 
 def _admit(call: Call, content: bytes) -> None:
@@ -172,58 +172,67 @@ def _admit(call: Call, content: bytes) -> None:
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
     attempt = call.exchange.next_attempt
-    told = ExplainedAttempt(attempt, Caps(catalog=attempt.model.max_completion_tokens))
+    explained = ExplainedAttempt(attempt, Caps(catalog=attempt.model.max_completion_tokens))
     try:
         with _step("policies"):
-            told.caps.policies, cap_tokens = reviewed_cap(call)
-        told.caps.client = call.chat.requested_cap
+            explained.caps.policies, cap_tokens = ask_policies(call)
+        explained.caps.client = call.chat.requested_cap
         with _step("limits"):
-            hold = _hold(call, told, cap_tokens, counted)
+            hold = _hold(call, explained, cap_tokens, counted)
         with _step("request"):
-            _send(call, told, make_attempt(call, attempt, cap_tokens, hold), given)
+            _send(call, explained, make_attempt(call, attempt, cap_tokens, hold), given)
     except _Stopped as stopped:
-        told.refused = stopped.refused
-    return told
+        explained.refused = stopped.refused
+    return explained
 
 
-def _hold(call: Call, told: ExplainedAttempt, cap_tokens: int | None, counted: Counted) -> Hold:
+def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, counted: Counted) -> Hold:
     request = hold_request(call, cap_tokens)
     if isinstance(counted, StoreUnavailable):
         raise counted
-    told.prompt_nanousd = request.want.prompt_nanousd
-    told.limits = _standings(call, request, counted)
+    explained.prompt_nanousd = request.want.prompt_nanousd
+    explained.limits = _limit_rows(call, request, counted)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
-    endless = place_hold(replace(request.want, cap_tokens=_NO_CAP), request.limits, used)
-    if told.attempt.mode == "payg" and not isinstance(endless, Denial) and endless.cap_tokens < _NO_CAP:
-        told.caps.budget = endless.cap_tokens
+    uncapped = place_hold(replace(request.want, cap_tokens=_NO_CAP), request.limits, used)
+    if (
+        explained.attempt.mode == "payg"
+        and not isinstance(uncapped, Denial)
+        and uncapped.cap_tokens < _NO_CAP
+    ):
+        explained.caps.budget = uncapped.cap_tokens
     decided = place_hold(request.want, request.limits, used)
     if isinstance(decided, Denial):
-        told.denial = decided
+        explained.denial = decided
         raise refusal_of(decided, request.created_at)
-    told.hold_nanousd = decided.amount_nanousd
+    explained.hold_nanousd = decided.amount_nanousd
     call.exchange = call.exchange.held(decided)
     return decided
 
 
-def _standings(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
-    """Return what is left of each limit of the attempt, in the order in which they are checked."""
+def _limit_rows(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
+    """Return what is left of each limit of the attempt, in the order of the checks."""
     workspace, key = call.exchange.caller
-    alone = replace(workspace, keys=(key,))
-    rows = {row["limit"]: row for row in find_limits(read_used, [alone], request.created_at).records()}
+    with_this_key = replace(workspace, keys=(key,))
+    rows = {
+        row["limit"]: row for row in find_limits(read_used, [with_this_key], request.created_at).records()
+    }
     return [rows[limit.kind] for limit in request.limits]
 
 
-def _send(call: Call, told: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:
+def _send(call: Call, explained: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:
     call.exchange = call.exchange.dispatch()
-    model = told.attempt.model
-    told.body = json.loads(sent.request.content)
-    told.url = None if model.provider.builtin else sent.request.url
-    told.caps.sent = sent.sanitized.body.get(model.family.cap_field)
-    told.fields = explained_fields(given, sent.sanitized, told.attempt)
+    model = explained.attempt.model
+    explained.body = json.loads(sent.request.content)
+    explained.url = None if model.provider.builtin else sent.request.url
+    explained.caps.sent = sent.sanitized.body.get(model.family.cap_field)
+    explained.fields = explained_fields(given, sent.sanitized, explained.attempt)
 
 
-def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:
-    """Return what the client is told where ``first`` failed and ``second`` is refused, None: of the failure."""
+def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:
+    """Return the error that the client gets where ``first`` failed and ``second`` is refused.
+
+    None: it gets the failure of ``first``.
+    """
     if second.refused and second.refused.answer is INTERNAL:
         return INTERNAL
     if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt, now)):
@@ -233,7 +242,7 @@ def _told_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: dateti
 
 @contextmanager
 def _step(step: Step) -> Iterator[None]:
-    """Turn whatever goes wrong in a step into what ``calls.call.serve`` would answer."""
+    """Turn an exception of a step into the error that ``calls.call.serve`` would answer."""
     try:
         yield
     except Refusal as refusal:
@@ -249,7 +258,7 @@ def _head(content: bytes) -> RequestHead:
     return RequestHead("POST", Endpoint.CHAT.value, "1.1", Headers([length]))
 
 
-def _begun(call: Call) -> Explanation:
+def _begin(call: Call) -> Explanation:
     (workspace, _), limits = call.exchange.caller, call.settings.conf.limits
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
     return Explanation(limit_rpm, workspace.overage_protection)

@@ -1,6 +1,7 @@
-"""What a dialect makes of each field of a sanitized body: it is asked again without it, and the two are compared. Pure.
+"""The difference that each field of a sanitized body makes to the body that a dialect sends. Pure.
 
-No table says what a dialect leaves out, so none can be wrong: what is told here is what it did.
+The dialect runs once with the whole body, and once without each field. The two results are compared. So no table has to
+list what a dialect leaves out, and no such table can be wrong.
 """
 
 import json
@@ -8,22 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
-from policies.field_change import Action, Change
+from policies.field_change import Action, FieldChange
 from policies.model import Attempt
 
 _URL: Final = "the URL"
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
 _PROBE: Final = ({"role": "user", "content": "probe"},)
-# Without one of these a conversation is another one, or none.
+# Without one of these, a conversation is a different one or invalid.
 _STRUCTURE: Final = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 type _Flat = Mapping[str, Any]
 
 
-def translations(attempt: Attempt, body: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return what became of the fields of ``body`` that don't go upstream as they stand there, and what was added.
+def diff_fields(attempt: Attempt, body: Mapping[str, Any]) -> tuple[FieldChange, ...]:
+    """Return a change for each field of ``body`` that a dialect changes or drops, and for each that it adds.
 
-    Raises what the dialect raises.
+    Raises the exceptions of the dialect.
     """
     sent = _sent(attempt, body)
     touched: set[str] = {"model"}
@@ -31,20 +32,20 @@ def translations(attempt: Attempt, body: Mapping[str, Any]) -> tuple[Change, ...
     for name, variant in _variants(body):
         try:
             other = _sent(attempt, variant)
-        except Exception:  # noqa: BLE001  (a body that nobody sent need not be one that a dialect understands)
-            touched |= sent.keys()  # Nobody can tell what of it is the field's.
+        except Exception:  # noqa: BLE001  (the dialect need not understand a body that no client sent)
+            touched |= sent.keys()  # The part that the field makes is unknown.
             continue
         differing = {path for path in sent.keys() | other.keys() if sent.get(path) != other.get(path)}
         touched |= differing
         if change := _change(name, body, sent, differing, attempt):
             changes.append(change)
     added = {path.partition(".")[0] for path in sent.keys() - touched - {_URL}}
-    changes += [_told(name, "set", "adds it", attempt) for name in sorted(added)]
+    changes += [_change_by_dialect(name, "set", "adds it", attempt) for name in sorted(added)]
     return tuple(changes)
 
 
 def _variants(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give for each field a body that differs in it alone; ``messages`` and a cap may not be missing."""
+    """Yield for each field a body that differs in that field only. ``messages`` and a cap are changed, not removed."""
     messages = body["messages"]
     for name, value in body.items():
         if name in _CAPS:
@@ -64,7 +65,7 @@ def _sent(attempt: Attempt, body: Mapping[str, Any]) -> _Flat:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Give each leaf of nested objects with its dotted path; an array is a leaf, and so is an empty object."""
+    """Yield each leaf of nested objects with its dotted path. Arrays and empty objects are leaves."""
     for name, member in value.items():
         if isinstance(member, dict) and member:
             yield from _flat(member, f"{prefix}{name}.")
@@ -74,26 +75,26 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _change(
     name: str, body: Mapping[str, Any], sent: _Flat, differing: set[str], attempt: Attempt
-) -> Change | None:
+) -> FieldChange | None:
     if not differing:
-        return _told(name, "dropped", "sends nothing for it", attempt)
-    there = [path for path in sent if path in differing]
-    if not there:
-        return _told(name, "dropped", f"leaves out {_names(differing)} for it", attempt)
+        return _change_by_dialect(name, "dropped", "sends nothing for it", attempt)
+    present = [path for path in sent if path in differing]
+    if not present:
+        return _change_by_dialect(name, "dropped", f"leaves out {_names(differing)} for it", attempt)
     field = name.partition(".")[0]
-    if {path.partition(".")[0] for path in there} != {field}:
-        return _told(name, "renamed", f"sends it as {_names(there)}", attempt)
+    if {path.partition(".")[0] for path in present} != {field}:
+        return _change_by_dialect(name, "renamed", f"sends it as {_names(present)}", attempt)
     if field != name or dict(_flat({name: body[name]})).items() <= sent.items():
         return None
-    return _told(name, "renamed", "sends it in a shape of its own", attempt)
+    return _change_by_dialect(name, "renamed", "sends it in a shape of its own", attempt)
 
 
 def _names(paths: Iterable[str]) -> str:
-    """Two steps into an object say enough."""
+    """Return the paths in words, each cut to its first two names."""
     return ", ".join(dict.fromkeys(".".join(path.split(".")[:2]) for path in paths))
 
 
-def _told(name: str, action: Action, does: str, attempt: Attempt) -> Change:
+def _change_by_dialect(name: str, action: Action, does: str, attempt: Attempt) -> FieldChange:
     provider = attempt.model.provider
     reason = f"the dialect {provider.dialect} {does}"
-    return Change(name, action, reason, f"providers.toml [{provider.name}] dialect")
+    return FieldChange(name, action, reason, f"providers.toml [{provider.name}] dialect")

@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 from rig.configuration import ROOT
 
-from addon.calls.chat_request import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES, parse_chat_request
+from addon.calls.chat_request import parse_chat_request
+from addon.calls.chat_schema import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
 from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode

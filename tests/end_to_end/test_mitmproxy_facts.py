@@ -61,7 +61,7 @@ SENT = [
     (ATTEMPT, "", "note_head"),
     (ATTEMPT, ".AttemptRunner", "_relay"),
     (ATTEMPT, "", "answer_headers"),
-    ("addon.calls.in_flight", ".InFlightCalls", "attempt_ended"),
+    ("addon.calls.in_flight", ".InFlightCalls", "note_attempt_end"),
     ("addon.calls.in_flight", "", "outcome"),
     ("addon.calls.in_flight", "", "log_call"),
     ("addon.calls.in_flight", ".InFlightCalls", "settle"),

@@ -62,7 +62,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
     target = exchange.attempt
     facts: dict[str, Any] = {
         "target": target,
-        "chosen": target,
+        "key_target": target,
         "hold": Hold(1, 1),
         "cap_tokens": None,
         "sanitized": Sanitized({}, ()),

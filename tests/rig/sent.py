@@ -13,7 +13,7 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.family import Family
-from policies.field_change import CHAT_BODY, Change
+from policies.field_change import CHAT_BODY, FieldChange
 from policies.model import Attempt, Model, Prices, Provider
 from policies.sanitize import sanitize
 from rig.configuration import ROOT
@@ -36,7 +36,7 @@ def shipped_families() -> Mapping[str, Family]:
 
 def sent(
     request: Mapping[str, Any], family: Family, dialect: str
-) -> tuple[dict[str, Any], tuple[Change, ...]]:
+) -> tuple[dict[str, Any], tuple[FieldChange, ...]]:
     """Return the provider's body for a client's, and what became of its fields. Raises Refusal."""
     chat = parse_chat_request(json.dumps(request).encode())
     provider = Provider("VENDOR", "https://vendor.example", dialect, ())
@@ -49,6 +49,7 @@ def sent(
     attempt = Attempt(model, "payg", SecretStr("key"))
     body = json.loads(DIALECTS[dialect].request(attempt, dict(sanitized.body)).content)
     ignored = tuple(
-        Change(name, "dropped", "unknown", CHAT_BODY) for name in sorted(chat.extras.keys() - family.extra)
+        FieldChange(name, "dropped", "unknown", CHAT_BODY)
+        for name in sorted(chat.extras.keys() - family.extra)
     )
     return body, sanitized.changes + ignored

@@ -5,7 +5,7 @@ import pytest
 from addon.answers.usage import merge_usage, parse_usage
 from policies.family import Family
 from policies.model import Usage
-from policies.plausible_usage import UNBELIEVABLE
+from policies.plausible_usage import NOT_A_COUNT
 
 FAMILY = Family("plain")
 
@@ -41,8 +41,8 @@ READ = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
         ({"prompt_tokens": 5, "completion_tokens": None}, Usage(prompt_tokens=5)),
         ({"prompt_tokens": True, "completion_tokens": 2.5, "total_tokens": "some"}, None),
         ({"prompt_tokens": "11", "completion_tokens": 2.0, "total_tokens": "013"}, Usage(11, 2, 13)),
-        ({"prompt_tokens": -3, "total_tokens": float("nan")}, Usage(UNBELIEVABLE, None, UNBELIEVABLE)),
-        ({"completion_tokens": "9" * 5_000, "total_tokens": -2.0}, Usage(None, UNBELIEVABLE, UNBELIEVABLE)),
+        ({"prompt_tokens": -3, "total_tokens": float("nan")}, Usage(NOT_A_COUNT, None, NOT_A_COUNT)),
+        ({"completion_tokens": "9" * 5_000, "total_tokens": -2.0}, Usage(None, NOT_A_COUNT, NOT_A_COUNT)),
         ({"prompt_tokens": "-1", "completion_tokens": "\u0661"}, None),
         ({}, None),
         (None, None),

@@ -15,7 +15,7 @@ LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.s
         (("addon.upstream.pool", "addon.calls.relay", *LOOP), "wire"),
         (("mitmproxy.proxy.layer", "addon.hop_stream", *LOOP), "wire"),
         (("re", "addon.hop_wire", *LOOP), "wire"),
-        (("addon.calls.admission", *LOOP), "logic"),
+        (("addon.calls.reservation", *LOOP), "logic"),
         (("addon.hop_by_hop_of_another_name", *LOOP), "logic"),
         (("contextlib", "addon.books", *LOOP), "logic"),
         (("addon.deadline", "addon.calls.attempt_runner", *LOOP), "wire"),

@@ -27,7 +27,7 @@ def failed_call(**changes: Any) -> Call:
 
 def test_of_two_failures_the_first_is_told_and_booked() -> None:
     call = failed_call()
-    assert call.answer_with(SECOND) is FIRST
+    assert call.finish_with_error(SECOND) is FIRST
     assert call.exchange.ledger_row(2.0)["attempts"] == 2
     assert call.exchange.answered_by == 1
 
@@ -36,7 +36,7 @@ def test_of_two_failures_the_first_is_told_and_booked() -> None:
     ("changes", "failure"),
     [
         ({"first_failure": None}, SECOND),
-        ({"is_committed": True}, SECOND),
+        ({"is_head_sent": True}, SECOND),
         ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL),
     ],
     ids=[
@@ -48,5 +48,5 @@ def test_of_two_failures_the_first_is_told_and_booked() -> None:
 def test_any_other_failure_is_told_itself(changes: dict[str, Any], failure: ErrorAnswer) -> None:
     call = failed_call(**changes)
     before = call.exchange
-    assert call.answer_with(failure) is failure
+    assert call.finish_with_error(failure) is failure
     assert call.exchange is before

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.calls.chat_request import MAX_FOUND_FAILURES, ChatRequest, check_content_type, parse_chat_request
+from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
+from addon.calls.chat_schema import MAX_FOUND_FAILURES
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal
 

@@ -7,14 +7,14 @@ from pydantic import SecretStr
 
 from addon.calls.dropped_fields import MAX_NAMES, dropped_header, dropped_in
 from addon.dialects import DIALECTS
-from addon.explain.field_diff import translations
+from addon.explain.field_diff import diff_fields
 from policies.family import Family
-from policies.field_change import Change
+from policies.field_change import FieldChange
 from policies.model import Attempt, Model, Prices, Provider
 
 
-def change(field: str, action: Any) -> Change:
-    return Change(field, action, "", "")
+def change(field: str, action: Any) -> FieldChange:
+    return FieldChange(field, action, "", "")
 
 
 def test_what_was_not_taken_dropped_or_left_out_is_named_once_and_in_order() -> None:
@@ -82,6 +82,6 @@ def test_what_is_left_out_is_what_the_request_is_the_same_without(
     attempt = Attempt(model, "payg", SecretStr("key"))
     body = {"model": "up", "messages": MESSAGES, "max_tokens": 9_000, **fields}
     found = DIALECTS[dialect].request(attempt, dict(body)).left_out
-    told = {change.field for change in translations(attempt, body) if change.action == "dropped"}
+    told = {change.field for change in diff_fields(attempt, body) if change.action == "dropped"}
     # Whether a stream is wanted stands in the URL for one of them; neither is ever named.
     assert set(found) - {"stream", "stream_options"} == told - {"stream", "stream_options"}

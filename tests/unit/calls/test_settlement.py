@@ -9,7 +9,7 @@ from rig.ledger import answered_exchange, upstream_attempt
 from addon.answers.context import Source
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.settlement import believed_usage, outcome
+from addon.calls.settlement import outcome, plausible_usage
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
@@ -196,14 +196,14 @@ def test_counts_are_believed_within_ten_times_what_the_model_could_make(
     call = call_of(answered_exchange(PLAIN), reader=relay)
     found = outcome(call, now_s=2.0)
     assert (found["usage"], found["usage_source"]) == booked_as
-    assert believed_usage(call)[1] == disbelieved
+    assert plausible_usage(call)[1] == disbelieved
 
 
 def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
     relay = openai.stream(Source("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
     call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
-    assert believed_usage(call) == (Usage(9, 900), ())
+    assert plausible_usage(call) == (Usage(9, 900), ())
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answ
     relay.feed(json.dumps(answer).encode())
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
-    usage, names = believed_usage(call)
+    usage, names = plausible_usage(call)
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
     assert {"prompt_tokens", "completion_tokens"} <= set(names)
     assert outcome(call, now_s=2.0)["usage"].completion_tokens == 50

@@ -322,5 +322,5 @@ def test_one_that_breaks_while_it_is_read_does_too() -> None:
 )
 def test_why_there_is_no_second_attempt_is_told(workspace: str, model: str, why: str | None) -> None:
     found = told(workspace, BODY | {"model": model})
-    assert found.why_alone == why
+    assert found.no_fallback_reason == why
     assert len(found.attempts) == (1 if why else 2)

@@ -51,7 +51,7 @@ def attempts(after: After) -> str:
     facts = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
     made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.attempts]
-    return " → ".join([*made, route.barred.code] if route.barred else made)
+    return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
 
 
 SITUATIONS = [
@@ -142,7 +142,7 @@ def test_an_own_account_that_is_used_up_or_lacks_the_model_is_a_failure_before_t
     ("after", "has_net"),
     [
         (After("gpt", net=True, byok=ON), True),
-        (After("gpt-own", net=True, byok=ON), True),  # It is barred, and the client is told so.
+        (After("gpt-own", net=True, byok=ON), True),  # The model forbids it, and the client gets this error.
         (After("gpt", byok=ON), False),
         (After("openai/ft:gpt", net=True, byok=ON), False),
         (After("gpt", "llama", net=True), False),
@@ -196,8 +196,8 @@ def test_a_second_attempt_is_another_one_that_may_be_made(when: When, slug: str 
         assert (first.model, first.mode, route.decided_by) == _alone(when)
         assert not first.is_fallback
         assert len(others) <= 1
-        assert not (others and route.barred)
-        assert (route.why_alone is None) == bool(others)
+        assert not (others and route.fallback_refusal)
+        assert (route.no_fallback_reason is None) == bool(others)
         for second in others:
             assert second.is_fallback
             assert second.model.active

@@ -15,7 +15,7 @@ from rig.reviewed import reviewed
 
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.reviewing import reviewed_call
+from addon.calls.upstream_request import reviewed_call
 from addon.text.errors import INTERNAL, REFUSALS, from_refusal
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family

@@ -1,0 +1,229 @@
+"""The schema of a chat request: the tables of the contract, and the messages about invalid fields. Pure.
+
+Source: contract, "Chat request body" and "Message object".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from policies.refusal import Refusal
+
+MAX_EXPLAINED_FAILURES = 20
+"""So many invalid fields are listed with their errors, the others by name only."""
+# Validation stops here: the errors of ten million wrong elements would take gigabytes.
+MAX_FOUND_FAILURES = 1_000
+
+
+class _Object(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+@dataclass(slots=True)
+class _Tally:
+    failures: int = 0
+
+
+class _TooManyFailuresError(Exception):
+    """Ends the validation at once. Pydantic would catch a ValueError and go on."""
+
+
+def _counted(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Validate one element of an array, and count the errors of all of them."""
+    tally = cast(_Tally, info.context)
+    try:
+        return check(value)
+    except ValidationError as error:
+        tally.failures += error.error_count()
+        if tally.failures > MAX_FOUND_FAILURES:
+            raise _TooManyFailuresError from None
+        raise
+
+
+def _shape(value: Any) -> str | None:
+    shapes = ((str, "<text>"), (list, "<array>"), (dict, "<object>"))
+    return next((name for shape, name in shapes if isinstance(value, shape)), None)
+
+
+def _function_or_other(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    return "<function>" if value.get("type") == "function" else "<other>"
+
+
+def _one_of(shape: Any, description: str) -> Any:
+    return Discriminator(
+        shape, custom_error_type="shape", custom_error_message=f"Input should be {description}"
+    )
+
+
+def _check_stop(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return value
+    raise PydanticCustomError("stop", "Input should be a string or an array of strings")
+
+
+def _check_logit_bias(value: Any) -> Any:
+    if isinstance(value, dict) and all(type(bias) in (int, float) for bias in value.values()):
+        return value
+    raise PydanticCustomError("logit_bias", "Input should be an object whose values are numbers")
+
+
+_Counted = WrapValidator(_counted)
+_Text = Annotated[str, Field(min_length=1)]
+_PositiveInt = Annotated[int, Field(gt=0)]
+
+
+class _Typed(_Object):
+    type: _Text
+
+
+class _FunctionName(_Object):
+    name: _Text
+
+
+class _FunctionTool(_Typed):
+    function: _FunctionName
+
+
+class _NamedTool(_Object):
+    type: Literal["function"]
+    function: _FunctionName
+
+
+class _FunctionArguments(_FunctionName):
+    arguments: str | None = None
+
+
+class _ToolCall(_Typed):
+    id: str
+
+
+class _FunctionCall(_ToolCall):
+    function: _FunctionArguments
+
+
+_Tool = Annotated[
+    Annotated[_FunctionTool, Tag("<function>")] | Annotated[_Typed, Tag("<other>")],
+    _one_of(_function_or_other, "an object"),
+]
+_Call = Annotated[
+    Annotated[_FunctionCall, Tag("<function>")] | Annotated[_ToolCall, Tag("<other>")],
+    _one_of(_function_or_other, "an object"),
+]
+_ToolChoice = Annotated[
+    Annotated[Literal["auto", "none", "required"], Tag("<text>")] | Annotated[_NamedTool, Tag("<object>")],
+    _one_of(_shape, "'auto', 'none', 'required' or an object that names a function"),
+]
+_Content = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[Annotated[_Typed, _Counted]], Tag("<array>")],
+    _one_of(_shape, "a string or an array of parts"),
+]
+
+
+class _Message(_Object):
+    role: _Text
+    content: _Content | None = None
+    name: str | None = None
+    tool_calls: list[Annotated[_Call, _Counted]] | None = None
+    tool_call_id: str | None = None
+
+
+class _StreamOptions(_Object):
+    include_usage: bool | None = None
+
+
+class _Body(_Object):
+    messages: list[Annotated[_Message, _Counted]]
+    model: _Text | None = None
+    temperature: float | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: _PositiveInt | None = None
+    max_completion_tokens: _PositiveInt | None = None
+    n: _PositiveInt | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: Annotated[Any, AfterValidator(_check_stop)] = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Annotated[_Tool, _Counted]] | None = None
+    tool_choice: _ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: _Typed | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)] = None
+    user: str | None = None
+
+
+_PLAIN_ROLES = frozenset({"system", "user", "assistant"})
+CAPS = ("max_tokens", "max_completion_tokens")
+KNOWN = frozenset(_Body.model_fields)
+FORWARDED = KNOWN - {"model", "stream", "stream_options", *CAPS}
+
+
+# --- messages about invalid fields -----------------------------------------------------------------------------------
+
+# Pydantic's own messages for these name Python types.
+_PLAIN_WORDS = MappingProxyType(
+    {"model_type": "Input should be an object", "list_type": "Input should be an array"}
+)
+
+
+def validate(given: dict[str, Any]) -> None:
+    """Raise Refusal ``validation_failed``, naming the invalid fields, unless ``given``, which has no null, is valid."""
+    messages = given.get("messages")
+    odd = [at for at, one in enumerate(messages) if not _is_plain(one)] if type(messages) is list else []
+    checked = given | {"messages": [messages[at] for at in odd]} if type(messages) is list else given
+    try:
+        _Body.model_validate(checked, context=_Tally())
+    except _TooManyFailuresError:
+        raise Refusal("validation_failed", f"More than {MAX_FOUND_FAILURES} fields are invalid.") from None
+    except ValidationError as error:
+        failures = error.errors(include_url=False, include_context=False, include_input=False)
+        raise _validation_failed(
+            (_path(f["loc"], odd), _PLAIN_WORDS.get(f["type"], f["msg"])) for f in failures
+        ) from None
+
+
+def _is_plain(message: object) -> bool:
+    """Return whether a message is only a known role and a text, as nearly all are. Pydantic need not check it."""
+    return (
+        type(message) is dict
+        and len(message) == 2
+        and isinstance(role := message.get("role"), str)
+        and role in _PLAIN_ROLES
+        and isinstance(message.get("content"), str)
+    )
+
+
+def _path(location: tuple[int | str, ...], odd: Sequence[int]) -> str:
+    """Return the dotted path of an error. Its index of a message counts only the ``odd`` ones."""
+    if location[:1] == ("messages",) and len(location) > 1:
+        location = ("messages", odd[int(location[1])], *location[2:])
+    return ".".join(str(part) for part in location if not str(part).startswith("<"))
+
+
+def _validation_failed(found: Iterable[tuple[str, str]]) -> Refusal:
+    failures = list(found)
+    listed = [f"{path}: {words}" for path, words in failures[:MAX_EXPLAINED_FAILURES]]
+    if others := [path for path, _ in failures[MAX_EXPLAINED_FAILURES:]]:
+        listed.append(f"also {', '.join(others)}")
+    paths = {path for path, _ in failures}
+    return Refusal("validation_failed", "; ".join(listed), paths.pop() if len(paths) == 1 else None)
