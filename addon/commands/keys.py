@@ -1,7 +1,7 @@
-"""``tollgate keys``: API keys of the workspaces, edited in the operators' own files with comments and layout kept.
+"""``tollgate keys``: the API keys of workspaces, edited in the operators' own files.
 
-An edit changes the lines that it must and no other, and a key is added only where the file then loads.
-Source: docs/commands.md.
+An edit changes only the lines of the key, and keeps comments and layout. A new key is written only if the file then
+loads. Source: docs/commands.md.
 """
 
 import json
@@ -36,7 +36,7 @@ _NEW_WORKSPACE = 'name = "{name}"\noverage_protection = true\n'
 
 @click.group()
 def keys() -> None:
-    """Create, list and revoke API keys. A running gateway follows within two seconds."""
+    """Create, list and revoke API keys. A running gateway takes changes over within two seconds."""
 
 
 @keys.command()
@@ -45,9 +45,9 @@ def keys() -> None:
 @click.option("--new", is_flag=True, help="Create the workspace too.")
 @conf_option
 def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> None:
-    """Create a key of WORKSPACE and print it, once: only its hash is stored."""
+    """Create a key of WORKSPACE and print it. Only its hash is stored, so it is printed only this once."""
     key = new_key()
-    with _editing(conf_file) as folder:
+    with _lock_workspaces(conf_file) as folder:
         file = _new_file(folder, workspace) if new else _find_file(folder, workspace, " (--new creates one)")
         text = _NEW_WORKSPACE.format(name=workspace) if new else Sources().read_text(file)
         key_id = _free_id(file, text, key_id)
@@ -73,7 +73,7 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif rows:
-        # Every cell is text as it stands: a hash such as 12e45678 is no number.
+        # Every cell is text. Without the option a hash such as 12e45678 would be printed as a number.
         click.echo(tabulate(rows, headers="keys", disable_numparse=True, missingval="-"))
     else:
         click.echo("no keys")
@@ -84,8 +84,8 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
 @click.argument("key_id", metavar="ID")
 @conf_option
 def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
-    """Turn off the key ID of WORKSPACE; its line stays, so that the ledger's name keeps its meaning."""
-    with _editing(conf_file) as folder:
+    """Turn off the key ID of WORKSPACE. The key stays in the file, because the ledger refers to its name."""
+    with _lock_workspaces(conf_file) as folder:
         file = _find_file(folder, workspace)
         if warning := revoke_key(conf_file, file, key_id):
             click.echo(warning, err=True)
@@ -93,8 +93,8 @@ def revoke(workspace: str, key_id: str, conf_file: Path) -> None:
 
 
 @contextmanager
-def _editing(conf_file: Path) -> Iterator[Path]:
-    """The workspaces folder, held against other writers."""
+def _lock_workspaces(conf_file: Path) -> Iterator[Path]:
+    """Lock the workspaces folder against other writers and return it."""
     with report_errors():
         folder = load_conf(conf_file).paths.workspaces
         with locked(folder):
@@ -113,28 +113,28 @@ def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
 
 def _new_file(folder: Path, workspace: str) -> Path:
     if workspace in (file.stem for file in Sources().list_toml(folder)):
-        raise click.ClickException(f'workspace "{workspace}" exists already; leave out --new')
+        raise click.ClickException(f'workspace "{workspace}" already exists; leave out --new')
     _check_name(workspace, "a workspace")
     return folder / f"{workspace}.toml"
 
 
-def _check_name(name: str, what: str) -> None:
+def _check_name(name: str, noun: str) -> None:
     if not NAME.fullmatch(name):
-        raise click.ClickException(f'"{name}" can\'t name {what}: it must be {NAME_IS}')
+        raise click.ClickException(f'"{name}" can\'t name {noun}: it must be {NAME_IS}')
 
 
-def _ids(file: Path, text: str) -> list[str]:
+def _key_ids(file: Path, text: str) -> list[str]:
     table = Sources({file: text}).read_toml(file)
     return [key.id for key in validate(WorkspaceTable, file, table).keys]
 
 
 def _free_id(file: Path, text: str, key_id: str | None) -> str:
-    taken = _ids(file, text)
+    taken = _key_ids(file, text)
     if key_id is None:
         return next(name for number in count(1) if (name := f"key-{number}") not in taken)
     _check_name(key_id, "a key")
     if key_id in taken:
-        raise click.ClickException(f'workspace {file.stem} has a key "{key_id}" already; choose another --id')
+        raise click.ClickException(f'workspace {file.stem} already has a key "{key_id}"; choose another --id')
     return key_id
 
 

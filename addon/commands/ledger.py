@@ -1,4 +1,4 @@
-"""``tollgate ledger``: whether the books agree, and the way from Redis into them. Source: docs/commands.md."""
+"""``tollgate ledger``: checks of the ledger, and the transfer from Redis to it. Source: docs/commands.md."""
 
 import asyncio
 import signal
@@ -24,54 +24,54 @@ from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_ses
 
 @click.group()
 def ledger() -> None:
-    """Check the ledger, and fill it from Redis."""
+    """Check the ledger, and write to it what waits in Redis."""
 
 
 @ledger.command()
 @json_option
 @conf_option
 def verify(as_json: bool, conf_file: Path) -> None:
-    """Check that calls, counters, wallets and holds agree to the nano-dollar; exit with 1 where they do not."""
+    """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not."""
     with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
         exists = path.exists() or conf.state.backend == "redis"
-        checked, discrepancies = _verified(conf)
+        checked, discrepancies = _verify_ledger(conf)
     if as_json:
         click.echo(format_json({"checked": checked, "discrepancies": discrepancies}))
     elif exists:
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in checked.items())
         click.echo("\n".join([*discrepancies, f"{counts}: {len(discrepancies) or 'no'} discrepancies"]))
     else:
-        click.echo(f"There is no ledger yet in {path}: nothing was booked.")
+        click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
     if discrepancies:
         sys.exit(1)
 
 
-def _verified(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
-    """How many of each were checked, and what was found."""
+def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
+    """Return the number of each kind that was checked, and the discrepancies."""
     path = conf.paths.database
     if conf.state.backend == "redis":
         with report_ledger_errors(path):
             discrepancies = asyncio.run(verify_redis(conf.state.redis_url, path))
         with open_ledger(path) as connection:
             checked = count_rows(connection)
-        # Counters and holds are in Redis, and not counted here.
+        # Counters and holds are in Redis, so they are not counted here.
         return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
     with open_ledger(path) as connection:
         return count_rows(connection), verify_file(connection)
 
 
 @ledger.command()
-@click.option("--once", is_flag=True, help="End when everything that waits is written.")
+@click.option("--once", is_flag=True, help="End as soon as nothing waits any more.")
 @click.option(
-    "--take-over", is_flag=True, help="Book in this ledger from now on; only where the one before is lost."
+    "--take-over", is_flag=True, help="Record in this ledger from now on. Only when the previous one is lost."
 )
 @conf_option
 def drain(once: bool, take_over: bool, conf_file: Path) -> None:
     """Write what waits in Redis to the ledger, until SIGTERM or SIGINT.
 
-    A gateway on the ledger's machine does that by itself, so this is for the time while none runs there.
+    A gateway on the ledger's machine does that itself. Use this while no gateway runs there.
     """
     with report_errors():
         conf = load_conf(conf_file)
@@ -79,7 +79,7 @@ def drain(once: bool, take_over: bool, conf_file: Path) -> None:
         url = require_redis_url(conf)
         with report_ledger_errors(path):
             written = asyncio.run(_drain(url, path, once, take_over))
-    click.echo(f"{written} bookings and credits were written to {path}")
+    click.echo(f"{written} calls and credits were written to {path}")
 
 
 async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int:
@@ -89,25 +89,25 @@ async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int
             await session.state.check()
         if once:
             return await session.outbox.empty_all(stale_s=0)
-        return await _drain_until_told(session)
+        return await _drain_until_signal(session)
 
 
-async def _drain_until_told(session: RedisSession) -> int:
-    """A Redis that can't be asked is waited for, and said to be so once."""
+async def _drain_until_signal(session: RedisSession) -> int:
+    """Write until a signal comes. While Redis is unavailable, wait, and report the error once."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     click.echo(f"writing what waits in Redis to {session.file.path}, until SIGTERM or SIGINT")
-    written, fault = 0, ""
+    written, error_text = 0, ""
     while not stop.is_set():
         try:
             await session.claim_ledger()
             written += await session.outbox.empty_all()
-            fault = ""
+            error_text = ""
         except StoreUnavailable as error:
-            if str(error) != fault:
+            if str(error) != error_text:
                 click.echo(f"waiting: {error}", err=True)
-            fault = str(error)
+            error_text = str(error)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), MAINTENANCE_INTERVAL_S)
     return written

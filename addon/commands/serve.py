@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from addon.commands.wallet import credit_entry, enter
+from addon.commands.wallet import make_credit, save_entry
 from addon.settings.builder import Problem
 from addon.settings.errors import SettingsError
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
@@ -56,7 +56,7 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     sandbox = (model.slug for model in settings.models.values() if model.active and model.provider.builtin)
     default_model = next(sandbox, None)
     if default_model:
-        enter(settings.conf, credit_entry(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
+        save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     key = create_demo_workspace(folder, default_model) if default_model else None
     _tell(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key

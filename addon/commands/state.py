@@ -1,4 +1,4 @@
-"""``tollgate state``: what Redis keeps of limits and money. Source: docs/commands.md."""
+"""``tollgate state``: the limits and the money in Redis. Source: docs/commands.md."""
 
 import asyncio
 from pathlib import Path
@@ -19,13 +19,14 @@ def state() -> None:
 
 @state.command()
 @click.option(
-    "--take-over", is_flag=True, help="Book in this ledger from now on; only where the one before is lost."
+    "--take-over", is_flag=True, help="Record in this ledger from now on. Only when the previous one is lost."
 )
 @conf_option
 def rebuild(take_over: bool, conf_file: Path) -> None:
-    """Make everything in Redis anew from the ledger. It may be empty, half lost or in good order.
+    """Rebuild everything in Redis from the ledger. Redis may be empty, partly lost or intact.
 
-    Gateways refuse calls meanwhile, and go on by themselves. Where this fails they refuse them until it is run again.
+    Gateways refuse calls during the rebuild and then continue by themselves. If it fails, they refuse calls until you
+    run it again.
     """
     with report_errors():
         conf = load_conf(conf_file)
@@ -35,5 +36,5 @@ def rebuild(take_over: bool, conf_file: Path) -> None:
             rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
     click.echo(
         f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"
-        f" {rebuilt.booked} bookings and credits were still on their way to the ledger"
+        f" {rebuilt.booked} calls and credits were still on their way to the ledger"
     )

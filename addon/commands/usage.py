@@ -1,4 +1,4 @@
-"""``tollgate usage``: what was booked, and what limits leave, in tables for people, in JSON or CSV for programs."""
+"""``tollgate usage``: recorded calls and the use of limits, as tables for people, as JSON or CSV for programs."""
 
 import re
 import sqlite3
@@ -26,7 +26,7 @@ from policies.money import format_nanousd_rounded
 RECENT_ROWS = 20
 LIMITS = "limits"
 
-_SHOWN_OF_A_CALL = (
+_CALL_COLUMNS = (
     "created_at",
     "workspace",
     "key_id",
@@ -45,9 +45,9 @@ _UNITS = MappingProxyType({"m": "minutes", "h": "hours", "d": "days", "w": "week
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """Return the moment in UTC; a date is its first moment, and what names no zone is UTC.
+    """Return the moment in UTC. A date is its first moment; a text without a time zone is UTC.
 
-    Raises ValueError or OverflowError for what is neither a moment of ISO 8601 nor a length of time before ``now``.
+    Raises ValueError or OverflowError when ``text`` is neither ISO 8601 nor a length of time before ``now``.
     """
     if ago := re.fullmatch(r"([0-9]{1,9})([mhdw])", text):
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
@@ -56,12 +56,12 @@ def parse_moment(text: str, now: datetime) -> datetime:
 
 
 def _moment(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    """Return the moment as text that compares with the ledger's ``created_at``."""
+    """Return the moment in the format of the ledger's ``created_at``, so that both compare as text."""
     try:
         return text and parse_moment(text, datetime.now(UTC)).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{text!r} is no date (2026-01-31), moment (2026-01-31T09:30) or time ago (90m 12h 7d 2w)",
+            f"{text!r} is not a date (2026-01-31), moment (2026-01-31T09:30) or time ago (90m 12h 7d 2w)",
             context,
             option,
         ) from None
@@ -101,37 +101,37 @@ def usage(
     limit: int | None,
     form: str,
 ) -> None:
-    """Show recent calls, totals by workspace, model and day (UTC), and spend against every limit."""
+    """Show recent calls, totals by workspace, model and day (UTC), and the use of every limit."""
     if by == LIMITS and (model or since or until):
-        raise click.UsageError("limits are those of the periods that run now: no --model, --since or --until")
+        raise click.UsageError("limits are those of the current periods: no --model, --since or --until")
     wanted = make_filter(workspace, model, since, until)
     totals = () if by == LIMITS else (by,) if by else ("workspace", "model", "day")
     with report_errors():
         path = load_conf(conf_file).paths.database
         with open_ledger(path) as ledger:
-            shown = Shown(
+            tables = UsageTables(
                 None if by else find_recent(ledger, wanted, limit or RECENT_ROWS),
                 {name: find_totals(ledger, name, wanted, limit) for name in totals},
                 _limits(conf_file, ledger, workspace, limit) if by == LIMITS else None,
             )
             if not (by or model or since or until):
-                shown = replace(shown, limits=_limits_or_note(conf_file, ledger, workspace, limit))
+                tables = replace(tables, limits=_try_limits(conf_file, ledger, workspace, limit))
     if form == "json":
-        click.echo(shown.json())
+        click.echo(tables.format_json())
     elif form == "csv":
-        click.echo(format_csv(shown.first), nl=False)
+        click.echo(format_csv(tables.first), nl=False)
     else:
         nothing = (
-            "No booked call matches."
+            "No recorded call matches."
             if wanted.values and path.exists()
-            else f"No call was booked yet in {path}."
+            else f"There is no recorded call yet in {path}."
         )
-        click.echo(shown.text(nothing))
+        click.echo(tables.format_text(nothing))
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What is shown. ``recent`` and ``limits`` are None where they are not."""
+class UsageTables:
+    """The tables to print. ``recent`` and ``limits`` are None when they are not printed."""
 
     recent: Table | None
     totals: Mapping[str, Table]
@@ -139,13 +139,13 @@ class Shown:
 
     @property
     def first(self) -> Table:
-        """The one table that CSV has room for."""
+        """The first table, the only one that CSV prints."""
         first = next((table for table in (self.recent, *self.totals.values(), self.limits) if table), None)
         assert first is not None  # noqa: S101  (one of them was asked for)
         return first
 
-    def json(self) -> str:
-        """Every table that is shown, under its name."""
+    def format_json(self) -> str:
+        """Return all tables as JSON, each under its name."""
         shown: dict[str, Any] = {} if self.recent is None else {"recent": self.recent.records()}
         if self.totals:
             shown["totals"] = {name: table.records() for name, table in self.totals.items()}
@@ -153,18 +153,18 @@ class Shown:
             shown["limits"] = self.limits.records()
         return format_json(shown)
 
-    def text(self, nothing: str) -> str:
-        """Every table that is shown, under its title; ``nothing`` stands for calls where there is none."""
-        parts = list(self._calls()) if any(table.rows for table in self.totals.values()) else []
+    def format_text(self, nothing: str) -> str:
+        """Return all tables as text, each under its title. ``nothing`` replaces the calls when there are none."""
+        parts = list(self._format_parts()) if any(table.rows for table in self.totals.values()) else []
         if self.totals and not parts:
             parts.append(nothing)
         if self.limits and self.limits.rows:
-            parts.append(f"Limits (UTC)\n\n{_draw_limits(self.limits)}")
+            parts.append(f"Limits (UTC)\n\n{_format_limits(self.limits)}")
         return "\n\n".join(parts) or "There is no limit."
 
-    def _calls(self) -> Iterator[str]:
+    def _format_parts(self) -> Iterator[str]:
         if self.recent:
-            yield f"Recent calls (UTC)\n\n{_draw_calls(self.recent)}"
+            yield f"Recent calls (UTC)\n\n{_format_calls(self.recent)}"
         for name, table in self.totals.items():
             yield f"By {name}\n\n{format_table(table, format_nanousd_rounded)}"
 
@@ -177,10 +177,10 @@ def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, 
     return replace(table, rows=table.rows[:most])
 
 
-def _limits_or_note(
+def _try_limits(
     conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None
 ) -> Table | None:
-    """Nothing that is wrong with limits keeps anybody from seeing what was booked."""
+    """Return the limits. On an error print it and return None, so that the calls are still shown."""
     try:
         return _limits(conf_file, ledger, workspace, most)
     except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
@@ -188,13 +188,13 @@ def _limits_or_note(
         return None
 
 
-def _draw_calls(recent: Table) -> str:
-    rows = [[call[name] for name in _SHOWN_OF_A_CALL] for call in recent.records()]
-    return format_table(Table(_SHOWN_OF_A_CALL, rows), format_nanousd_rounded)
+def _format_calls(recent: Table) -> str:
+    rows = [[call[name] for name in _CALL_COLUMNS] for call in recent.records()]
+    return format_table(Table(_CALL_COLUMNS, rows), format_nanousd_rounded)
 
 
-def _draw_limits(limits: Table) -> str:
-    """Both units share their columns here: a limit has but one of them."""
+def _format_limits(limits: Table) -> str:
+    """Return the limits as text. Requests and USD share the columns, because each limit has only one of them."""
     rows = [[row["workspace"], row["key_id"], *format_limit(row)] for row in limits.records()]
     headers = ("workspace", "key", *LIMIT_HEADERS)
     return tabulate(rows, headers, disable_numparse=True, colalign=("left",) * 4 + ("right",) * 4)

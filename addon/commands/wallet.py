@@ -1,6 +1,6 @@
-"""``tollgate wallet``: money into wallets, each credit once, and what is in them.
+"""``tollgate wallet``: credits to wallets, their balances and their entries.
 
-An entry is never changed: a mistake is corrected by another one. Source: docs/commands.md.
+An entry never changes: another entry corrects a mistake. Source: docs/commands.md.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MAX_REFERENCE_CHARS = 200
 
 
 def _amount(context: click.Context, argument: click.Parameter, text: str) -> int:
-    """Return nano-USD, negative where money is taken out."""
+    """Return nano-USD. A negative amount takes money out."""
     is_negative = text.startswith("-")
     try:
         amount_nanousd = parse_usd_nanousd(text[is_negative:])
@@ -42,27 +42,30 @@ def _amount(context: click.Context, argument: click.Parameter, text: str) -> int
 def _reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
     if text is None or (0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL):
         return text
-    reason = f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", which stands for calls'
+    reason = f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", the reference of calls'
     raise click.BadParameter(reason, context, option)
 
 
 @click.group()
 def wallet() -> None:
-    """Credit wallets, and show what is in them. Works while the gateway runs."""
+    """Credit wallets, and show their balances and entries. Works while the gateway runs."""
 
 
 @wallet.command()
 @click.argument("workspace")
 @click.argument("amount_nanousd", metavar="AMOUNT", callback=_amount)
 @click.option(
-    "--reference", metavar="TEXT", callback=_reference, help="What it is for: the same one is credited once."
+    "--reference",
+    metavar="TEXT",
+    callback=_reference,
+    help="The reason. One reference is credited only once.",
 )
 @conf_option
 def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file: Path) -> None:
     """Put AMOUNT in USD ("50", "12.5") into the wallet of WORKSPACE and print the balance.
 
-    With a reference it can be repeated: what was credited under it is not credited again. A mistake is corrected by a
-    negative amount with a reference of its own: wallet credit acme --reference "typo of May 4" -- -450
+    With a reference it is safe to repeat: an amount is credited only once under one reference. Correct a mistake with a
+    negative amount and its own reference: wallet credit acme --reference "typo of May 4" -- -450
     """
     if amount_nanousd < 0 and reference is None:
         raise click.UsageError("a negative AMOUNT needs a --reference that says what it corrects")
@@ -71,10 +74,10 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
         known = _workspaces(conf)
         if workspace not in known:
             raise unknown_workspace_error(workspace, known)
-        entry = credit_entry(workspace, amount_nanousd, reference)
-        _refuse_too_much(conf, entry)
-        is_new = enter(conf, entry)
-        _tell(conf, entry, is_new)
+        entry = make_credit(workspace, amount_nanousd, reference)
+        _check_balance(conf, entry)
+        is_new = save_entry(conf, entry)
+        _print_result(conf, entry, is_new)
 
 
 @wallet.command()
@@ -82,7 +85,7 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
 @json_option
 @conf_option
 def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
-    """Show the balance of WORKSPACE, or of all; what its calls in flight hold, and what that leaves."""
+    """Show the balance of WORKSPACE, or of all, with what calls in flight hold and what is left."""
     with report_errors():
         conf = load_conf(conf_file)
         with open_ledger(conf.paths.database) as ledger:
@@ -110,7 +113,7 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @conf_option
 def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: Path) -> None:
-    """Show the entries of WORKSPACE, newest first: credits, and with the reference "call" what calls cost."""
+    """Show the entries of WORKSPACE, newest first: credits, and the costs of calls (reference "call")."""
     if as_json and as_csv:
         raise click.UsageError("either --json or --csv")
     with report_errors():
@@ -127,15 +130,15 @@ def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: 
         click.echo(format_table(table) if table.rows else f"The wallet of {workspace} has no entries.")
 
 
-def credit_entry(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
-    """Return the entry of a credit. One with a reference is the same entry each time; without, each is a new one."""
-    # Ids of calls hold no slash, nor do names of workspaces: two ids are equal only if both parts are.
+def make_credit(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:
+    """Return the entry of a credit. With a reference it is always the same entry; without, always a new one."""
+    # Neither the ids of calls nor the names of workspaces hold a slash. So two ids are equal only if both parts are.
     entry_id = f"credit_{secrets.token_hex(16)}" if reference is None else f"{workspace}/{reference}"
     return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
 
 
-def enter(conf: ProxyConf, entry: WalletEntry) -> bool:
-    """Enter it in the store that ``conf`` names; return whether it is new. Raises ``StoreUnavailable``."""
+def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
+    """Write an entry to the store; return whether it is new. Raises ``StoreUnavailable``."""
 
     async def credit_and_close() -> bool:
         store = open_store(conf)
@@ -148,7 +151,7 @@ def enter(conf: ProxyConf, entry: WalletEntry) -> bool:
 
 
 def _workspaces(conf: ProxyConf) -> list[str]:
-    """The workspaces that have a file, whether or not it loads."""
+    """Return the workspaces that have a file, even one that does not load."""
     return [file.stem for file in Sources().list_toml(conf.paths.workspaces)]
 
 
@@ -159,19 +162,19 @@ def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
     return found
 
 
-def _refuse_too_much(conf: ProxyConf, entry: WalletEntry) -> None:
-    """A slip of the keyboard must not bring a wallet near what a sum can be."""
+def _check_balance(conf: ProxyConf, entry: WalletEntry) -> None:
+    """Refuse a credit that brings the wallet near the largest integer. It is a typing error."""
     if abs(_balance_nanousd(conf, entry.workspace) + entry.amount_nanousd) > MAX_CAP_USD * 10**9:
         raise click.ClickException(
-            f"the balance would pass {MAX_CAP_USD} USD, the most that a wallet can hold"
+            f"the balance would exceed {MAX_CAP_USD} USD, the most that a wallet can hold"
         )
 
 
-def _tell(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
+def _print_result(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
     if is_new:
         done = f"credited {format_nanousd(entry.amount_nanousd)} USD to {entry.workspace}"
     else:
-        done = f"already credited: {_stored(conf, entry)}"
+        done = f"already credited: {_describe_stored(conf, entry)}"
     left_nanousd = _balance_nanousd(conf, entry.workspace)
     click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
     if left_nanousd < 0:
@@ -180,16 +183,16 @@ def _tell(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
         )
 
 
-def _stored(conf: ProxyConf, entry: WalletEntry) -> str:
-    """What was entered under the same reference. Raises ``ClickException`` where that is another amount."""
+def _describe_stored(conf: ProxyConf, entry: WalletEntry) -> str:
+    """Describe the entry with the same reference. Raises ``ClickException`` when its amount differs."""
     reference = f'reference "{entry.reference}"'
     with open_ledger(conf.paths.database) as ledger:
         stored = find_entry(ledger, entry.id)
-    if stored is None:  # It is in the ledger of another machine, or on its way.
+    if stored is None:  # It is in the ledger of another machine, or still in Redis.
         return reference
     amount, day = f"{format_nanousd(stored.amount_nanousd)} USD", f"{stored.created_at:%Y-%m-%d %H:%M:%S} UTC"
     if stored.amount_nanousd != entry.amount_nanousd:
         raise click.ClickException(
-            f"{reference} of {entry.workspace} stands for another amount, {amount} of {day}; nothing was changed"
+            f"{reference} of {entry.workspace} has another amount, {amount} of {day}; nothing was changed"
         )
     return f"{amount}, {reference}, {day}"

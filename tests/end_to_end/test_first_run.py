@@ -18,7 +18,7 @@ from rig.gateway import Gateway
 from rig.money import USD, select
 from rig.processes import Shipped, curl_line, run_to_its_end, shown_keys
 
-from addon.commands.wallet import credit_entry, enter
+from addon.commands.wallet import make_credit, save_entry
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE
 from addon.settings.settings import load_conf
 
@@ -115,7 +115,7 @@ def test_the_first_workspace_has_five_dollars_once(start: Start, tmp_path: Path)
 
 def test_deleting_the_first_workspace_brings_a_new_key_and_no_new_money(start: Start, tmp_path: Path) -> None:
     assert start().stop() == 0
-    assert enter(load_conf(tmp_path / "proxy.conf"), credit_entry(DEMO, -4_990_000_000, "spent"))
+    assert save_entry(load_conf(tmp_path / "proxy.conf"), make_credit(DEMO, -4_990_000_000, "spent"))
     (tmp_path / "policies" / "workspaces" / "demo.toml").unlink()
     second = start()
     assert len(shown_keys("\n".join(second.stderr_lines))) == 1
@@ -126,7 +126,7 @@ def test_a_first_run_that_died_after_the_credit_is_made_whole_by_the_next(
     start: Start, tmp_path: Path
 ) -> None:
     conf = load_conf(Shipped().write(tmp_path))
-    assert enter(conf, credit_entry(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
+    assert save_entry(conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     gateway = start()
     [key] = shown_keys("\n".join(gateway.stderr_lines))
     assert _status(gateway, key) == (200, None)

@@ -137,9 +137,9 @@ REFUSED = {
     ("create", "acm"): 'unknown workspace "acm"; did you mean "acme"? (--new creates one)',
     ("list", "acm"): 'unknown workspace "acm"; did you mean "acme"?',
     ("revoke", "acm", "ci"): 'unknown workspace "acm"; did you mean "acme"?',
-    ("create", "acme", "--new"): 'workspace "acme" exists already; leave out --new',
+    ("create", "acme", "--new"): 'workspace "acme" already exists; leave out --new',
     ("create", "../acme", "--new"): '"../acme" can\'t name a workspace',
-    ("create", "acme", "--id", "ci"): 'workspace acme has a key "ci" already',
+    ("create", "acme", "--id", "ci"): 'workspace acme already has a key "ci"',
     ("create", "acme", "--id", 'a"\nactive'): "can't name a key",
     ("revoke", "acme", "laptob"): 'workspace acme has no key "laptob"; did you mean "laptop"?',
 }

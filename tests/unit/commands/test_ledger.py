@@ -165,7 +165,7 @@ def test_a_ledger_that_does_not_exist_yet_is_sound(conf: Path) -> None:
     result = run(conf, "verify")
     assert (result.exit_code, result.stdout) == (
         0,
-        f"There is no ledger yet in {path_of(conf)}: nothing was booked.\n",
+        f"There is no ledger yet in {path_of(conf)}: nothing was recorded.\n",
     )
     assert json.loads(run(conf, "verify", "--json").stdout)["discrepancies"] == []
     assert not path_of(conf).exists()
@@ -219,8 +219,8 @@ def test_draining_writes_what_waits_once(shared: tuple[Path, Path]) -> None:
     one, other = shared
     use(other, live)
     assert booked_ids(path_of(one)) == []
-    assert run(one, "drain", "--once").stdout == f"3 bookings and credits were written to {path_of(one)}\n"
-    assert run(one, "drain", "--once").stdout == f"0 bookings and credits were written to {path_of(one)}\n"
+    assert run(one, "drain", "--once").stdout == f"3 calls and credits were written to {path_of(one)}\n"
+    assert run(one, "drain", "--once").stdout == f"0 calls and credits were written to {path_of(one)}\n"
     assert booked_ids(path_of(one)) == ["call-1", "call-2"]
     entries = select(path_of(one), "SELECT id, amount_nanousd FROM wallet_entries ORDER BY id")
     assert [tuple(entry.values()) for entry in entries] == [("acme/invoice", 5 * USD), ("call-1", -1560)]
@@ -258,7 +258,7 @@ def test_a_drain_that_runs_writes_what_comes_until_it_is_told_to_end(shared: tup
             draining.kill()
         draining.wait(BOUND_S)
     assert (draining.returncode, faults) == (0, "")
-    assert re.fullmatch(r"3 bookings and credits were written to .*tollgate\.db\n", said)
+    assert re.fullmatch(r"3 calls and credits were written to .*tollgate\.db\n", said)
 
 
 @pytest.mark.parametrize("command", [("verify",), ("drain", "--once")], ids=" ".join)

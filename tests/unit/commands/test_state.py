@@ -51,7 +51,7 @@ def test_what_redis_lost_is_counted_anew_from_the_ledger(conf: Path, redis_serve
     assert result.exit_code == 0, result.output
     assert re.fullmatch(
         r"rebuilt 1 workspaces with \d+ counters and 0 calls in flight; "
-        r"0 bookings and credits were still on their way to the ledger\n",
+        r"0 calls and credits were still on their way to the ledger\n",
         result.stdout,
     )
     assert spent(counters(redis_server)) == before

@@ -363,7 +363,7 @@ def test_calls_that_are_picked_out_have_no_limits_beside_them(limited: Path, opt
     assert list(run_json(limited, option, value)) == ["recent", "totals"]
     refused = run(limited, "--by", "limits", option, value)
     assert refused.exit_code == 2
-    assert "limits are those of the periods that run now" in refused.stderr
+    assert "limits are those of the current periods" in refused.stderr
 
 
 def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: P
 def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf: Path) -> None:
     result = run(conf)
     assert result.exit_code == 0
-    assert result.stdout == f"No call was booked yet in {conf.parent / 'var' / 'ledger.db'}.\n"
+    assert result.stdout == f"There is no recorded call yet in {conf.parent / 'var' / 'ledger.db'}.\n"
     assert run_json(conf) == {"recent": [], "totals": {"workspace": [], "model": [], "day": []}}
     assert run(conf, "--format", "csv").stdout == ",".join(make_row()) + "\n"
     assert not (conf.parent / "var").exists()
@@ -428,8 +428,8 @@ def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf
 
 def test_an_empty_ledger_and_an_empty_selection_say_which_they_are(conf: Path) -> None:
     path = book(conf, [])
-    assert run(conf).stdout == f"No call was booked yet in {path}.\n"
-    assert run(conf, "--workspace", "nobody").stdout == "No booked call matches.\n"
+    assert run(conf).stdout == f"There is no recorded call yet in {path}.\n"
+    assert run(conf, "--workspace", "nobody").stdout == "No recorded call matches.\n"
 
 
 def test_a_ledger_that_is_being_written_can_be_read(conf: Path, ledger: Path) -> None:

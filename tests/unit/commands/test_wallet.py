@@ -25,7 +25,7 @@ from rig.scripts import completion, whole
 from rig.settings_files import edit, write_files
 from rig.upstream import Upstream
 
-from addon.commands.wallet import credit_entry, enter, wallet
+from addon.commands.wallet import make_credit, save_entry, wallet
 from addon.settings.settings import load_conf
 from addon.store.protocol import HoldRequest, Settlement
 from addon.store.sqlite.store import SqliteStore
@@ -111,14 +111,14 @@ def test_a_reference_with_another_amount_is_an_error_and_changes_nothing(folder:
     run(folder, "credit", "acme", "50", "--reference", "invoice 17")
     result = run(folder, "credit", "acme", "500", "--reference", "invoice 17")
     assert result.exit_code == 1
-    assert 'reference "invoice 17" of acme stands for another amount, 50.00 USD of ' in result.stderr
+    assert 'reference "invoice 17" of acme has another amount, 50.00 USD of ' in result.stderr
     assert [entry["amount_nanousd"] for entry in entries(folder)] == [50 * USD]
 
 
 def test_many_who_enter_one_reference_at_once_enter_it_once(folder: Path) -> None:
     conf = load_conf(folder / "proxy.conf")
     with ThreadPoolExecutor(8) as pool:
-        new = list(pool.map(lambda _: enter(conf, credit_entry("acme", USD, "invoice 17")), range(16)))
+        new = list(pool.map(lambda _: save_entry(conf, make_credit("acme", USD, "invoice 17")), range(16)))
     assert sorted(new) == [False] * 15 + [True]
     assert spent(ledger_of(folder), "wallet:acme") == (-USD, 0)
 
@@ -150,7 +150,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("acme", "5", "--reference", ""): (2, "Invalid value for '--reference': must be printable"),
     ("acme", "5", "--reference", "a\nb"): (2, "Invalid value for '--reference': must be printable"),
     ("acme", "5", "--reference", "x" * 201): (2, "at most 200 characters"),
-    ("acme", "5", "--reference", "call"): (2, 'not "call", which stands for calls'),
+    ("acme", "5", "--reference", "call"): (2, 'not "call", the reference of calls'),
 }
 
 
@@ -170,7 +170,7 @@ def test_no_credit_brings_a_wallet_beyond_what_one_can_hold(folder: Path) -> Non
     assert run(folder, "credit", "acme", most).exit_code == 0
     result = run(folder, "credit", "acme", "0.000000001")
     assert (result.exit_code, len(entries(folder))) == (1, 1)
-    assert f"the balance would pass {most} USD" in result.stderr
+    assert f"the balance would exceed {most} USD" in result.stderr
     assert run(folder, "credit", "acme", "--reference", "back", "--", f"-{most}").exit_code == 0
 
 
@@ -287,7 +287,7 @@ def test_a_wallet_in_redis_is_credited_once_and_shown(on_redis: Path) -> None:
     assert (again.exit_code, again.stdout[:30]) == (0, "already credited: 50.00 USD, r")
     other = run(on_redis, "credit", "acme", "5", "--reference", "invoice 17")
     assert other.exit_code == 1
-    assert "stands for another amount, 50.00 USD" in other.stderr
+    assert "has another amount, 50.00 USD" in other.stderr
     assert [entry["amount_nanousd"] for entry in run_json(on_redis, "history", "acme")] == [50 * USD]
     assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
     assert spent(ledger_of(on_redis), "wallet:acme") == (0, 0), "the counter is in Redis"
