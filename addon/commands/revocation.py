@@ -1,6 +1,6 @@
-"""``tollgate keys revoke``, also where the workspace's file is broken: then the key ends in the last good text too.
+"""``tollgate keys revoke``: turn off a key, even when the workspace's file is broken.
 
-A gateway serves such a workspace on the last text that loaded. Source: docs/commands.md.
+A gateway then serves the workspace on its last good text, so the key is turned off there too. Source: docs/commands.md.
 """
 
 from dataclasses import dataclass
@@ -20,70 +20,70 @@ from addon.settings.sources import Sources
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """A text in which the key is off, or why there is none; ``ids`` are its keys, as far as they can be read."""
+    """A text with the key turned off, or the reason why there is none. ``ids`` are the readable ids of its keys."""
 
     text: str | None
     ids: tuple[str, ...] = ()
-    why: str = ""
+    reason: str = ""
 
 
 def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
-    """Return what is wrong with ``file`` if it said ``text``. Raises ``SettingsError`` where nothing loads."""
+    """Return the problem that ``file`` would have with this ``text``. Raises ``SettingsError`` when nothing loads."""
     return _problem_of(file, SettingsFiles(conf_file, overlay={file: text}))
 
 
 def revoke_key(conf_file: Path, file: Path, key_id: str) -> str | None:
-    """Turn a key off in its workspace's file; return a warning where the file is broken all the same.
+    """Turn off a key in its workspace's file; return a warning if the file is broken.
 
-    Raises ``SettingsError``, OSError, or ``ClickException`` where the key may still work, or work again.
+    Raises ``SettingsError``, OSError, or ``ClickException`` when the key may still work, or work again later.
     """
     files = SettingsFiles(conf_file)
     is_broken = _problem_of(file, files)
     in_file = _turn_off(Sources().read(file), file, key_id)
-    kept = files.last_good.text(file.stem) if is_broken else None
-    in_kept = None if kept is None else _turn_off(kept, file, key_id)
-    ids = (*in_file.ids, *(in_kept.ids if in_kept else ()))
-    if key_id not in ids and (in_file.text is not None or in_kept):
+    last_good_text = files.last_good.text(file.stem) if is_broken else None
+    in_last_good = None if last_good_text is None else _turn_off(last_good_text, file, key_id)
+    ids = (*in_file.ids, *(in_last_good.ids if in_last_good else ()))
+    if key_id not in ids and (in_file.text is not None or in_last_good):
         raise click.ClickException(f'workspace {file.stem} has no key "{key_id}"{suggest_name(key_id, ids)}')
     if in_file.text is None and not is_broken:
-        raise click.ClickException(in_file.why)
-    why = in_file.why
+        raise click.ClickException(in_file.reason)
+    reason = in_file.reason
     if in_file.text is not None:
         problem = find_problem(conf_file, file, in_file.text)
         write_atomically(file, in_file.text)
         if problem is None:
             return None
-        why = str(problem)
-    return _revoke_in_kept(files.last_good, file, key_id, in_file, in_kept, why)
+        reason = str(problem)
+    return _revoke_in_last_good(files.last_good, file, key_id, in_file, in_last_good, reason)
 
 
-def _revoke_in_kept(
-    last_good: LastGood, file: Path, key_id: str, in_file: _Edit, in_kept: _Edit | None, why: str
+def _revoke_in_last_good(
+    last_good: LastGood, file: Path, key_id: str, in_file: _Edit, in_last_good: _Edit | None, reason: str
 ) -> str:
-    if in_kept is None:
+    if in_last_good is None:
         where = "turned off in its file, which" if in_file.text is not None else "not turned off: its file"
         raise click.ClickException(
-            f"key {key_id} is {where} does not load, and no last good text is here: {why}"
+            f"key {key_id} is {where} does not load, and no last good text is here: {reason}"
         )
-    if in_kept.text is None:
+    if in_last_good.text is None:
         raise click.ClickException(
-            f"key {key_id} still works in the last good settings: {in_kept.why}; {why}"
+            f"key {key_id} still works in the last good settings: {in_last_good.reason}; {reason}"
         )
-    last_good.write(file.stem, in_kept.text.encode())
+    last_good.write(file.stem, in_last_good.text.encode())
     if in_file.text is None:
         raise click.ClickException(
-            f"key {key_id} is turned off in the last good settings, but not in its file, which can't be read; mend "
-            f"it and revoke the key again, or it works again: {why}"
+            f"key {key_id} is turned off in the last good settings, but not in its file, which can't be read; fix "
+            f"it and revoke the key again, else it works again: {reason}"
         )
-    return f"the file does not load; the key is turned off in its last good settings too: {why}"
+    return f"the file does not load; the key is turned off in its last good settings too: {reason}"
 
 
-def _turn_off(said: bytes, file: Path, key_id: str) -> _Edit:
-    """Return the text with the key turned off; as it is where it has no such key."""
+def _turn_off(content: bytes, file: Path, key_id: str) -> _Edit:
+    """Return the text with the key turned off, or unchanged when it has no such key."""
     try:
-        text, keys = decode_text(said, file), parse_toml(said, file).get("keys")
+        text, keys = decode_text(content, file), parse_toml(content, file).get("keys")
     except SettingsError as error:
-        return _Edit(None, why=str(error))
+        return _Edit(None, reason=str(error))
     ids = (
         [str(key.get("id")) if isinstance(key, dict) else "" for key in keys]
         if isinstance(keys, list)

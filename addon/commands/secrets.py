@@ -1,7 +1,7 @@
-"""``tollgate secrets``: master keys, and the secrets that stand sealed in the operators' own files.
+"""``tollgate secrets``: master keys, and the sealed secrets in operators' files.
 
-Neither a secret nor a master key is ever an argument. A rotation changes the sealed values and no other byte, in all
-the files or in none. Source: docs/commands.md.
+Neither a secret nor a master key is ever an argument. A rotation changes only the sealed values, in all files or in
+none. Source: docs/commands.md.
 """
 
 import os
@@ -27,14 +27,16 @@ from addon.settings.sources import Sources
 
 @click.group()
 def secrets() -> None:
-    """Make master keys, seal secrets with them, and seal them anew with a newer one."""
+    """Make master keys, seal secrets with them, and seal secrets again with a newer key."""
 
 
 @secrets.command()
 def key() -> None:
-    """Print a new master key. It is stored nowhere else."""
+    """Print a new master key. It is not stored."""
     click.echo(new_master_key())
-    click.echo("keep it apart from the files that it seals; without it they can't be opened", err=True)
+    click.echo(
+        "keep it away from the files with the sealed secrets; without it no one can open them", err=True
+    )
 
 
 @secrets.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -42,7 +44,7 @@ def key() -> None:
 def seal(context: click.Context) -> None:
     """Read a secret from standard input and print it sealed with the first master key."""
     if context.args:
-        # Click would show them, and one may be the secret.
+        # Click's own error would show the arguments, and one may be the secret.
         raise click.UsageError("a secret is read from standard input, never from the command line")
     master_keys = _master_keys()
     secret = _read_secret()
@@ -53,17 +55,19 @@ def seal(context: click.Context) -> None:
 
 @secrets.command()
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Write nothing; status 1 where a secret waits for its new seal.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with status 1 if there is a secret to seal again."
+)
 def rotate(files: tuple[Path, ...], check: bool) -> None:
-    """Seal every sealed secret of workspace files, or of providers.toml, anew with the first master key.
+    """Seal all secrets of workspace files, or of providers.toml, again with the first master key.
 
-    Those that it opens already stay as they are. Nothing is written where one can't be opened.
+    Secrets that this key already opens do not change. Nothing is written if any secret can't be opened.
     """
     master_keys = _master_keys()
-    with report_errors(), _held(files):
-        # One file under two names is one file.
+    with report_errors(), _lock_folders(files):
+        # By its resolved path, a file with two names is rotated once.
         rotations = [
-            rotated(file, Sources().read_text(file), master_keys)
+            rotate_secrets(file, Sources().read_text(file), master_keys)
             for file in {f.resolve(): f for f in files}.values()
         ]
         for one in rotations:
@@ -71,7 +75,7 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
                 write_atomically(one.file, one.text)
     for one in rotations:
         click.echo(
-            f"{one.file}: {one.changed} of {one.found} sealed secrets {'to seal' if check else 'sealed'} anew"
+            f"{one.file}: {one.changed} of {one.found} sealed secrets {'to seal' if check else 'sealed'} again"
         )
     if check and any(one.changed for one in rotations):
         raise click.exceptions.Exit(1)
@@ -79,7 +83,7 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """One file's new text, how many sealed secrets are new in it, and how many there are."""
+    """The new text of a file, and its numbers of changed and of all sealed secrets."""
 
     file: Path
     text: str
@@ -87,15 +91,15 @@ class Rotation:
     found: int
 
 
-def rotated(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
-    """Return what a file of this text becomes so that the first master key opens all its sealed secrets.
+def rotate_secrets(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
+    """Seal the secrets in a file's text again where the first master key does not open them.
 
     Raises ``SettingsError``.
     """
     table = Sources({file: text}).read_toml(file)
     fresh: dict[str, str] = {}
     olds = []
-    for place, name, path in _sealed(table):
+    for place, name, path in _find_sealed(table):
         old = place[name].removeprefix(SCHEME)
         try:
             fresh[old] = fresh.get(old) or master_keys.reseal(old)
@@ -104,7 +108,7 @@ def rotated(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
         olds.append(old)
         place[name] = SCHEME + fresh[old]
     for old, new in fresh.items():
-        text = _replaced(text, old, new)
+        text = _replace_token(text, old, new)
     changed = sum(fresh[old] != old for old in olds)
     if changed and tomllib.loads(text) != table:
         raise SettingsError(
@@ -113,17 +117,17 @@ def rotated(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
     return Rotation(file, text, changed, len(olds))
 
 
-def _sealed(place: Any, *path: str | int) -> Iterator[tuple[Any, str | int, str]]:
-    """Every sealed secret within a table or array: what holds it, its key or index there, and its dotted key."""
+def _find_sealed(place: Any, *path: str | int) -> Iterator[tuple[Any, str | int, str]]:
+    """Return each sealed secret within a table or array: its container, its key or index there, and its dotted key."""
     for name, value in place.items() if isinstance(place, dict) else enumerate(place):
         if isinstance(value, str) and value.startswith(SCHEME):
             yield place, name, join_key_path(*path, name)
         elif isinstance(value, dict | list):
-            yield from _sealed(value, *path, name)
+            yield from _find_sealed(value, *path, name)
 
 
-def _replaced(text: str, old: str, new: str) -> str:
-    """The text with another token in the place of each value's; where that changes no meaning, it is a comment's."""
+def _replace_token(text: str, old: str, new: str) -> str:
+    """Replace a token in each value. A replacement that changes no value is in a comment, so leave it out."""
     at = text.find(old)
     while at >= 0:
         edited = text[:at] + new + text[at + len(old) :]
@@ -134,11 +138,11 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 @contextmanager
-def _held(files: Iterable[Path]) -> Iterator[None]:
-    """The files' folders, held against other writers, always in one order."""
-    with ExitStack() as held:
+def _lock_folders(files: Iterable[Path]) -> Iterator[None]:
+    """Lock the folders of the files against other writers, always in the same order."""
+    with ExitStack() as locks:
         for folder in sorted({file.parent.resolve() for file in files}):
-            held.enter_context(locked(folder))
+            locks.enter_context(locked(folder))
         yield
 
 

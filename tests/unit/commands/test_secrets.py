@@ -1,4 +1,4 @@
-"""``tollgate secrets`` makes master keys, seals, and seals anew; a gateway serves with what it sealed, unseen."""
+"""``tollgate secrets`` makes master keys, seals, and seals again; a gateway serves with what it sealed, unseen."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from rig.gateway import Gateway
 from rig.settings_files import edit, write_files
 from rig.upstream import Upstream
 
-from addon.commands.secrets import rotated, secrets
+from addon.commands.secrets import rotate_secrets, secrets
 from addon.settings.sealed_secrets import MasterKeys, new_master_key
 from addon.settings.settings import load_settings
 
@@ -140,7 +140,8 @@ def test_rotate_changes_the_sealed_values_and_no_other_byte(folder: Path) -> Non
     result = rotate(folder)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        f"{folder / PROVIDERS}: 2 of 2 sealed secrets sealed anew\n{folder / ACME}: 1 of 1 sealed secrets sealed anew\n"
+        f"{folder / PROVIDERS}: 2 of 2 sealed secrets sealed again\n"
+        f"{folder / ACME}: 1 of 1 sealed secrets sealed again\n"
     )
     after = contents(folder)
     assert {file for file in before if before[file] != after[file]} == {folder / PROVIDERS, folder / ACME}
@@ -166,7 +167,7 @@ def test_check_counts_and_writes_nothing(folder: Path) -> None:
     before = contents(folder)
     waiting = rotate(folder, "--check")
     assert waiting.exit_code == 1
-    assert f"{folder / PROVIDERS}: 2 of 2 sealed secrets to seal anew\n" in waiting.stdout
+    assert f"{folder / PROVIDERS}: 2 of 2 sealed secrets to seal again\n" in waiting.stdout
     assert contents(folder) == before
     rotate(folder)
     done = rotate(folder, "--check", keys=NEW)
@@ -222,7 +223,7 @@ def test_a_file_that_is_named_twice_or_by_a_link_is_one(folder: Path) -> None:
     real = (folder / ACME).rename(folder / "real.toml")
     (folder / ACME).symlink_to(real)
     result = run("rotate", folder / ACME, real, folder / ACME, keys=BOTH)
-    assert (result.exit_code, result.stdout.count("1 of 1 sealed secrets sealed anew")) == (0, 1)
+    assert (result.exit_code, result.stdout.count("1 of 1 sealed secrets sealed again")) == (0, 1)
     assert (folder / ACME).is_symlink()
     assert TOKEN not in real.read_text()
 
@@ -252,7 +253,7 @@ def test_a_rotation_changes_values_only_and_none_in_meaning(
         lines += [f"# was sealed:{token}"] * has_comments
         lines += form.format(n=number, v=f"sealed:{token}", q=quote).split("\n")
     text = line_end.join([*lines, ""])
-    result = rotated(Path("acme.toml"), text, MasterKeys(BOTH))
+    result = rotate_secrets(Path("acme.toml"), text, MasterKeys(BOTH))
 
     assert (result.changed, result.found) == (sum(key == OLD for key, _ in secrets_in_file), len(tokens))
     table = tomllib.loads(result.text)
@@ -297,7 +298,7 @@ def test_a_gateway_serves_with_a_sealed_key_before_during_and_after_a_rotation(
     calls_go_through()
     key_path.write_text(f"{NEW}\n{OLD}\n")
     result = run_alone(own.folder, "secrets", "rotate", PROVIDERS, **{f"{VARIABLE}_FILE": str(key_path)})
-    assert result.stdout == f"{PROVIDERS}: 1 of 1 sealed secrets sealed anew\n", result.stderr
+    assert result.stdout == f"{PROVIDERS}: 1 of 1 sealed secrets sealed again\n", result.stderr
     own.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
     calls_go_through()
 
