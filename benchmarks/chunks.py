@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from addon.answers.context import Source
+from addon.answers.context import AnswerContext
 from addon.dialects import DIALECTS
 from policies.family import Family
 
@@ -108,7 +108,9 @@ def run(rounds: int) -> None:
 
 
 def _microseconds(stream: Stream) -> float:
-    source = Source("house/slug", stream.family, {"gpt-5.4-mini-2026-03-05": "house/slug"}, ("secret",))
+    source = AnswerContext(
+        "house/slug", stream.family, {"gpt-5.4-mini-2026-03-05": "house/slug"}, ("secret",)
+    )
     relay = DIALECTS[stream.dialect].stream(source)
     for opening in stream.opening:
         relay.feed(b"data: " + json.dumps(opening).encode() + b"\n\n")

@@ -1,1 +1,1 @@
-"""Readers of providers' answers: bytes in as they come, out what the client may get. Pure."""
+"""Readers of providers' answers: bytes come in, and the bytes for the client go out. Pure."""

@@ -1,4 +1,4 @@
-"""``Source``: whose answer is being read, and what may be said of it. Pure."""
+"""``AnswerContext``: what a reader needs to know of the attempt that it reads the answer of. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,17 @@ from policies.model import Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What a reader of an answer has to know of the attempt that it answers.
+class AnswerContext:
+    """What a reader needs to know of the attempt.
 
-    ``names`` maps upstream model ids to what the client may see in their place, in error messages, where ``secrets``
-    never appear. ``answer_id`` and ``created_s``, the Unix time of the call, are for answers that bear none; no two
-    answers have the same id. ``choices`` is how many were asked for, where that is known; ``include_usage``: the client
-    asked for the usage of a stream.
+    | field | meaning |
+    |---|---|
+    | ``names`` | upstream model ids, and the name that error messages show instead |
+    | ``secrets`` | texts that error messages never show |
+    | ``answer_id`` | the id of an answer that has none; unique for each answer |
+    | ``created_s`` | the Unix time of the call, for an answer that has none |
+    | ``choices`` | how many choices were asked for, None where that is unknown |
+    | ``include_usage`` | the client asked for the usage of a stream |
     """
 
     model_slug: str
@@ -29,11 +33,18 @@ class Source:
     include_usage: bool = False
 
 
-def source_of(attempt: Attempt, created_s: int, choices: int, *, call_id: str, include_usage: bool) -> Source:
-    """Return the source of the answer to ``attempt``; the client knows its model by the slug alone."""
+def answer_context(
+    attempt: Attempt, created_s: int, choices: int, *, call_id: str, include_usage: bool
+) -> AnswerContext:
+    """Return the context of the answer to ``attempt``. The client sees the slug as the only name of the model."""
     model = attempt.model
-    names = MappingProxyType({model.upstream_model_id: model.slug})
-    answer_id = f"chatcmpl-{call_id}"
-    return Source(
-        model.slug, model.family, names, attempt.secrets, created_s, choices, answer_id, include_usage
+    return AnswerContext(
+        model_slug=model.slug,
+        family=model.family,
+        names=MappingProxyType({model.upstream_model_id: model.slug}),
+        secrets=attempt.secrets,
+        created_s=created_s,
+        choices=choices,
+        answer_id=f"chatcmpl-{call_id}",
+        include_usage=include_usage,
     )

@@ -1,8 +1,4 @@
-"""A stream is cut into events, and every event is handed to whoever knows what it says.
-
-``StreamRelay`` is a machine: pieces of an event stream in, bytes for the client out, and the same result for every
-way of cutting the stream into pieces. Framing: WHATWG HTML, "Server-sent events". Pure.
-"""
+"""The reader of a streamed answer: it judges each event, and lets a dialect say what the event means. Pure."""
 
 import re
 from typing import Any, NamedTuple, Protocol
@@ -15,46 +11,52 @@ from addon.answers.bounds import (
     exceeded_bound,
     parse_bounded,
 )
-from addon.answers.context import Source
-from addon.answers.stream_frames import StreamFrames, frame
+from addon.answers.context import AnswerContext
+from addon.answers.sse import (
+    DONE_EVENT,
+    EventSplitter,
+    comments,
+    count_lines,
+    data_lines,
+    frame,
+    has_data,
+    has_field,
+    is_error_event,
+)
+from addon.answers.stream_frames import StreamFrames
 from addon.text.errors import (
     ErrorAnswer,
-    from_upstream_payload,
     is_error_payload,
     stream_interrupted,
-    upstream_garbage,
+    unreadable_answer,
+    upstream_error_in_success,
 )
-from addon.text.json_encode import json_text
+from addon.text.json_encode import encode_json
 from policies.model import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_EVENT_LINES = 1_000
 MAX_HELD_BYTES = 64 * 1024
-DONE_EVENT = b"data: [DONE]\n\n"
 
 _DONE = b"[DONE]"
-# A line end and a blank line. A final \r ends it only once the next byte shows that it isn't half of \r\n.
-_EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\n|\r\n|\r(?=[^\n]))")
-_EVENT_END_MAX_BYTES = 5  # the longest such ending, with the byte looked at behind it
-_DATA_LINE = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?data(?:: ?|(?=[\r\n]|\Z))([^\r\n]*)")
-_ERROR_EVENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?event: ?error[ \t]*(?=[\r\n]|\Z)")
-_COMMENT = re.compile(rb"(?<![^\r\n])(?:\xef\xbb\xbf)?(:[^\r\n]*)")
-_FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or a blank one
 _TRAILING_COMMA = re.compile(rb",\s*\]\s*\Z")
 _CHOICES = frozenset({"choices", "candidates"})
 _NOT_JSON = object()
 
 _CUT = stream_interrupted()
-_UNREADABLE = upstream_garbage("an event of its stream is not a JSON object.")
-_NOT_UNDERSTOOD = upstream_garbage("an event of its stream makes no sense.")
-_TOO_LARGE = upstream_garbage("an event of its stream is too large.")
-_TOO_MANY_LINES = upstream_garbage(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
-_NO_STREAM = upstream_garbage("it is not an event stream.")
-_NO_COMPLETION = upstream_garbage("its stream holds no completion.")
+_UNREADABLE = unreadable_answer("an event of its stream is not a JSON object.")
+_NOT_UNDERSTOOD = unreadable_answer("an event of its stream makes no sense.")
+_TOO_LARGE = unreadable_answer("an event of its stream is too large.")
+_TOO_MANY_LINES = unreadable_answer(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
+_NO_STREAM = unreadable_answer("it is not an event stream.")
+_NO_COMPLETION = unreadable_answer("its stream holds no completion.")
 
 
 class Event(NamedTuple):
-    """One event as it came, its JSON on one line, and where that begins in it; -1 where it came in several."""
+    """One event: its text, its JSON on one line, and the offset of the JSON in the text.
+
+    The offset is -1 when the JSON came in several lines.
+    """
 
     text: bytes
     payload: bytes
@@ -62,7 +64,7 @@ class Event(NamedTuple):
 
 
 class Chunks(Protocol):
-    """What one dialect makes of the events of one stream, and what it has read in them."""
+    """The chunks that one dialect makes of the events of one stream, and the facts that it reads in them."""
 
     finish_reason: str | None
     text_chars: int
@@ -70,126 +72,112 @@ class Chunks(Protocol):
 
     @property
     def usage(self) -> Usage | None:
-        """What was counted, as far as it is known."""
+        """The counts that are known so far."""
 
     frames: StreamFrames
-    """What the client gets of them."""
+    """The chunks as the client gets them."""
 
     @property
-    def complete(self) -> bool:
-        """The provider has said how each choice that it began ended."""
+    def is_complete(self) -> bool:
+        """Whether the provider has said how each choice that it began ended."""
 
     @property
-    def all_complete(self) -> bool:
-        """As ``complete``, and there are as many choices as were asked for."""
+    def has_all_choices(self) -> bool:
+        """Whether the answer is complete and has as many choices as were asked for."""
 
     @property
-    def closed(self) -> bool:
-        """The provider has said that nothing follows, in another way than with [DONE]."""
+    def is_closed(self) -> bool:
+        """Whether the provider has said, in another way than with [DONE], that nothing follows."""
 
     def fill(self, event: bytes) -> bytes | None:
-        """Return what the client gets for an event that is like an earlier one, or None: then it must be read."""
+        """Return what the client gets for an event that is like an earlier one, or None when it must be read."""
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
-        """Return what the client gets for one event. Raises ValueError where it can't be understood."""
+        """Return what the client gets for one event. Raises ValueError when it can't be understood."""
 
-    def last(self) -> bytes:
-        """Return what is left to be said, now that the provider's answer is complete."""
+    def finish(self) -> bytes:
+        """Return what is left to send when the provider's answer is complete."""
 
 
-class StreamRelay:
+class StreamedAnswerReader:
     """One streamed answer on its way to the client.
 
-    Nothing leaves before the first event that proves that the upstream answers; comments before it are
-    held back, at most ``MAX_HELD_BYTES``. Once ``failure`` is set or ``done`` is true, nothing more leaves.
+    Nothing is sent before the first event that proves that the upstream answers. Comments before it are held, at most
+    ``MAX_HELD_BYTES``. Nothing is sent once ``failure`` is set or ``is_done`` is true.
     """
 
-    def __init__(self, chunks: Chunks, source: Source, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(
+        self, chunks: Chunks, context: AnswerContext, max_event_bytes: int = MAX_EVENT_BYTES
+    ) -> None:
         self.failure: ErrorAnswer | None = None
-        self.done = False  # [DONE] has been relayed, or added
+        self.is_done = False  # [DONE] has been relayed, or added
         self._chunks = chunks
-        self._source = source
+        self._context = context
         self._max_event_bytes = max_event_bytes
-        self._pending = bytearray()
-        self._scanned = 0
-        self._has_cr = False
+        self._splitter = EventSplitter()
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
-    holds = property(lambda self: self._chunks.frames.holds)
-    kept_bytes = 0
+    has_pending = property(lambda self: self._chunks.frames.has_pending)
+    buffered_bytes = 0
     usage = property(lambda self: self._chunks.usage)
     finish_reason = property(lambda self: self._chunks.finish_reason)
-    finished = property(lambda self: self.done or self._chunks.complete)
+    has_finished = property(lambda self: self.is_done or self._chunks.is_complete)
     relayed_text_chars = property(lambda self: self._chunks.text_chars)
 
     def feed(self, piece: bytes) -> bytes:
-        """Take the next bytes of the upstream's answer and return those that are ready for the client."""
+        """Take the next bytes of the upstream's answer. Return those that are ready for the client."""
         if self._is_over:
             return b""
-        self._pending += piece
-        self._has_cr = self._has_cr or b"\r" in piece
         relayed: list[bytes] = []
-        start = 0
-        while not self._is_over and (end := self._event_end(max(start, self._scanned))):
-            relayed.append(self._relay(bytes(self._pending[start:end])))
-            start = end
-        del self._pending[:start]
-        self._scanned = max(0, len(self._pending) - _EVENT_END_MAX_BYTES)
-        if self._is_over:
-            self._pending.clear()
-        elif len(self._pending) > self._max_event_bytes:
+        for event in self._splitter.split(piece):
+            relayed.append(self._relay(event))
+            if self._is_over:
+                self._splitter.clear()
+                break
+        if self._splitter.pending_bytes > self._max_event_bytes:
             relayed.append(self._fail(_TOO_LARGE))
         return b"".join(relayed)
 
     def finish(self) -> bytes:
-        """Return the last bytes for the client, now that the upstream has ended its message cleanly.
+        """Return the last bytes for the client, after the upstream has ended its message cleanly.
 
-        Sets ``done`` or ``failure``: a stream without [DONE] that did not say how it ended was cut short.
+        Sets ``is_done`` or ``failure``. A stream is cut short when it has neither [DONE] nor the end of every choice.
         """
         if self._is_over:
             return b""
-        rest = bytes(self._pending)
-        self._pending.clear()
-        if not _DATA_LINE.search(rest):
+        rest = self._splitter.rest()
+        if not has_data(rest):
             return self._end(rest)
         relayed = self._relay(rest, at_end=True)
         return relayed if self._is_over else relayed + self._end(b"")
 
     @property
-    def complete(self) -> bool:
-        """Every choice that was asked for has its ``finish_reason``: what breaks off then was an answer."""
-        return not self._is_over and self._chunks.all_complete
+    def is_complete(self) -> bool:
+        """Whether every choice that was asked for has its ``finish_reason``: a break now loses nothing."""
+        return not self._is_over and self._chunks.has_all_choices
 
-    def release(self) -> bytes:
-        """Return what waits for the usage, for it has waited long enough."""
-        sent = self._chunks.frames.release()
+    def flush_pending(self) -> bytes:
+        """Return the chunk that waits for the usage, because it has waited long enough."""
+        sent = self._chunks.frames.flush_pending()
         return self._release(sent) if sent else b""
 
-    def give_up(self) -> ErrorAnswer | None:
-        """Return None: a stream that breaks off says nothing."""
+    def error_so_far(self) -> ErrorAnswer | None:
+        """Return None: the first part of a stream reports no error."""
 
     @property
     def _is_over(self) -> bool:
-        return self.done or self.failure is not None
-
-    def _event_end(self, start: int) -> int:
-        """Return where the event ends whose end is looked for from ``start`` on, or 0 while it isn't in."""
-        if not self._has_cr:  # Nearly every stream, and this is several times as fast.
-            at = self._pending.find(b"\n\n", start)
-            return at + 2 if at >= 0 else 0
-        found = _EVENT_END.search(self._pending, start)
-        return found.end() if found else 0
+        return self.is_done or self.failure is not None
 
     def _relay(self, text: bytes, *, at_end: bool = False) -> bytes:
-        """Return what the client gets for one event; at the end of the stream an unreadable one was cut."""
+        """Return what the client gets for one event. At the end of the stream, an unreadable event was cut."""
         if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
         if (filled := self._chunks.fill(text)) is not None:
             return self._release(filled)
-        if max(text.count(b"\n"), text.count(b"\r")) > MAX_EVENT_LINES + 1:  # one of them ends the blank line
+        if count_lines(text) > MAX_EVENT_LINES:
             return self._fail(_TOO_MANY_LINES)
-        lines = _data_lines(text)
-        if b"event:" in text and _ERROR_EVENT.search(text):
+        lines = data_lines(text)
+        if is_error_event(text):
             value = _parse(b"\n".join(lines))
             is_read = value is not _NOT_JSON and not isinstance(value, ErrorAnswer)
             return self._fail(self._upstream_failure(value if is_read else None))
@@ -203,7 +191,7 @@ class StreamRelay:
         if payload == _DONE:
             return self._close()
         if not payload:
-            return b""  # It says nothing, and clients that expect JSON in every event would fail on it.
+            return b""  # An empty event: clients that expect JSON in every event would fail on it.
         chunk = _parse(payload)
         if isinstance(chunk, ErrorAnswer):
             return self._fail(chunk)
@@ -212,20 +200,20 @@ class StreamRelay:
         if chunk is not _NOT_JSON and is_error_payload(chunk):
             return self._fail(self._upstream_failure(chunk))
         if not isinstance(chunk, dict):
-            return self._broken(at_end=at_end)
+            return self._handle_unreadable(at_end=at_end)
         if failure := exceeded_bound(chunk):
             return self._fail(failure)
         return self._read(Event(text, payload, text.find(payload) if len(lines) == 1 else -1), chunk)
 
     def _relay_each(self, lines: list[bytes], *, at_end: bool) -> bytes:
-        """Some servers leave out the blank line between two events: then each data line is its own event."""
+        """Relay each data line as an event: some servers leave out the blank line between two events."""
         whole = (self._relay_data(frame(line), [line], at_end=at_end) for line in lines if not self._is_over)
         return b"".join(whole)
 
-    def _broken(self, *, at_end: bool) -> bytes:
+    def _handle_unreadable(self, *, at_end: bool) -> bytes:
         if not at_end:
             return self._fail(_UNREADABLE)
-        return self._close() if self._chunks.complete else self._fail(_CUT)
+        return self._close() if self._chunks.is_complete else self._fail(_CUT)
 
     def _read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         try:
@@ -235,41 +223,42 @@ class StreamRelay:
         except ValueError:
             return self._fail(_NOT_UNDERSTOOD)
         relayed = self._release(relayed) if relayed else b""
-        return relayed + self._close() if self._chunks.closed else relayed
+        return relayed + self._close() if self._chunks.is_closed else relayed
 
     def _hold(self, event: bytes) -> bytes:
-        """An event without data, such as a comment, proves nothing: it waits for the first one that does."""
+        """Hold an event without data, such as a comment, until an event with data proves that the upstream answers."""
         if self._held is None:
-            return _comments(event)
+            return comments(event)
         if len(self._held) + len(event) <= MAX_HELD_BYTES:
             self._held += event
         return b""
 
     def _release(self, event: bytes) -> bytes:
+        """Return ``event``, after the comments that were held for it."""
         if not self._held:
             self._held = None
             return event
         held, self._held = bytes(self._held), None
-        return _comments(held) + event
+        return comments(held) + event
 
     def _end(self, rest: bytes) -> bytes:
-        """End a stream that hasn't said [DONE]; ``rest`` has no data line and no blank line behind it."""
-        if self._held is not None and not self._chunks.frames.began:
+        """End a stream without [DONE]. ``rest`` has no data line, and no blank line at its end."""
+        if self._held is not None and not self._chunks.frames.has_begun:
             return self._read_body(bytes(self._held) + rest)
-        if not self._chunks.complete:
+        if not self._chunks.is_complete:
             return self._fail(_CUT)
         return self._close()
 
     def _close(self) -> bytes:
-        if not self._chunks.frames.began:
+        if not self._chunks.frames.has_begun:
             return self._fail(_NO_COMPLETION)
-        self.done = True
-        return self._release(self._chunks.last() + DONE_EVENT)
+        self.is_done = True
+        return self._release(self._chunks.finish() + DONE_EVENT)
 
     def _read_body(self, body: bytes) -> bytes:
-        """Read an answer that is no event stream: mostly an error, whatever its label.
+        """Read an answer that is not an event stream, whatever its content type. Mostly it is an error.
 
-        Some servers send the chunks as one JSON array (Gemini's without ``alt=sse``), or a whole answer.
+        Some servers send the chunks as one JSON array (Gemini without ``alt=sse``), or a whole answer.
         """
         payload = _parse(_TRAILING_COMMA.sub(b"]", body.removeprefix(b"\xef\xbb\xbf")))
         if isinstance(payload, ErrorAnswer):
@@ -278,39 +267,26 @@ class StreamRelay:
             return self._fail(self._upstream_failure(payload))
         chunks = payload if isinstance(payload, list) else [payload]
         if not chunks or not all(isinstance(chunk, dict) and _CHOICES & chunk.keys() for chunk in chunks):
-            return self._fail(_NO_STREAM if _FIELD_LINE.search(body) else _CUT)
+            return self._fail(_NO_STREAM if has_field(body) else _CUT)
         self._held = bytearray()
-        relayed = b"".join([self._relay(frame(json_text(chunk))) for chunk in chunks if not self._is_over])
+        relayed = b"".join([self._relay(frame(encode_json(chunk))) for chunk in chunks if not self._is_over])
         return relayed if self._is_over else relayed + self._end(b"")
 
     def _upstream_failure(self, payload: object) -> ErrorAnswer:
-        return from_upstream_payload(payload, names=self._source.names, secrets=self._source.secrets)
+        return upstream_error_in_success(payload, names=self._context.names, secrets=self._context.secrets)
 
     def _fail(self, failure: ErrorAnswer) -> bytes:
-        """Fail. What waits goes out where the client has a part of the answer already."""
+        """Fail. Return the chunk that waits if the client already has a part of the answer."""
         self.failure = failure
-        self._pending.clear()
-        return self._chunks.frames.release() if self._held is None else b""
+        self._splitter.clear()
+        return self._chunks.frames.flush_pending() if self._held is None else b""
 
 
 def _parse(payload: bytes) -> object:
-    """Return the JSON value, ``_NOT_JSON``, or the failure of one that exceeds a bound."""
+    """Return the JSON value, ``_NOT_JSON``, or the failure of a value that exceeds a bound."""
     try:
         return parse_bounded(payload, MAX_EVENT_VALUES)
     except BoundExceededError as error:
         return error.failure
     except ValueError:
         return _NOT_JSON
-
-
-def _comments(text: bytes) -> bytes:
-    """Return the comments of ``text``, each as an event of its own."""
-    return b"".join([comment + b"\n\n" for comment in _COMMENT.findall(text)])
-
-
-def _data_lines(event: bytes) -> list[bytes]:
-    """Return the values of the ``data`` lines of an event."""
-    end = len(event) - 2
-    if event.startswith(b"data: ") and event.find(b"\n") == end and b"\r" not in event:
-        return [event[6:end]]  # Nearly every event looks so, and this is many times as fast.
-    return _DATA_LINE.findall(event)

@@ -1,7 +1,8 @@
-"""The texts of one stream without the secrets that it was asked for with, however they are cut into chunks. Pure.
+"""The texts of one stream without the secrets of its call, however the texts are cut into chunks. Pure.
 
-Clients join the pieces of a text, so a key that comes in two pieces is a key. What may be the beginning of one is held
-until its next piece shows what it is, or until its choice goes on with something else; no other text waits.
+Clients join the pieces of a text, so a key that comes in two pieces is a key. A text that may be the beginning of a
+secret is held until its next piece shows what it is, or until its choice goes on with something else. No other text
+waits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +12,13 @@ from addon.answers.normalize.edits import same_or
 from addon.text.masking import MASK, MIN_FRAGMENT_CHARS, is_unmistakable
 
 MIN_BEGINNING_CHARS = 4
-"""Fewer characters than these are of no use to anybody, and many a word ends with them."""
+"""A shorter beginning of a secret is of no use to anyone, and many words end with one."""
 
 MAX_TEXTS = 4_096
-"""Of one answer; texts beyond are read each by itself."""
+"""How many texts of one answer are followed. Each piece of any other text is read alone."""
 
 type Path = tuple[str | int, ...]
-"""Where a text stands in a delta: names, and the ``index`` of an element of a list."""
+"""The place of a text in a delta: names, and the ``index`` of an element of a list."""
 
 _PLAIN = ("content", "reasoning_content", "reasoning", "refusal")
 _IN_LISTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -32,24 +33,24 @@ class SecretFreeText:
     def __init__(self, secrets: Sequence[str]) -> None:
         self.held = ""
         self._secrets = secrets
-        self._openings = tuple(secret[:MIN_BEGINNING_CHARS] for secret in secrets)
-        self._shown = ""  # the end of what was let through
+        self._beginnings = tuple(secret[:MIN_BEGINNING_CHARS] for secret in secrets)
+        self._shown = ""  # the end of the text that was let through
 
     def is_clear(self, piece: str) -> bool:
-        """Take in the next piece and return True, or do nothing, where it may have to do with a secret."""
+        """Take the next piece and return True, or return False and do nothing when it may touch a secret."""
         text = self._shown + piece
-        if self.held or any(opening in text for opening in self._openings):
+        if self.held or any(beginning in text for beginning in self._beginnings):
             return False
         self._shown = text[1 - MIN_FRAGMENT_CHARS :]
         return True
 
     def read(self, piece: str) -> str:
-        """Return what may be shown now that the next piece is there."""
+        """Take the next piece; return the text that may be shown now."""
         if self.is_clear(piece):
             return piece
         text, at, begin = self._shown + self.held + piece, len(self._shown), 0
         shown: list[str] = []
-        for start, end in self._found(text):
+        for start, end in self._find_secrets(text):
             shown += (text[at:start], MASK)
             at = begin = end
         beginning = len(text) - self._beginning_chars(text[begin:])
@@ -59,15 +60,15 @@ class SecretFreeText:
         return "".join([*shown, text[at:cut]])
 
     def end(self) -> str:
-        """Return what is held, now that another text follows; more of it may come later all the same."""
+        """Return the held text, because another text follows. More of this text may still come later."""
         held, self.held = self.held, ""
         begun = self._shown + held
         is_secret = self._beginning_chars(begun) >= MIN_FRAGMENT_CHARS
         self._shown = begun
         return MASK if is_secret and held else held
 
-    def _found(self, text: str) -> Iterable[tuple[int, int]]:
-        """Yield where secrets stand, from left to right, none inside another."""
+    def _find_secrets(self, text: str) -> Iterable[tuple[int, int]]:
+        """Yield the start and end of each secret, from left to right; no two overlap."""
         at = 0
         while True:
             places = [(start, -len(one)) for one in self._secrets if (start := text.find(one, at)) >= 0]
@@ -87,29 +88,36 @@ class SecretFreeText:
 
 
 class StreamedSecrets:
-    """The texts of all choices of one stream."""
+    """Masks secrets in the texts of all choices of one stream."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        self.only: SecretFreeText | None = None
-        """The one text of the chunk that was read last, where it had just one."""
+        self.only_text: SecretFreeText | None = None
+        """The text of the chunk that was read last, if it had exactly one."""
         self._secrets = tuple(filter(is_unmistakable, secrets))
         self.is_needed = bool(self._secrets)
         self._texts: dict[Path, SecretFreeText] = {}
         self._holding: set[Path] = set()
 
-    def masked(self, choices: list[Any]) -> list[Any]:
-        """Return the choices of the next chunk: the list itself where nothing changes."""
-        self.only = None
+    def mask(self, choices: list[Any]) -> list[Any]:
+        """Return the choices of the next chunk without secrets: the same list when nothing changes."""
+        self.only_text = None
         if not self._secrets or self._is_clear(choices):
             return choices
         read: list[Path] = []
         made = [self._choice(choice, read) if isinstance(choice, dict) else choice for choice in choices]
         if len(read) == 1 and not self._holding:
-            self.only = self._texts[read[0]]
+            self.only_text = self._texts[read[0]]
         return same_or(choices, made)
 
+    def finish(self) -> list[dict[str, Any]]:
+        """Return choices with the texts that are still held at the end of the stream."""
+        indexes = sorted({index for index, *_ in self._holding if isinstance(index, int)})
+        return [
+            {"index": index, "delta": self._end_texts({}, index), "finish_reason": None} for index in indexes
+        ]
+
     def _is_clear(self, choices: list[Any]) -> bool:
-        """Take in a chunk of one text that has nothing to do with a secret, as nearly every chunk is."""
+        """Take a chunk of one text that touches no secret, and return True. Nearly every chunk is one."""
         if len(choices) != 1 or self._holding or type(choices[0]) is not dict:
             return False
         delta, place, piece = choices[0].get("delta"), None, ""
@@ -121,13 +129,8 @@ class StreamedSecrets:
         text = self._texts.get(place) if place else None
         if text is None or not text.is_clear(piece):
             return False
-        self.only = text
+        self.only_text = text
         return True
-
-    def last(self) -> list[dict[str, Any]]:
-        """Return the choices that are left to be told once the stream has ended."""
-        indexes = sorted({index for index, *_ in self._holding if isinstance(index, int)})
-        return [{"index": index, "delta": self._ended({}, index), "finish_reason": None} for index in indexes]
 
     def _choice(self, choice: dict[str, Any], read: list[Path]) -> dict[str, Any]:
         index, delta = choice.get("index", 0), choice.get("delta")
@@ -141,7 +144,7 @@ class StreamedSecrets:
                 made = _with_text(made, path, shown)
         ends = choice.get("finish_reason") is not None
         if self._holding:
-            made = self._ended(made, index, frozenset() if ends else frozenset(read[begun:]))
+            made = self._end_texts(made, index, frozenset() if ends else frozenset(read[begun:]))
         return choice if made is delta else {**choice, "delta": made}
 
     def _read(self, place: Path, text: str) -> str:
@@ -157,8 +160,10 @@ class StreamedSecrets:
             self._holding.discard(place)
         return shown
 
-    def _ended(self, delta: dict[str, Any], index: int, but: frozenset[Path] = frozenset()) -> dict[str, Any]:
-        """Return ``delta`` with what is held of the texts of this choice."""
+    def _end_texts(
+        self, delta: dict[str, Any], index: int, but: frozenset[Path] = frozenset()
+    ) -> dict[str, Any]:
+        """Return ``delta`` with the held texts of this choice, except those at ``but``."""
         for place in sorted(self._holding - but, key=str):
             if place[0] == index:
                 self._holding.discard(place)
@@ -168,7 +173,7 @@ class StreamedSecrets:
 
 
 def _texts_of(delta: Mapping[str, Any]) -> Iterable[tuple[Path, str]]:
-    """Yield the texts of a delta that clients join with those of others, and where they stand."""
+    """Yield the texts of a delta that clients join with those of other deltas, and their places."""
     for name in _PLAIN:
         if (text := delta.get(name)) and isinstance(text, str):
             yield (name,), text
@@ -185,7 +190,7 @@ def _texts_of(delta: Mapping[str, Any]) -> Iterable[tuple[Path, str]]:
 
 
 def _with_text(value: dict[str, Any], path: Path, text: str) -> dict[str, Any]:
-    """Return ``value`` with ``text`` at ``path``, with whatever leads there."""
+    """Return ``value`` with ``text`` at ``path``. Objects and elements on the path are made when they are missing."""
     name, *rest = path
     if not rest:
         return {**value, str(name): text}

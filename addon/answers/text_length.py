@@ -1,4 +1,4 @@
-"""What one message, or one delta of a stream, shows to whoever reads it. Pure."""
+"""The length of all that one message, or one delta of a stream, shows to its reader. Pure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 _ANSWER = ("content", "refusal", "text")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _TEXT_MEMBERS = frozenset({"text", "thinking", "summary"})
-# What says only which thing this is; it costs nobody a token. Groq repeats ``channel`` in every delta (recorded).
+# Members that only identify a thing; they cost no token. Groq repeats ``channel`` in every delta (recorded).
 _LABELS = frozenset({"role", "type", "format", "index", "id", "channel"})
 _CALL_LABELS = _LABELS | {"function", "custom"}
 _MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
@@ -16,16 +16,16 @@ _THINGS = ("tool_calls", "function_call", "audio", "images")
 def text_chars(message: Mapping[str, object]) -> int:
     """Return the number of characters of answer, reasoning, refusal and tool arguments in a message or delta.
 
-    Reasoning that stands there under two names counts once.
+    Reasoning under two names counts once.
     """
     return _message_chars(message, _text_alone)
 
 
 def relayed_chars(choice: object) -> int:
-    """Return how much one element of ``choices`` shows, for estimates: its delta or message, or a completion's text.
+    """Return the length of one element of ``choices``, for estimates: its delta or message, or a completion's text.
 
-    Text counts as ``text_chars`` has it, and every other field that is not empty as its JSON: sound, pictures,
-    encrypted reasoning, what is unknown today.
+    Text counts as in ``text_chars``. Every other field that is not empty counts as its JSON: sound, pictures,
+    encrypted reasoning, and fields that are unknown today.
     """
     if not isinstance(choice, dict):
         return 0
@@ -36,7 +36,7 @@ def relayed_chars(choice: object) -> int:
 
 
 def shows_nothing(message: Mapping[str, object]) -> bool:
-    """Tell whether a message has no text of any kind, no tool call, no sound and no picture."""
+    """Return whether a message has no text of any kind, no tool call, no sound and no picture."""
     return (
         not text_chars(message)
         and not any(message.get(name) for name in _THINGS)
@@ -45,7 +45,7 @@ def shows_nothing(message: Mapping[str, object]) -> bool:
 
 
 def finish_reason(choices: Iterable[object]) -> str | None:
-    """Return the last finish_reason of ``choices`` that says something, as text; an empty one doesn't."""
+    """Return the last finish_reason of ``choices`` that is not empty, as text."""
     found = None
     for choice in choices:
         reason = choice.get("finish_reason") if isinstance(choice, dict) else None
@@ -55,7 +55,7 @@ def finish_reason(choices: Iterable[object]) -> str | None:
 
 
 def _message_chars(message: Mapping[str, object], count_other: Callable[[object], int]) -> int:
-    """Return the length of all that a message shows; ``count_other`` is asked for what is no text."""
+    """Return the length of all that a message shows; ``count_other`` gives the length of a value that is not text."""
     chars = reasoning = 0
     for name, value in message.items():
         if not value:
@@ -63,9 +63,9 @@ def _message_chars(message: Mapping[str, object], count_other: Callable[[object]
         if name in _ANSWER:
             chars += _chars(value, count_other)
         elif name in _REASONING:
-            said = _chars(value, _text_alone)
-            reasoning = max(reasoning, said)
-            chars += _chars(value, count_other) - said
+            text = _chars(value, _text_alone)
+            reasoning = max(reasoning, text)
+            chars += _chars(value, count_other) - text
         elif name == "tool_calls" and isinstance(value, list):
             chars += sum(_call_chars(call, count_other) for call in value)
         elif name == "function_call":
@@ -76,7 +76,7 @@ def _message_chars(message: Mapping[str, object], count_other: Callable[[object]
 
 
 def _chars(content: object, count_other: Callable[[object], int], depth: int = 0) -> int:
-    """Text stands as a string, or in a list of parts that may nest (Mistral's ``thinking``)."""
+    """Return the length of content: a string, or a list of parts that may nest (Mistral's ``thinking``)."""
     if isinstance(content, str):
         return len(content)
     if depth == _MAX_DEPTH:
@@ -98,11 +98,11 @@ def _json_chars(value: object) -> int:
     try:
         return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     except (RecursionError, ValueError, TypeError):
-        return 0  # Nothing that a provider means is that deep.
+        return 0  # No provider means anything that deep.
 
 
 def _has_other_parts(content: object) -> bool:
-    """Tell whether content holds anything beyond text: a picture part, or an object in place of a string."""
+    """Return whether content holds more than text: a picture part, or an object in place of a string."""
     parts = content if isinstance(content, list) else [content]
     return any(isinstance(p, dict) and p and not any(name in p for name in _TEXT_MEMBERS) for p in parts)
 
@@ -111,8 +111,8 @@ def _call_chars(call: object, count_other: Callable[[object], int]) -> int:
     if not isinstance(call, dict):
         return 0
     others = [value for name, value in call.items() if value and name not in _CALL_LABELS]
-    said = call.get("function") or call.get("custom")
-    return _argument_chars(said) + sum(map(count_other, others))
+    body = call.get("function") or call.get("custom")
+    return _argument_chars(body) + sum(map(count_other, others))
 
 
 def _argument_chars(call: object) -> int:
@@ -122,4 +122,4 @@ def _argument_chars(call: object) -> int:
     try:
         return len(arguments if isinstance(arguments, str) else json.dumps(arguments))
     except RecursionError:
-        return 0  # No tool has arguments that deep, so they are worth no estimate.
+        return 0  # No tool has arguments that deep, so they need no estimate.

@@ -1,4 +1,4 @@
-"""Token counts are read as the provider wrote them: none is computed, what is absent stays unknown. Pure."""
+"""Token counts as the provider reported them. None is computed, and an absent count stays unknown. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from policies.plausible_usage import NOT_A_COUNT
 
 type Paths = tuple[tuple[str, ...], ...]
 
-# Most specific first: where a provider writes one count twice, the first place found here decides.
+# Most specific first: when a provider writes one count twice, the first place in this list decides.
 CACHED_TOKENS_AT = (
     "prompt_tokens_details.cached_tokens",
     "prompt_token_details.cached_tokens",
@@ -24,17 +24,16 @@ CACHED_TOKENS_AT = (
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 _CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
 _NOTHING = Usage()
-_MAX_DIGITS = 40  # A billion billion is no count any more, and a thousand digits take their time to be read.
+_MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
 _NAMES = tuple(field.name for field in fields(Usage))
 
 
 def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
-    """Return the counts of a whole answer or of one chunk, or None where it reports none.
+    """Return the counts of a whole answer or of one chunk, or None when it reports none.
 
-    Counts are integers, also as floats (12.0) or digits in a string; a value of another kind counts as absent. One that
-    is no number of tokens (negative, not finite) is ``NOT_A_COUNT``. Where ``family`` does not say at which
-    places in the block its counts are, they are looked for in all that are known.
-    Source: contract, "usage object".
+    A count is an integer, a float without a fraction (12.0), or digits in a string. A value of another kind counts as
+    absent. A number that can't be a count (negative, not finite) is ``NOT_A_COUNT``. When ``family`` does not say
+    where its counts are, all known places are searched. Source: contract, "usage object".
     """
     vendor = payload.get("x_groq")  # where Groq reports in streams
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
@@ -44,7 +43,7 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
 
 
 def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
-    """Return what two reports of one stream say together: the later count holds, silence takes none back."""
+    """Return the counts of two reports of one stream: the later count wins, and an absent one changes nothing."""
     if earlier is None:
         return later
     counts = ((getattr(later, name), getattr(earlier, name)) for name in _NAMES)
@@ -78,13 +77,16 @@ def _count(report: Mapping[str, object], paths: Paths) -> int | None:
 
 
 def sum_counts(*counts: int | None) -> int:
-    """Return a sum of counts; with one that is ``NOT_A_COUNT`` all of it is."""
-    stated = [count for count in counts if count is not None]
-    return NOT_A_COUNT if any(count < 0 for count in stated) else sum(stated)
+    """Return the sum of counts, or ``NOT_A_COUNT`` when one of them is."""
+    known = [count for count in counts if count is not None]
+    return NOT_A_COUNT if any(count < 0 for count in known) else sum(known)
 
 
 def read_count(value: object) -> int | None:
-    """Return a count as a provider wrote it, None for what is none, and ``NOT_A_COUNT`` for what is no count."""
+    """Return a count as a provider wrote it.
+
+    Return None for a value that is not a number, and ``NOT_A_COUNT`` for a number that can't be a count.
+    """
     if isinstance(value, str):
         if not (value.isascii() and value.isdigit()):
             return None

@@ -1,18 +1,22 @@
-"""A whole answer is relayed under the catalog slug; besides, only choices that must be put right change. Pure."""
+"""The reader of a whole answer, and the rewriting of one in OpenAI's shape. Pure.
+
+A rewritten answer keeps its bytes, except for the model's name, the answer's identity, and choices that need a change.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from addon.answers.bounds import BoundExceededError, exceeded_bound, parse_bounded
-from addon.answers.context import Source
+from addon.answers.context import AnswerContext
 from addon.answers.normalize.choices import normalize_message_choices
+from addon.answers.reader import BufferingReader
 from addon.answers.text_length import finish_reason, relayed_chars, shows_nothing
 from addon.answers.usage import parse_usage
-from addon.text.errors import ErrorAnswer, from_upstream_payload, is_error_payload, upstream_garbage
+from addon.text.errors import ErrorAnswer, is_error_payload, unreadable_answer, upstream_error_in_success
 from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
-from addon.text.json_encode import json_text
+from addon.text.json_encode import encode_json
 from policies.model import Usage
 
 BILLING_NOTE: Final = (
@@ -22,9 +26,9 @@ BILLING_NOTE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes to the client for one whole answer; ``body`` is empty where there is a ``failure``.
+    """One whole answer for the client. ``body`` is empty when there is a ``failure``.
 
-    ``text_chars`` counts answer, reasoning and tool arguments, for estimates.
+    ``text_chars`` counts the characters of answer, reasoning and tool arguments, for estimates.
     """
 
     body: bytes
@@ -35,72 +39,107 @@ class Answer:
 
 
 def failed(failure: ErrorAnswer) -> Answer:
-    """Return the answer that is none."""
+    """Return an answer that has only a failure."""
     return Answer(b"", failure=failure)
 
 
-def decode_answer(body: bytes, source: Source) -> dict[str, Any] | ErrorAnswer:
-    """Return the JSON object that an upstream sent with a 2xx, or why it is no answer.
+class WholeAnswerReader(BufferingReader):
+    """The reader of a whole JSON answer. It sends nothing until it has all bytes and ``read`` has accepted them."""
 
-    White space and a byte order mark may stand in front.
+    def __init__(
+        self, read: Callable[[bytes, AnswerContext], Answer], context: AnswerContext, max_bytes: int
+    ) -> None:
+        super().__init__(context)
+        self.read, self.max_bytes = read, max_bytes
+
+    def error_so_far(self) -> ErrorAnswer | None:
+        """Return None: the first part of a success reports no error."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Keep ``piece``."""
+        if self.failure is None:
+            self.body += piece
+            if len(self.body) > self.max_bytes:
+                self.body.clear()
+                self.failure = unreadable_answer("it is too large.")
+        return b""
+
+    def finish(self) -> bytes:
+        """Return the rewritten answer."""
+        if self.failure:
+            return b""
+        body = bytes(self.body)
+        self.body.clear()
+        answer = self.read(body, self.context)
+        self.usage, self.finish_reason = answer.usage, answer.finish_reason
+        self.failure = answer.failure
+        self.relayed_text_chars = answer.text_chars
+        self.has_finished = self.is_done = answer.failure is None
+        return b"" if answer.failure else answer.body
+
+
+def decode_answer(body: bytes, context: AnswerContext) -> dict[str, Any] | ErrorAnswer:
+    """Return the JSON object that an upstream sent with a 2xx, or the failure of a body that is not an answer.
+
+    White space and a byte order mark before it are allowed.
     """
     try:
         payload = parse_bounded(body.removeprefix(b"\xef\xbb\xbf"))
     except BoundExceededError as error:
         return error.failure
     except ValueError:
-        return upstream_garbage("it is not JSON." if body.strip() else "it is empty.")
+        return unreadable_answer("it is not JSON." if body.strip() else "it is empty.")
     if is_error_payload(payload):
-        return from_upstream_payload(payload, names=source.names, secrets=source.secrets)
+        return upstream_error_in_success(payload, names=context.names, secrets=context.secrets)
     if not isinstance(payload, dict):
-        return upstream_garbage("it is not a chat completion.")
+        return unreadable_answer("it is not a chat completion.")
     return exceeded_bound(payload) or payload
 
 
-def rewrite_answer(body: bytes, source: Source) -> Answer:
-    """Return an OpenAI-shaped answer of an upstream that said 2xx, under its catalog slug.
+def rewrite_answer(body: bytes, context: AnswerContext) -> Answer:
+    """Return the OpenAI-shaped answer of a 2xx, with the catalog slug as its model.
 
     Source: contract, "Chat completion response".
     """
-    payload = decode_answer(body, source)
+    payload = decode_answer(body, context)
     if isinstance(payload, ErrorAnswer):
         return failed(payload)
     if not isinstance(given := payload.get("choices"), list) or not given:
-        return failed(upstream_garbage("it is not a chat completion."))
-    choices = normalize_message_choices(given, source.family, source.answer_id) or given
-    usage = parse_usage(payload, source.family)
+        return failed(unreadable_answer("it is not a chat completion."))
+    choices = normalize_message_choices(given, context.family, context.answer_id) or given
+    usage = parse_usage(payload, context.family)
     try:
-        body = _rewritten(body, payload, given, with_billing_notes(choices, usage), source)
+        body = _rewritten(body, payload, given, with_billing_notes(choices, usage), context)
     except ValueError:
-        return failed(upstream_garbage("it holds a number that JSON does not have."))
+        return failed(unreadable_answer("it holds a number that JSON does not have."))
     chars = sum(map(relayed_chars, choices))
     return Answer(body, usage, finish_reason(given), text_chars=chars)
 
 
 def _rewritten(
-    body: bytes, payload: dict[str, Any], given: list[Any], choices: list[Any], source: Source
+    body: bytes, payload: dict[str, Any], given: list[Any], choices: list[Any], context: AnswerContext
 ) -> bytes:
-    edits = model_edits(body, payload, json.dumps(source.model_slug).encode(), insert=True)
-    edits += identity_edits(body, payload, source.answer_id, source.created_s, "chat.completion")
+    edits = model_edits(body, payload, json.dumps(context.model_slug).encode(), insert=True)
+    edits += identity_edits(body, payload, context.answer_id, context.created_s, "chat.completion")
     if choices is not given:
-        edits.append(value_edit(body, "choices", json_text(choices)))
+        edits.append(value_edit(body, "choices", encode_json(choices)))
     return apply_edits(body, edits)
 
 
 def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
-    """Explain, in each message that shows nothing, why completion tokens are billed.
+    """Return ``choices`` with a note in each message that shows nothing: it says why completion tokens are billed.
 
-    Returns ``choices`` itself where there is nothing to explain. Source: contract, "choices[] element".
+    Return ``choices`` itself when no message needs a note. Source: contract, "choices[] element".
     """
-    if usage is None or (usage.completion_tokens or 0) <= 0 or not any(map(_is_silent, choices)):
+    if usage is None or (usage.completion_tokens or 0) <= 0 or not any(map(_shows_nothing, choices)):
         return choices
-    return [_explained(choice) if _is_silent(choice) else choice for choice in choices]
+    return [_with_note(choice) if _shows_nothing(choice) else choice for choice in choices]
 
 
-def _is_silent(choice: object) -> bool:
+def _shows_nothing(choice: object) -> bool:
     message = choice.get("message") if isinstance(choice, dict) else None
     return isinstance(message, dict) and shows_nothing(message)
 
 
-def _explained(choice: Mapping[str, Any]) -> dict[str, Any]:
+def _with_note(choice: Mapping[str, Any]) -> dict[str, Any]:
     return {**choice, "message": {**choice["message"], "reasoning_content": BILLING_NOTE}}

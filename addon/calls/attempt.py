@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from addon.answers.readers import Relay
+from addon.answers.reader import AnswerReader
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
 from addon.text.http1 import encode_request_head
@@ -44,7 +44,7 @@ class UpstreamAttempt:
     dropped: str | None
     is_sent: bool = False
     head_s: float | None = None
-    reader: Relay | None = None
+    reader: AnswerReader | None = None
     status: int | None = None
     retry_after: str | None = None
     advice: RetryAdvice = NO_ADVICE

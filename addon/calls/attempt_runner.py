@@ -6,7 +6,7 @@ Every wait ends: with the provider's time (``[upstream]`` of proxy.conf), or whe
 import asyncio
 from dataclasses import replace
 
-from addon.answers.readers import Relay
+from addon.answers.reader import AnswerReader
 from addon.calls.answer_reader import note_head
 from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
 from addon.calls.call_state import Call
@@ -19,10 +19,10 @@ from addon.telemetry.logs import log_no_connection
 from addon.text.errors import (
     NO_CONNECTION_FREE,
     ErrorAnswer,
+    provider_timed_out,
+    provider_unreachable,
     stream_interrupted,
-    timed_out,
-    unreachable,
-    upstream_garbage,
+    unreadable_answer,
 )
 from addon.text.http_heads import Response, ResponseHead
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
@@ -103,7 +103,7 @@ class AttemptRunner:
         except Unreachable as error:
             self.attempt.lagged = error.lagged
             log_no_connection(self.call.exchange, error.reason)
-            raise _Failed(unreachable()) from None
+            raise _Failed(provider_unreachable()) from None
         self.connection = connection
         return connection
 
@@ -128,26 +128,26 @@ class AttemptRunner:
 
     # Relay the answer.
 
-    async def _relay(self, reader: Relay) -> ErrorAnswer | None:
+    async def _relay(self, reader: AnswerReader) -> ErrorAnswer | None:
         self.deadline.renew()
         while True:
             piece = await self._read(reader)
             if not piece:
-                return await self._end(reader, await work_off(reader.kept_bytes, reader.finish))
-            had_hold = reader.holds
+                return await self._end(reader, await work_off(reader.buffered_bytes, reader.finish))
+            had_hold = reader.has_pending
             output = reader.feed(piece)
-            if reader.done:
+            if reader.is_done:
                 return await self._end(reader, output)
             await self._pass_on(output)
             if reader.failure:
                 return reader.failure
-            if reader.holds:
+            if reader.has_pending:
                 if not had_hold:
                     self.deadline.limit_to_hold()
             else:
                 self.deadline.renew()
 
-    async def _read(self, reader: Relay) -> bytes:
+    async def _read(self, reader: AnswerReader) -> bytes:
         """Return the next piece of the answer, or ``b""`` at its end. The provider may have ended it improperly."""
         connection = self._connection()
         while True:
@@ -155,14 +155,14 @@ class AttemptRunner:
                 with self.stream.present(), self.deadline.patience:
                     return await connection.read()
             except UpstreamBroke:
-                if reader.complete:
+                if reader.is_complete:
                     return b""
                 raise _Failed(self._error_of_break(reader)) from None
             except TimeoutError:
-                if reader.holds:
-                    await self._pass_on(reader.release())
+                if reader.has_pending:
+                    await self._pass_on(reader.flush_pending())
                     self.deadline.renew()
-                elif reader.complete and self.deadline.is_over:
+                elif reader.is_complete and self.deadline.is_over:
                     return b""
                 else:
                     await self._handle_silence()
@@ -178,7 +178,7 @@ class AttemptRunner:
         with self.stream.present():
             await self.stream.send(output)
 
-    async def _end(self, reader: Relay, last: bytes) -> ErrorAnswer | None:
+    async def _end(self, reader: AnswerReader, last: bytes) -> ErrorAnswer | None:
         """Settle the call, then send the last bytes. So a client with a whole answer finds its row in the ledger."""
         if reader.failure:
             if self.call.is_head_sent:
@@ -215,17 +215,17 @@ class AttemptRunner:
         if self.deadline.is_over or not self.deadline.has_heartbeats:
             self.attempt.lagged = self.deadline.patience.lagged
             reader = self.attempt.reader
-            raise _Failed((reader.give_up() if reader else None) or timed_out())
+            raise _Failed((reader.error_so_far() if reader else None) or provider_timed_out())
         if not self.stream.is_behind:
             self._send_head()
             with self.stream.present():
                 await self.stream.send(HEARTBEAT)
         self.deadline.resume_after_heartbeat()
 
-    def _error_of_break(self, reader: Relay) -> ErrorAnswer:
+    def _error_of_break(self, reader: AnswerReader) -> ErrorAnswer:
         if self.call.first_byte_s is not None:
             return stream_interrupted()
-        return reader.give_up() or upstream_garbage("it broke off.")
+        return reader.error_so_far() or unreadable_answer("it broke off.")
 
     def _connection(self) -> UpstreamConnection:
         if self.connection is None:
@@ -245,4 +245,4 @@ async def _await_end(connection: UpstreamConnection) -> None:
 
 
 def _error_of(broke: UpstreamBroke) -> ErrorAnswer:
-    return upstream_garbage("it is not well-formed HTTP.") if broke.is_garbage else unreachable()
+    return unreadable_answer("it is not well-formed HTTP.") if broke.is_garbage else provider_unreachable()

@@ -23,7 +23,7 @@ from addon.calls.responses import catalog_response, error_response, gateway_fiel
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.runtime.heavy_work import work_off
 from addon.store.protocol import StoreUnavailable
-from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal, no_access_token
+from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, no_access_token, refusal_error
 from addon.text.http_heads import RequestHead
 from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable
@@ -49,7 +49,7 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
     except ClientLeft:
         await deps.in_flight.abandon(call)
     except Refusal as refusal:
-        await refuse(call, stream, deps, from_refusal(refusal))
+        await refuse(call, stream, deps, refusal_error(refusal))
     except AccessTokenUnavailable:
         await refuse(call, stream, deps, no_access_token())
     except StoreUnavailable:
@@ -125,4 +125,4 @@ async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAns
 
 async def fail(call: Call, stream: Stream, deps: Dependencies) -> None:
     """Answer a call in which the gateway itself failed, with ``internal_error``."""
-    await refuse(call, stream, deps, INTERNAL)
+    await refuse(call, stream, deps, INTERNAL_ERROR)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from addon.answers.readers import Relay
+from addon.answers.reader import AnswerReader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
-from addon.text.errors import INTERNAL, ErrorAnswer
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from policies.exchange import Exchange, Stage
 from policies.fallback import is_failure
 
@@ -57,7 +57,7 @@ class Call:
         return self.current
 
     @property
-    def reader(self) -> Relay | None:
+    def reader(self) -> AnswerReader | None:
         """The reader of the answer that the client gets, None where there is none."""
         if self.current is None or self.exchange.answered_by is not None:
             return None
@@ -74,7 +74,7 @@ class Call:
 
         A fault of the gateway itself is no such failure.
         """
-        if failure is None or failure.code == INTERNAL.code:
+        if failure is None or failure.code == INTERNAL_ERROR.code:
             return False
         in_success = attempt.status is not None and 200 <= attempt.status < 300
         before_net = attempt.target.mode == "byok" and self.exchange.routed.has_safety_net

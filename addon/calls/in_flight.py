@@ -25,7 +25,7 @@ from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavai
 from addon.telemetry.log_limits import LogLimit
 from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved, log_refusal
 from addon.telemetry.metrics import Metrics
-from addon.text.errors import INTERNAL, ErrorAnswer
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
 from policies.circuit_breaker import circuit_of
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
@@ -93,7 +93,7 @@ class InFlightCalls:
                     call.exchange, failure, "as the first did, and the client gets that failure"
                 )
         self.platform_keys.note(attempt.key_target, failure.status if failure else OK, attempt.retry_after)
-        if failure is None or (failure.code != INTERNAL.code and not attempt.lagged):
+        if failure is None or (failure.code != INTERNAL_ERROR.code and not attempt.lagged):
             workspace, _ = call.exchange.caller
             circuit = circuit_of(target, workspace)
             self.spawn(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from addon.calls.call_state import Call
-from addon.text.masking import bookable
+from addon.text.masking import recordable
 from policies.completion_cap import completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
@@ -31,7 +31,7 @@ def outcome(call: Call, now_s: float) -> dict[str, Any]:
     metered = call.exchange.attempt.mode == "payg"
     return {
         "first_byte_s": call.first_byte_s,
-        "finish_reason": bookable(call.reader.finish_reason, secrets) if call.reader else None,
+        "finish_reason": recordable(call.reader.finish_reason, secrets) if call.reader else None,
         "usage": usage,
         "usage_source": source,
         "wholesale_nanousd": cost_nanousd(usage, model.wholesale, is_separate) if metered else 0,
@@ -56,7 +56,7 @@ def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
     without any answer, used nothing.
     """
     reader, counted = call.reader, plausible_usage(call)[0]
-    is_final = reader is not None and (call.exchange.status == OK or reader.done)
+    is_final = reader is not None and (call.exchange.status == OK or reader.is_done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
         return _usage_after_leaving(call, counted, now_s)
     if reader is None:
@@ -75,11 +75,11 @@ def _usage_after_leaving(call: Call, counted: Usage, now_s: float) -> tuple[Usag
     attempt, reader = call.attempt, call.reader
     if not attempt.is_sent:
         return Usage(), "none"
-    has_failed = attempt.failure or (reader and (reader.failure or reader.give_up()))
+    has_failed = attempt.failure or (reader and (reader.failure or reader.error_so_far()))
     if has_failed and not (reader and reader.relayed_text_chars):
         return Usage(), "none"
     tokens = max(_relayed_tokens(call), _unseen_tokens(call, now_s))
-    if reader and reader.finished and counted.completion_tokens:
+    if reader and reader.has_finished and counted.completion_tokens:
         return _with_prompt(call, counted)
     if counted.completion_tokens and counted.completion_tokens >= tokens:
         return _with_prompt(call, counted)

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from addon.answers.readers import Relay
+from addon.answers.reader import AnswerReader
 from addon.calls.answer_reader import note_head
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
 from addon.runtime.deadline import Deadline
 from addon.runtime.heavy_work import work_off
-from addon.text.errors import unreachable
+from addon.text.errors import provider_unreachable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from policies.exchange import Stage
 
@@ -43,7 +43,7 @@ class UnrelayedAnswers:
             async with self.reading(whole=not call.exchange.stream):
                 await _read_rest(call, attempt, connection, clock)
         except UpstreamBroke:
-            attempt.failure = unreachable()
+            attempt.failure = provider_unreachable()
         except TimeoutError:
             pass  # The part that was read counts.
 
@@ -83,7 +83,7 @@ def _end(bound: asyncio.Timeout) -> None:
 def _may_report_usage(call: Call, attempt: UpstreamAttempt) -> bool:
     if not attempt.is_sent or call.exchange.stage is not Stage.DISPATCHED:
         return False
-    return not call.exchange.stream or (attempt.reader is not None and attempt.reader.finished)
+    return not call.exchange.stream or (attempt.reader is not None and attempt.reader.has_finished)
 
 
 async def _read_rest(
@@ -98,13 +98,13 @@ async def _read_rest(
         connection.release()
 
 
-async def _read_to_end(reader: Relay, connection: UpstreamConnection, is_stream: bool) -> bool:
+async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_stream: bool) -> bool:
     """Feed ``reader`` until it knows enough. Return whether the message has ended."""
     read_bytes = 0
     while piece := await connection.read():
         reader.feed(piece)
         read_bytes += len(piece)
-        if reader.done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
+        if reader.is_done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
             return False
-    await work_off(reader.kept_bytes, reader.finish)
+    await work_off(reader.buffered_bytes, reader.finish)
     return True

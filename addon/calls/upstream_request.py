@@ -14,7 +14,7 @@ from addon.calls.dropped_fields import dropped_header, dropped_in
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
-from addon.text.masking import bookable
+from addon.text.masking import recordable
 from policies.completion_cap import completion_cap
 from policies.exchange import Stage
 from policies.limits import limits_of
@@ -31,7 +31,7 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     """Note the request of a call, once its body is read and valid."""
     call.request = chat
     call.exchange = call.exchange.note(
-        requested_model=bookable(chat.model), end_user=bookable(chat.end_user), stream=chat.stream
+        requested_model=recordable(chat.model), end_user=recordable(chat.end_user), stream=chat.stream
     )
 
 
@@ -154,4 +154,4 @@ def _dropped(
     chat: ChatRequest, sendable: dict[str, object], sanitized: Sanitized, request: UpstreamRequest
 ) -> str | None:
     given = chat.fields.keys() | chat.extras.keys()
-    return dropped_header(given, sendable, dropped_in(sanitized.changes), request.left_out)
+    return dropped_header(given, sendable, dropped_in(sanitized.changes), request.unsent_fields)

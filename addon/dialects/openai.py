@@ -3,25 +3,25 @@
 from typing import Any
 
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.readers import Relay, WholeRelay
-from addon.answers.stream import StreamRelay
-from addon.answers.whole import rewrite_answer
+from addon.answers.context import AnswerContext
+from addon.answers.reader import AnswerReader
+from addon.answers.stream import StreamedAnswerReader
+from addon.answers.whole import WholeAnswerReader, rewrite_answer
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
 from policies.model import Attempt
 
 
 def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
-    """``POST`` to the provider's ``chat_path``, which is ``/chat/completions`` nearly everywhere."""
+    """Build a ``POST`` to the provider's ``chat_path``, which is ``/chat/completions`` nearly everywhere."""
     return json_request(attempt, attempt.model.provider.chat_path, body, streams=bool(body.get("stream")))
 
 
-def stream(source: Source) -> Relay:
-    """Server-sent events whose model is rewritten."""
-    return StreamRelay(ChatChunks(source), source)
+def stream(context: AnswerContext) -> AnswerReader:
+    """Build the reader of server-sent events, which replaces the model in each."""
+    return StreamedAnswerReader(ChatChunks(context), context)
 
 
-def whole(source: Source, max_bytes: int) -> Relay:
-    """One JSON object whose model is rewritten."""
-    return WholeRelay(rewrite_answer, source, max_bytes)
+def whole(context: AnswerContext, max_bytes: int) -> AnswerReader:
+    """Build the reader of one JSON object, which replaces its model."""
+    return WholeAnswerReader(rewrite_answer, context, max_bytes)

@@ -30,7 +30,7 @@ from addon.calls.upstream_request import (
 from addon.explain.fields import explained_fields
 from addon.store.ledger.report import ReadUsed, find_limits
 from addon.store.protocol import HoldRequest, StoreUnavailable
-from addon.text.errors import INTERNAL, LIMITS_UNAVAILABLE, ErrorAnswer, from_refusal
+from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
 from policies.fallback import refusal_after_failure
@@ -151,7 +151,7 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
     # The explanation is shown to people, so no secret is in it from here on.
     shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
     call.exchange = call.exchange.note(route=replace(route, attempts=shown))
-    explanation.error_on_failure = from_refusal(route.fallback_refusal) if route.fallback_refusal else None
+    explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
     first = _explain_attempt(call, given, counted)
     explanation.attempts.append(first)
@@ -167,7 +167,7 @@ def _admit(call: Call, content: bytes) -> None:
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
     if not key.active:
-        raise _Stopped(Refused("key", from_refusal(invalid_key_refusal()), f"key {key.id} is not active"))
+        raise _Stopped(Refused("key", refusal_error(invalid_key_refusal()), f"key {key.id} is not active"))
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
@@ -233,10 +233,10 @@ def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datet
 
     None: it gets the failure of ``first``.
     """
-    if second.refused and second.refused.answer is INTERNAL:
-        return INTERNAL
+    if second.refused and second.refused.answer is INTERNAL_ERROR:
+        return INTERNAL_ERROR
     if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt, now)):
-        return from_refusal(refusal)
+        return refusal_error(refusal)
     return None
 
 
@@ -246,11 +246,11 @@ def _step(step: Step) -> Iterator[None]:
     try:
         yield
     except Refusal as refusal:
-        raise _Stopped(Refused(step, from_refusal(refusal))) from refusal
+        raise _Stopped(Refused(step, refusal_error(refusal))) from refusal
     except StoreUnavailable as error:
         raise _Stopped(Refused(step, LIMITS_UNAVAILABLE, str(error))) from error
     except Exception as error:
-        raise _Stopped(Refused(step, INTERNAL, f"{type(error).__name__}: {error}")) from error
+        raise _Stopped(Refused(step, INTERNAL_ERROR, f"{type(error).__name__}: {error}")) from error
 
 
 def _head(content: bytes) -> RequestHead:

@@ -23,7 +23,7 @@ from addon.gateway.options import mitmproxy_options
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.protocol import StoreUnavailable
-from addon.text.errors import from_refusal
+from addon.text.errors import refusal_error
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings
 from addon.wire.host import WireHost
@@ -131,7 +131,7 @@ class Gateway(WireHost):
         """Answer what never became a call."""
         if self._lifecycle:
             self._lifecycle.metrics.call_refused(refusal.code)
-        return error_response(from_refusal(refusal), [("x-request-id", new_request_id())], close=True)
+        return error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
 
 
 async def _serve(call: Call, stream: Stream, deps: Dependencies) -> None:

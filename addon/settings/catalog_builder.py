@@ -20,7 +20,7 @@ from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
-from addon.text.urls import path_of
+from addon.text.urls import model_path
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
 from policies.model import Auth, Model, Prices, Provider
 from policies.money import retail_prices
@@ -116,7 +116,7 @@ class CatalogBuilder:
     ) -> Model:
         if provider.dialect == "gemini" or "{model}" in provider.chat_path:
             try:
-                path_of(table.upstream_model_id)
+                model_path(table.upstream_model_id)
             except ValueError as error:
                 raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
         cached = table.cached_input_price_per_m

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from addon.text.errors import from_refusal
+from addon.text.errors import refusal_error
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
@@ -85,5 +85,5 @@ class Admin:
 
 
 def _refused(refusal: Refusal) -> tuple[int, str, bytes]:
-    error = from_refusal(refusal)
+    error = refusal_error(refusal)
     return error.status, JSON, error.body()

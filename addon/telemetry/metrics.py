@@ -24,7 +24,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM
+from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM_ERRORS
 from policies.circuit_breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.model import Mode
@@ -39,7 +39,7 @@ OTHER = "other"
 """Stands for a model that is not in the catalog, and for a code that is not in these tables."""
 
 REFUSAL_CODES = frozenset({*get_args(RefusalCode), CLIENT_DISCONNECTED, INTERRUPTED, OTHER})
-UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM.values(), SERVER_ERROR, REQUEST_ERROR)})
+UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM_ERRORS.values(), SERVER_ERROR, REQUEST_ERROR)})
 
 MOST = 10**15
 """The most that one call adds to a counter, which stays an exact float: a provider's word is no reason to lose it."""

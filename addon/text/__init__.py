@@ -1,1 +1,1 @@
-"""Bytes and values in, values out: no module here knows of calls, connections or files."""
+"""Functions from bytes and values to values. No module here knows of calls, connections or files."""

@@ -1,7 +1,7 @@
-"""Every failure's face: the only place that knows which status and type an error code has.
+"""Every error as the client sees it: the only place that knows the status and the type of each error code.
 
-Source: contract, "Errors". What a provider says is never passed on as it stands: ``from_upstream`` takes the
-human-readable sentence out of it, without credentials, control characters or upstream model ids. Pure.
+A provider's own error is never passed on unchanged. ``upstream_error`` takes the readable message out of it, without
+credentials, control characters or upstream model ids. Source: contract, "Errors". Pure.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from addon.text.masking import mask_credentials, mask_fragments
-from addon.text.provider_error import Found, read_body, read_payload
+from addon.text.provider_error import FoundMessage, find_in_body, find_in_payload
 from policies.refusal import Refusal, RefusalCode
 
 ErrorType = Literal[
@@ -22,20 +22,20 @@ ErrorType = Literal[
 ]
 
 MAX_MESSAGE_CHARS = 2_000
-# More than any masking makes short enough to be shown.
+# No longer text can become short enough to be shown, however much of it is masked.
 MAX_READ_CHARS = 65_536
 MAX_PARAM_CHARS = 200
 # Soft hyphens, zero-width spaces and joiners, directions, byte order marks.
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _STANDARD_STATUSES = frozenset(status.value for status in HTTPStatus)
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """One error as the client sees it. ``message`` bears no secret. Source: contract, "Errors".
+    """One error as the client sees it. ``message`` holds no secret. Source: contract, "Errors".
 
-    ``retry_after_s`` and ``should_retry`` are as those of ``Refusal``; they become headers.
+    ``retry_after_s`` and ``should_retry`` are those of ``Refusal``; they become headers.
     """
 
     status: int
@@ -56,7 +56,7 @@ class ErrorAnswer:
         return b"data: " + self.body() + b"\n\n"
 
 
-# Source: contract, "Gateway-generated errors"; from 404 to 431 beyond it: docs/errors.md.
+# Source: contract, "Gateway-generated errors"; docs/errors.md for the ones that the contract does not list.
 REFUSALS: Mapping[RefusalCode, tuple[int, ErrorType]] = MappingProxyType(
     {
         "bad_request": (400, "invalid_request_error"),
@@ -79,7 +79,7 @@ REFUSALS: Mapping[RefusalCode, tuple[int, ErrorType]] = MappingProxyType(
 )
 
 # Source: contract, "Normalized upstream errors".
-UPSTREAM: Mapping[int, tuple[ErrorType, str]] = MappingProxyType(
+UPSTREAM_ERRORS: Mapping[int, tuple[ErrorType, str]] = MappingProxyType(
     {
         401: ("authentication_error", "invalid_api_key"),
         403: ("permission_denied", "permission_denied"),
@@ -91,13 +91,13 @@ UPSTREAM: Mapping[int, tuple[ErrorType, str]] = MappingProxyType(
 SERVER_ERROR: tuple[ErrorType, str] = ("api_error", "upstream_error")  # every 5xx
 REQUEST_ERROR: tuple[ErrorType, str] = ("invalid_request_error", "invalid_request_error")  # every other 4xx
 
-INTERNAL = ErrorAnswer(500, "api_error", "internal_error", "The gateway failed to handle this request.")
+INTERNAL_ERROR = ErrorAnswer(500, "api_error", "internal_error", "The gateway failed to handle this request.")
 
 
-def from_refusal(refusal: Refusal) -> ErrorAnswer:
-    """Return the answer to a call that the gateway itself turned down. An ``internal_error`` tells nothing."""
+def refusal_error(refusal: Refusal) -> ErrorAnswer:
+    """Return the answer to a call that the gateway itself refused. An ``internal_error`` gives no details."""
     if refusal.code == "internal_error":
-        return INTERNAL
+        return INTERNAL_ERROR
     status, type_ = REFUSALS[refusal.code]
     return ErrorAnswer(
         status,
@@ -110,55 +110,55 @@ def from_refusal(refusal: Refusal) -> ErrorAnswer:
     )
 
 
-def from_upstream(
+def upstream_error(
     status: int, body: bytes, names: Mapping[str, str] = NO_NAMES, secrets: Sequence[str] = ()
 ) -> ErrorAnswer:
-    """Return the normalized form of a provider's non-success answer, whatever its body.
+    """Return the normalized form of a provider's error answer, whatever its body is.
 
-    ``names`` maps upstream model ids to catalog slugs; ``secrets`` are the credentials that the call was made with.
+    ``names`` maps upstream model ids to catalog slugs. ``secrets`` are the credentials of the call.
     """
-    return _normalized(status, read_body(body), names, secrets)
+    return _normalized(status, find_in_body(body), names, secrets)
 
 
-def from_upstream_payload(
+def upstream_error_in_success(
     payload: object, names: Mapping[str, str] = NO_NAMES, secrets: Sequence[str] = ()
 ) -> ErrorAnswer:
-    """Return the normalized form of an error that came inside a success, decoded from JSON.
+    """Return the normalized form of an error that came in a success, decoded from JSON.
 
-    Its status is the standard one that the payload itself states as an integer, else 502.
+    Its status is the standard one in the payload (an integer), else 502.
     """
-    return _normalized(_stated_status(payload) or 502, read_payload(payload), names, secrets)
+    return _normalized(_status_in(payload) or 502, find_in_payload(payload), names, secrets)
 
 
-def unreachable() -> ErrorAnswer:
-    """No connection to the provider, or one that broke before its answer began."""
-    return _upstream_error(502, "The provider could not be reached.")
+def provider_unreachable() -> ErrorAnswer:
+    """Return the error of a connection to the provider that failed, or broke before the answer began."""
+    return _provider_failure(502, "The provider could not be reached.")
 
 
 def no_access_token() -> ErrorAnswer:
-    """The provider wants an access token for the account that it is called with, and none could be had."""
-    return _upstream_error(502, "No access token for the provider could be had.")
+    """Return the error of a call whose provider wants an access token, when no token was available."""
+    return _provider_failure(502, "No access token for the provider could be had.")
 
 
-def timed_out() -> ErrorAnswer:
-    """The provider was silent for longer than it may be."""
-    return _upstream_error(504, "The provider did not answer in time.")
+def provider_timed_out() -> ErrorAnswer:
+    """Return the error of a provider that was silent for too long."""
+    return _provider_failure(504, "The provider did not answer in time.")
 
 
-def upstream_garbage(reason: str) -> ErrorAnswer:
-    """A success that is no chat completion; ``reason`` says why, in the gateway's own words."""
-    return _upstream_error(502, f"The provider's answer could not be understood: {reason}")
+def unreadable_answer(reason: str) -> ErrorAnswer:
+    """Return the error of a success that is not a chat completion; ``reason`` says why, in the gateway's words."""
+    return _provider_failure(502, f"The provider's answer could not be understood: {reason}")
 
 
 def stream_interrupted() -> ErrorAnswer:
-    """The provider ended a stream before the answer was complete."""
-    return _upstream_error(502, "The provider's stream ended before the answer was complete.")
+    """Return the error of a stream that ended before the answer was complete."""
+    return _provider_failure(502, "The provider's stream ended before the answer was complete.")
 
 
 def is_error_payload(payload: object) -> bool:
-    """Tell whether a decoded success body, or chunk of a stream, is in truth an error.
+    """Return whether a decoded success body, or a chunk of a stream, is an error.
 
-    An ``error`` beside ``choices`` counts, unless it is null or empty; the flat shapes count only without choices.
+    An ``error`` next to ``choices`` counts, unless it is null or empty. The flat shapes count only without choices.
     """
     if isinstance(payload, list):
         return any(isinstance(item, dict) and bool(item.get("error")) for item in payload)
@@ -168,41 +168,41 @@ def is_error_payload(payload: object) -> bool:
         return True
     if isinstance(payload.get("choices"), list):
         return False
-    flat = any(payload.get(key) for key in ("detail", "fault", "errors"))
-    return flat or isinstance(payload.get("message"), str)
+    is_flat = any(payload.get(key) for key in ("detail", "fault", "errors"))
+    return is_flat or isinstance(payload.get("message"), str)
 
 
-def _upstream_error(status: int, message: str) -> ErrorAnswer:
-    return ErrorAnswer(status, *SERVER_ERROR, _bounded(_one_line(message), MAX_MESSAGE_CHARS))
+def _provider_failure(status: int, message: str) -> ErrorAnswer:
+    return ErrorAnswer(status, *SERVER_ERROR, _shortened(_one_line(message), MAX_MESSAGE_CHARS))
 
 
 def _normalized(
-    status: int, found: Found | None, names: Mapping[str, str], secrets: Sequence[str]
+    status: int, found: FoundMessage | None, names: Mapping[str, str], secrets: Sequence[str]
 ) -> ErrorAnswer:
-    message = _shown(found.message, names, secrets) if found else ""
+    message = _cleaned(found.message, names, secrets) if found else ""
     message = message or f"The provider reported an error (status {status}) without a readable explanation."
-    param = _shown(found.param, names, secrets) if found and found.param else ""
+    param = _cleaned(found.param, names, secrets) if found and found.param else ""
     if not _is_standard_error(status):
         status = 502
-    type_, code = UPSTREAM.get(status) or (SERVER_ERROR if status >= 500 else REQUEST_ERROR)
-    bounded_param = _bounded(param, MAX_PARAM_CHARS) or None
-    return ErrorAnswer(status, type_, code, _bounded(message, MAX_MESSAGE_CHARS), bounded_param)
+    type_, code = UPSTREAM_ERRORS.get(status) or (SERVER_ERROR if status >= 500 else REQUEST_ERROR)
+    short_param = _shortened(param, MAX_PARAM_CHARS) or None
+    return ErrorAnswer(status, type_, code, _shortened(message, MAX_MESSAGE_CHARS), short_param)
 
 
 def _is_standard_error(status: int) -> bool:
     return status >= 400 and status in _STANDARD_STATUSES
 
 
-def _stated_status(payload: object) -> int | None:
-    """Return the standard status that a payload states; an inner ``error`` knows better than its wrapper."""
+def _status_in(payload: object) -> int | None:
+    """Return the standard status in a payload. The inner ``error`` comes before its wrapper."""
     outer = payload[0] if isinstance(payload, list) and payload else payload
     inner = outer.get("error") if isinstance(outer, dict) else None
     nodes = [node for node in (inner, outer) if isinstance(node, dict)]
-    stated = [node.get(key) for node in nodes for key in ("code", "status", "status_code")]
-    return next((value for value in stated if isinstance(value, int) and _is_standard_error(value)), None)
+    values = [node.get(key) for node in nodes for key in ("code", "status", "status_code")]
+    return next((value for value in values if isinstance(value, int) and _is_standard_error(value)), None)
 
 
-def _shown(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:
+def _cleaned(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:
     text = _one_line(text[:MAX_READ_CHARS])
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = mask_fragments(text, secret)
@@ -212,30 +212,30 @@ def _shown(text: str, names: Mapping[str, str], secrets: Sequence[str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return ``text`` on one line, white space collapsed, without control characters and what no reader sees."""
-    text = _UNSEEN.sub("", text.encode("utf-8", "replace").decode())
+    """Return ``text`` on one line, with single spaces, without control characters and invisible ones."""
+    text = _INVISIBLE.sub("", text.encode("utf-8", "replace").decode())
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", text).split())
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Replace upstream model ids that stand as whole tokens: ``gpt-4`` is not found in ``gpt-4.1`` or ``gpt-4-x``."""
+    """Replace upstream model ids that are whole tokens: ``gpt-4`` is not found in ``gpt-4.1`` or ``gpt-4-x``."""
     if not names:
         return text
     ids = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.sub(rf"(?<![\w.@-])(?:{ids})(?!\w|[-./:@]\w)", lambda match: names[match[0]], text)
 
 
-def _bounded(text: str, limit: int) -> str:
+def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-LIMITS_UNAVAILABLE = from_refusal(
+LIMITS_UNAVAILABLE = refusal_error(
     Refusal(
         "rate_limit_unavailable",
         "Limits can't be checked at the moment, so no call is let through; try again shortly.",
     )
 )
-NO_CONNECTION_FREE = from_refusal(
+NO_CONNECTION_FREE = refusal_error(
     Refusal(
         "rate_limit_unavailable",
         "All connections to the provider that may be open are in use; try again in a moment.",

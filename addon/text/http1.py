@@ -1,7 +1,8 @@
 """The syntax of HTTP/1.1 heads, of requests and of answers: strict parsing, the framing of bodies, encoding. Pure.
 
 A head is decoded once, and one compiled expression finds all of its fields. Anything that two readers could understand
-differently is an error: bare LF, folded lines, a space before a colon, two lengths, a coding other than ``chunked``.
+in different ways is an error: bare LF, folded lines, a space before a colon, two lengths, a coding other than
+``chunked``.
 """
 
 import re
@@ -15,7 +16,7 @@ MAX_HEAD_BYTES = 65_536
 """The longest head that a caller may collect: request or status line, fields, and the blank line."""
 
 MAX_HEAD_LINES = 500
-"""In a request's head: each is objects of 120 bytes here, however short it is."""
+"""The most lines of a request's head. Each costs objects of 120 bytes here, however short it is."""
 
 LAST_CHUNK = b"0\r\n\r\n"
 """The end of a chunked body without trailers."""
@@ -25,7 +26,7 @@ VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]"
 """A character of a field's value: no control character but the tab."""
 
 HOST = r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]++|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5})?"
-"""A host with an optional port (RFC 3986). No comma, because intermediaries join two fields by one."""
+"""A host with an optional port (RFC 3986). Without commas, because intermediaries join two fields with one."""
 
 _FIELD = re.compile(rf"\r\n({TOKEN}++):[ \t]*+([^\r]*+)(?=\r\n)")
 _HEAD_BYTES = bytes({*b"\t\r\n", *range(0x20, 0x100)} - {0x7F})
@@ -45,7 +46,7 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" fo
 
 
 class HttpSyntaxError(ValueError):
-    """The peer's bytes are not HTTP/1.1 as it is read here. The message holds nothing that the peer sent."""
+    """The peer's bytes are not valid HTTP/1.1. The message holds nothing that the peer sent."""
 
 
 class TooLargeError(HttpSyntaxError):
@@ -54,7 +55,7 @@ class TooLargeError(HttpSyntaxError):
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """Where a body ends: after ``length`` bytes, with its last chunk, or where the peer closes. One of the three."""
+    """Where a body ends: after ``length`` bytes, with its last chunk, or when the peer closes. One of the three."""
 
     length: int | None
     is_chunked: bool = False
@@ -73,10 +74,10 @@ def skip_blank_lines(buffer: bytes | bytearray, start: int = 0) -> int:
 
 
 def find_head_end(buffer: bytes | bytearray, start: int = 0) -> int:
-    """Return the index behind the CRLF CRLF that ends a head, or -1 where it has not come yet.
+    """Return the index after the CRLF CRLF that ends a head, or -1 when it has not come yet.
 
-    The search begins at ``start``: where the head begins, or three bytes before what came since the last search.
-    Raises HttpSyntaxError where the head has not ended and holds a bare CR or LF: there is no need to wait for its end.
+    ``start`` is where the head begins, or three bytes before the bytes that came since the last search. Raises
+    HttpSyntaxError when an unfinished head holds a bare CR or LF: there is no need to wait for its end.
     """
     found = buffer.find(b"\r\n\r\n", start)
     if found >= 0:
@@ -87,7 +88,7 @@ def find_head_end(buffer: bytes | bytearray, start: int = 0) -> int:
 
 
 def parse_request_head(raw: bytes) -> RequestHead:
-    """Return the head of a request; ``raw`` reaches from its request line to the end of its blank line.
+    """Return the head of a request; ``raw`` is all of it, from the request line to the blank line.
 
     The authority of an absolute target is split off, and must equal ``Host``. Any token is a method. Raises
     HttpSyntaxError.
@@ -108,7 +109,7 @@ def parse_request_head(raw: bytes) -> RequestHead:
 
 
 def parse_response_head(raw: bytes) -> ResponseHead:
-    """Return the head of an answer; ``raw`` reaches from its status line to the end of its blank line.
+    """Return the head of an answer; ``raw`` is all of it, from the status line to the blank line.
 
     Raises HttpSyntaxError, also for a status outside 100 to 599.
     """
@@ -125,15 +126,15 @@ def _version(text: str) -> Version:
 def _parse_lines(
     raw: bytes, match_first_line: Callable[[str], re.Match[str] | None]
 ) -> tuple[re.Match[str] | None, Headers]:
-    """Return the match of the first line of a whole head, or None, and the fields behind it."""
+    """Return the match of the first line of a whole head, or None, and the fields after it."""
     text = raw.decode("latin-1")
     line = match_first_line(text)
     if line is None:
         return None, Headers()
     first = line.end() - 2
     found = _FIELD.findall(text, first)
-    # Each match begins with one CRLF and ends before another. Two more end the head. So as many LF mean that each
-    # line is a field, and none ends in a bare LF.
+    # Each match begins with one CRLF and ends before another, and two more end the head. So with this number of LFs,
+    # each line is a field, and none ends in a bare LF.
     if not text.endswith("\r\n\r\n") or text.count("\n", first) != len(found) + 2:
         raise HttpSyntaxError("a header line is malformed")
     if raw.translate(None, _HEAD_BYTES):
@@ -142,7 +143,7 @@ def _parse_lines(
 
 
 def _strip_values(text: str, found: list[Field]) -> list[Field]:
-    """Return fields without the blanks behind their values. A tab behind a coding is an error: readers differ on it."""
+    """Return fields without the blanks after their values. A tab after a coding is an error: readers differ on it."""
     if " \r\n" not in text and "\t\r\n" not in text:
         return found
     if any(value.endswith("\t") and name.lower() == "transfer-encoding" for name, value in found):
@@ -168,14 +169,14 @@ def _split_target(method: str, target: str) -> tuple[str, str]:
 
 
 def request_framing(head: RequestHead) -> Framing:
-    """Return where the body of a request ends. Raises HttpSyntaxError where its fields are ambiguous or unknown."""
+    """Return where the body of a request ends. Raises HttpSyntaxError when its fields are ambiguous or unknown."""
     return _framing_of(head) or _NO_BODY
 
 
 def response_framing(head: ResponseHead, request_method: str) -> Framing:
     """Return where the body of an answer to ``request_method`` ends.
 
-    Raises HttpSyntaxError where its fields are ambiguous or unknown, also where the answer can have no body.
+    Raises HttpSyntaxError when its fields are ambiguous or unknown, even if the answer can have no body.
     """
     framing = _framing_of(head)
     if request_method == "HEAD" or head.status in _BODILESS_STATUSES:
@@ -208,7 +209,7 @@ def _parse_length(text: str) -> int:
 def keeps_alive(head: RequestHead | ResponseHead) -> bool:
     """Return whether the connection may serve another request, by version and ``Connection``.
 
-    It may not either after a body that ends where the peer closes; see the framing.
+    It may not after a body that ends when the peer closes; see ``Framing``.
     """
     named = head.headers.get("connection")
     if named is None:
@@ -220,7 +221,7 @@ def keeps_alive(head: RequestHead | ResponseHead) -> bool:
 def encode_request_head(method: str, target: str, fields: Iterable[Field]) -> bytes:
     """Return the complete head of an HTTP/1.1 request.
 
-    Raises ValueError where method or target can't be on a request line, a name is no token, a value holds a
+    Raises ValueError when the method or target can't be on a request line, a name is not a token, a value holds a
     control character, or a character is beyond latin-1.
     """
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target):
@@ -231,7 +232,7 @@ def encode_request_head(method: str, target: str, fields: Iterable[Field]) -> by
 def encode_response_head(head: ResponseHead, extra: Iterable[Field] = ()) -> bytes:
     """Return the complete head of an HTTP/1.1 answer with the fields of ``head`` and ``extra``.
 
-    The phrase is the standard one of the status, empty where there is none. Raises ValueError as requests do.
+    The phrase is the standard one of the status, or empty. Raises ValueError as ``encode_request_head`` does.
     """
     line = _STATUS_LINES.get(head.status) or f"HTTP/1.1 {head.status:03d} \r\n"
     return _encode(line, [*head.headers.fields, *extra])
@@ -240,7 +241,7 @@ def encode_response_head(head: ResponseHead, extra: Iterable[Field] = ()) -> byt
 def _encode(line: str, fields: Iterable[Field]) -> bytes:
     lines = [f"{name}: {value}\r\n" for name, value in fields]
     text = "".join(lines) + "\r\n"
-    # A CRLF within a value could look like one more field: there are as many lines as fields, and the blank one.
+    # A CRLF in a value could look like one more field, so count the lines: one for each field, and the blank one.
     if not _SENT_FIELDS.fullmatch(text) or text.count("\n") != len(lines) + 1:
         raise ValueError("a header can't be sent")
     try:
@@ -250,5 +251,5 @@ def _encode(line: str, fields: Iterable[Field]) -> bytes:
 
 
 def encode_chunk(piece: bytes) -> bytes:
-    """Return ``piece`` as one chunk, and an empty piece as no bytes, because an empty chunk ends the body."""
+    """Return ``piece`` as one chunk. Return no bytes for an empty piece, because an empty chunk ends the body."""
     return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""

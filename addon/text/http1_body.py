@@ -1,12 +1,14 @@
-"""``BodyReader``: the body of one HTTP/1.1 message, out of the bytes of its connection. Pure."""
+"""``BodyReader``: reads the body of one HTTP/1.1 message from the bytes of its connection. Pure."""
 
 import re
 
 from addon.text.http1 import TOKEN, VALUE, Framing, HttpSyntaxError
 
 MAX_OVERHEAD_BYTES = 16_384
-"""The most bytes of chunk extensions and trailers in one message. Plain chunk sizes don't count: each has a body byte
-at least, and at most 16 digits."""
+"""The most bytes of chunk extensions and trailers in one message.
+
+Plain chunk sizes don't count: each has at most 16 digits, and at least one byte of the body follows it.
+"""
 
 _SMALL_SIZES = {written: size for size in range(1, 256) for written in (b"%x" % size, b"%X" % size)}
 _QUOTED = r'"(?:[ !#-\[\]-~\x80-\xff]|\\[ -~\x80-\xff])*+"'
@@ -22,12 +24,12 @@ _WINDOW_BYTES = 1024
 
 
 def _read_small_chunks(data: bytes, at: int, pieces: list[bytes]) -> int:
-    """Read chunks from ``at`` on, within one window, as long as they are small and have no CRLF in their bytes.
+    """Read chunks from ``at`` on, within one window, while they are small and have no CRLF in their bytes.
 
-    Return the index behind them. One split costs a third of what a look at each chunk does.
+    Return the index after them. One split costs a third of the time that a look at each chunk takes.
     """
     parts = data[at : at + _WINDOW_BYTES].split(b"\r\n")
-    del parts[-1]  # which has no end
+    del parts[-1]  # It has no end.
     sizes, bodies = parts[::2], parts[1::2]
     declared, lengths = list(map(_SMALL_SIZES.get, sizes)), list(map(len, bodies))
     count = len(lengths)
@@ -38,11 +40,11 @@ def _read_small_chunks(data: bytes, at: int, pieces: list[bytes]) -> int:
 
 
 class BodyReader:
-    """Separates the bytes of one body from its framing and from what follows it.
+    """Separates the bytes of one body from its framing and from the bytes that follow it.
 
-    ``is_done`` becomes true where the message ends; ``rest`` then holds the bytes behind it. ``before_fault`` is what
-    came before broken framing, in the same ``feed``. Between two calls at most one unfinished line is kept, within
-    ``MAX_OVERHEAD_BYTES``.
+    ``is_done`` becomes true when the message ends; ``rest`` then holds the bytes after it. ``before_fault`` holds the
+    bytes of the body before broken framing, from the same ``feed``. Between two calls at most one unfinished line is
+    kept, within ``MAX_OVERHEAD_BYTES``.
     """
 
     def __init__(self, framing: Framing) -> None:
@@ -54,16 +56,16 @@ class BodyReader:
         self._is_broken = False
         self._in_trailers = False
         self._left = framing.length or 0
-        """Bytes to come: of the body, or of the current chunk with the CRLF behind it."""
+        """The bytes still to come: of the body, or of the current chunk and its CRLF."""
         self._line = bytearray()
         """The beginning of a line that has not ended: of a chunk size, or of a trailer."""
         self._overhead_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the body's bytes in ``data`` as one piece, perhaps empty.
+        """Return the body's bytes in ``data`` as one piece, which may be empty.
 
-        Raises HttpSyntaxError where the framing is broken, and at each later call. Bytes fed after the end are
-        added to ``rest``.
+        Raises HttpSyntaxError when the framing is broken, and at each later call. Bytes after the end are added to
+        ``rest``.
         """
         if self.is_done:
             self.rest += data
@@ -83,7 +85,7 @@ class BodyReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def end(self) -> None:
-        """Take the close of the peer, which ends a body until then. Raises HttpSyntaxError where bytes are missing."""
+        """Take the close of the peer, which may end the body. Raises HttpSyntaxError when bytes are missing."""
         if not self.is_done and not self._until_close:
             raise HttpSyntaxError("the connection ended within a body")
         self.is_done = True
@@ -117,7 +119,7 @@ class BodyReader:
             self._read_trailers(data, at)
 
     def _read_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Read chunks up to the last one, or as far as ``data`` goes; return the index behind what was read."""
+        """Read chunks up to the last one, or to the end of ``data``. Return the index after them."""
         tried = at
         while True:
             if tried <= at <= len(data) - _WINDOW_BYTES:
@@ -141,7 +143,7 @@ class BodyReader:
             pieces.append(data[start:stop])
 
     def _read_rest_of_chunk(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Read the rest of the current chunk and its CRLF, as far as ``data`` goes; return the index behind that."""
+        """Read the rest of the current chunk and its CRLF, or to the end of ``data``. Return the index after it."""
         body_end = at + max(self._left - 2, 0)
         stop = min(at + self._left, len(data))
         if at < body_end:
@@ -159,7 +161,7 @@ class BodyReader:
         return int(found[1], 16)
 
     def _read_trailers(self, data: bytes, at: int) -> None:
-        """Read trailers, which are counted and dropped, up to the blank line that ends the message."""
+        """Read trailers up to the blank line that ends the message. They are counted and dropped."""
         while True:
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
@@ -173,7 +175,7 @@ class BodyReader:
             at = line_end + 2
 
     def _keep_line(self, more: bytes) -> None:
-        """Keep the beginning of a line; raise where it can't become a valid one."""
+        """Keep the beginning of a line. Raises HttpSyntaxError when it can't become a valid one."""
         if (more and self._line.endswith(b"\r")) or not _LINE_BEGUN.fullmatch(more):
             raise HttpSyntaxError(
                 "a line of the chunks' framing doesn't end in CRLF, or holds control characters"
@@ -181,7 +183,7 @@ class BodyReader:
         self._line += more
         if self._line and not self._in_trailers and not _SIZE_BEGUN.match(self._line, 0, 17):
             raise HttpSyntaxError("a chunk size is malformed")
-        # 16 digits and a CR don't count. Anything else of the line will, once it ends.
+        # 16 digits and a CR don't count. The rest of the line counts when it ends.
         self._check_overhead(self._overhead_bytes + len(self._line) - 17)
 
     def _count_overhead(self, count: int) -> None:

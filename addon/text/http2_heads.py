@@ -1,7 +1,7 @@
-"""The heads of HTTP/2 messages: fields as bytes, in and out. Pure.
+"""The heads of HTTP/2 messages, read from and written to fields of bytes. Pure.
 
-Source: RFC 9113, 8.2 and 8.3. Strict where RFC 9113 is, and where HTTP/1.1 is read as strictly: controls in values,
-the form of the path and of the host.
+They are read as strictly as RFC 9113 asks, and as strictly as heads of HTTP/1.1: no control characters in values, and
+a well-formed path and host. Source: RFC 9113, 8.2 and 8.3.
 """
 
 import re
@@ -14,7 +14,7 @@ _NAME = rb"[!#$%&'*+\-.^_`|~0-9a-z]++"
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = rb"(?:[\t ]*+[!-~\x80-\xff]++)*+"
 _FIELDS = re.compile(rb"(?:" + _NAME + rb"\0(?![\t ])" + _VALUE + rb"\n)*+")
-"""All fields of a head at once: name, NUL, value, LF. As neither may hold these, each is held to its own part."""
+"""All fields of a head at once: name, NUL, value, LF. No name or value may hold NUL or LF, so the parts can't mix."""
 _PATH = re.compile(rb"/[!\"$-~]*|\*")  # neither blanks nor a fragment
 _AUTHORITY = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})+)(?::[0-9]{0,5})?"
@@ -24,16 +24,16 @@ _PSEUDO_FIELDS = frozenset({b":method", b":scheme", b":authority", b":path"})
 CONNECTION_FIELDS = frozenset(
     {"connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"}
 )
-"""Are of HTTP/1 alone. Source: RFC 9113, 8.2.2."""
+"""Fields that only HTTP/1 has. Source: RFC 9113, 8.2.2."""
 
 
 MAX_LIST_BYTES = 65_536
-"""Of a decoded head, with 32 more for each field. Source: RFC 9113, 6.5.2."""
+"""The largest decoded head, with 32 more bytes for each field. Source: RFC 9113, 6.5.2."""
 _LENGTHS = [bytes((length,)) for length in range(127)]
 
 
 class MalformedError(ValueError):
-    """A head that RFC 9113 does not allow. The message bears nothing of the client's."""
+    """A head that RFC 9113 does not allow. The message holds nothing that the client sent."""
 
 
 class TooLargeError(ValueError):
@@ -41,10 +41,10 @@ class TooLargeError(ValueError):
 
 
 def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
-    """Return the head that ``fields``, pseudo-header fields first, stand for.
+    """Return the head of ``fields``, in which pseudo-header fields come first.
 
-    ``host`` is added from ``:authority`` where it is missing; several ``cookie`` fields become one (RFC 9113, 8.2.3).
-    Of CONNECT the target is its authority. Raises MalformedError, and TooLargeError above ``MAX_LIST_BYTES``.
+    A missing ``host`` is added from ``:authority``. Several ``cookie`` fields become one (RFC 9113, 8.2.3). The target
+    of CONNECT is its authority. Raises MalformedError, and TooLargeError above ``MAX_LIST_BYTES``.
     """
     pseudo: dict[bytes, bytes] = {}
     lines: list[bytes] = []
@@ -70,7 +70,7 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
 
 
 def _split(raw: bytes, count: int) -> list[Field] | None:
-    """Return the ``count`` fields that are joined in ``raw``; None where one is malformed."""
+    """Return the ``count`` fields that are joined in ``raw``, or None when one is malformed."""
     if not _FIELDS.fullmatch(raw) or raw.count(b"\n") != count:
         return None
     parts = raw.decode("latin-1").replace("\n", "\0").split("\0")
@@ -123,7 +123,7 @@ def _authority(authority: bytes | None, hosts: Sequence[str]) -> str:
 
 
 def body_length(head: RequestHead) -> int | None:
-    """Return what ``content-length`` says; None where it is missing. Raises MalformedError."""
+    """Return the value of ``content-length``, or None when it is missing. Raises MalformedError."""
     values = head.headers.get_all("content-length")
     if not values:
         return None
@@ -133,9 +133,9 @@ def body_length(head: RequestHead) -> int | None:
 
 
 def encode_response_fields(status: int, fields: Iterable[Field]) -> list[tuple[bytes, bytes]]:
-    """Return what is sent for the head of an answer, without what is of HTTP/1 alone.
+    """Return the fields of an answer's head, without those that only HTTP/1 has.
 
-    Raises ValueError where a name or value would break the head of whoever passes it on over HTTP/1.
+    Raises ValueError for a name or value that would break the head when a proxy passes it on over HTTP/1.
     """
     kept = [(name, value.strip(" \t")) for name, value in fields if name not in CONNECTION_FIELDS]
     raw = "".join([f"{name}\0{value}\n" for name, value in kept]).encode("latin-1")
@@ -146,9 +146,9 @@ def encode_response_fields(status: int, fields: Iterable[Field]) -> list[tuple[b
 
 
 def encode_literals(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a header block that uses neither of the tables nor Huffman's code (RFC 7541, 6.2.2), but for 200.
+    """Return a header block without the tables and without Huffman's code (RFC 7541, 6.2.2), except for status 200.
 
-    That takes some 10 µs instead of 120, and as nothing is indexed, nothing of one answer shows in the size of another.
+    It takes some 10 µs instead of 120. Nothing is indexed, so the size of one answer reveals nothing of another.
     """
     block = []
     for name, value in fields:

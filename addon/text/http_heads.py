@@ -1,6 +1,6 @@
 """The heads of HTTP messages as plain values. Pure.
 
-Names of fields are in lower case; values are text in which each byte is the character of the same number (latin-1).
+Names of fields are in lower case. Values are latin-1 text: each byte is the character of the same number.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Headers:
     @overload
     def get(self, name: str, default: str) -> str: ...
     def get(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of ``name`` (lower case), several joined by commas; ``default`` where there is none."""
+        """Return the value of ``name`` (lower case), or ``default``. Several values are joined by commas."""
         found = [value for one, value in self.fields if one == name]
         if len(found) == 1:
             return found[0]
@@ -49,9 +49,9 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The head of a request. ``target`` is a path with its query, or ``*``, or of CONNECT its authority.
+    """The head of a request. ``target`` is a path with its query, or ``*``, or the authority of a CONNECT.
 
-    ``authority`` is the host that an absolute target or ``:authority`` names, else empty.
+    ``authority`` is the host of an absolute target or of ``:authority``, else empty.
     """
 
     method: str
@@ -68,7 +68,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The head of an answer, as it was read or is to be sent. Framing and ``Date`` are added when it is sent."""
+    """The head of an answer that was read, or is to be sent. Framing and ``Date`` are added when it is sent."""
 
     status: int
     headers: Headers
@@ -77,7 +77,7 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer for a client. ``close`` ends its HTTP/1 connection after it."""
+    """A whole answer for a client. ``close``: its HTTP/1 connection is closed after it."""
 
     status: int
     headers: Headers

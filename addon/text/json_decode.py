@@ -1,7 +1,7 @@
-"""A client's JSON object, decoded so that it means the same to everybody who reads it after us.
+"""The strict decoder of a client's JSON object: the result means the same to every later reader. Pure.
 
-What readers disagree on (a key that appears twice, NaN, half a surrogate pair), and what makes them fall over (depth,
-endless numbers), is refused here. Messages never echo the body; a key is named, masked and bounded. Pure.
+It refuses text that readers understand in different ways (a repeated key, NaN, half a surrogate pair), and text that
+makes them fail (depth, endless numbers). Messages never echo the body; a key in them is masked and short.
 """
 
 import json
@@ -18,21 +18,21 @@ from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
 MAX_NAMED_BYTES = 1 << 20
-"""In a larger body a repeated key is refused without its name, which only a slower parser can tell."""
+"""In a larger body, the message about a repeated key does not name it: only a slower parser finds the name."""
 _MAX_NAME_CHARS = 64
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
-_NO_NUMBER = re.compile(rb"NaN|Infinity")
+_NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 _POSITION = re.compile(r" at line ([0-9]{1,9}) column ([0-9]{1,9})")
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """Return the object that ``body`` is. Raises ``Refusal`` ``validation_failed`` for everything else."""
+    """Return ``body`` decoded as an object. Raises ``Refusal`` ``validation_failed`` for anything else."""
     _check_encoding(body)
     return _decode(body, _scan(body), None)
 
 
 def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | None]:
-    """As ``decode_object``; its long values are ``LargeText``, and the second value puts them back into JSON text."""
+    """Decode as ``decode_object``, with ``LargeText`` for long strings. The second value puts them back into JSON."""
     _check_encoding(body)
     found = _scan(body)
     large = LargeStrings(body, found.large) if found.large else None
@@ -51,7 +51,7 @@ def _decode(body: bytes, found: Scan, large: LargeStrings | None) -> dict[str, A
         members = _Members(large).read(value)
     except ValueError as error:
         raise _unreadable(body, b"", None, str(error)) from None
-    if members != found.colons:
+    if members != found.members:
         raise _repeated_key(text)
     return value
 
@@ -77,13 +77,13 @@ def _scan(body: bytes) -> Scan:
 
 
 class _Members:
-    """Reads a parsed tree once: counts the members of its objects, and puts long texts in their places."""
+    """One pass over a parsed tree: it counts the members of objects, and puts long texts in their places."""
 
     def __init__(self, large: LargeStrings | None) -> None:
         self._large = large
 
     def read(self, root: dict[str, Any]) -> int:
-        """Return the number of members. Raises Refusal for a number beyond every float."""
+        """Return the number of members. Raises Refusal for a number that is too large for a float."""
         members = 0
         waiting: list[dict[str, Any] | list[Any]] = [root]
         while waiting:
@@ -106,7 +106,7 @@ class _Members:
 
 
 def _unreadable(body: bytes, text: bytes, large: LargeStrings | None, fault: str) -> Refusal:
-    """Return the refusal of what the parser could not read."""
+    """Return the refusal of a text that the parser could not read."""
     if "number out of range" in fault:
         return _refusal("The request body contains an integer with too many digits.")
     place = _POSITION.search(fault)
@@ -116,7 +116,7 @@ def _unreadable(body: bytes, text: bytes, large: LargeStrings | None, fault: str
         not text or _SURROGATE_ESCAPE.search(text[max(0, at - 12) : at + 12])
     ):
         return _refusal("The request body contains half of a surrogate pair, which is no character.")
-    if _NO_NUMBER.search(text[max(0, at - 9) : at + 9]):
+    if _NOT_A_NUMBER.search(text[max(0, at - 9) : at + 9]):
         return _refusal("The request body contains NaN or Infinity, which JSON does not have.")
     if not text:
         return _refusal("The request body is not valid JSON (inside a long string).")
@@ -127,7 +127,7 @@ def _unreadable(body: bytes, text: bytes, large: LargeStrings | None, fault: str
 
 
 def _offset(text: bytes, line: int, column: int) -> int:
-    """Return the offset of a parser's position, which counts bytes from 1."""
+    """Return the offset of a position of the parser, which counts lines and bytes from 1."""
     start = 0
     for _ in range(line - 1):
         start = text.find(b"\n", start) + 1

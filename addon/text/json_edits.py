@@ -1,7 +1,7 @@
-"""Changes to JSON text that leave every byte outside them as it was.
+"""Edits of JSON text that leave every other byte unchanged. Pure.
 
-Numbers keep their digits, keys their order, strings their escapes: nothing is ever parsed and written again.
-All functions expect text that ``json.loads`` has accepted; positions are byte offsets. Pure.
+Numbers keep their digits, keys their order, strings their escapes: nothing is parsed and written again. All functions
+expect text that ``json.loads`` has accepted. Positions are byte offsets.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-# A string is always closed; that its end may be missing keeps a search from beginning again inside one that is not.
+# Every string is closed. The end is optional here so that a search never starts again inside an open string.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
 _MODEL = b'"model"'
 _STRING_MEMBER = re.compile(rb'"model"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL)
@@ -18,11 +18,11 @@ _ESCAPED_LETTER = b"\\u006"  # every letter of "model" would be escaped as \u006
 
 
 type Edit = tuple[int, int, bytes]
-"""Put these bytes in place of those from the first offset up to the second."""
+"""Replace the bytes from the first offset up to the second by these bytes."""
 
 
 class Member(NamedTuple):
-    """One value inside an object or array, and where it stands; an array's values have an empty ``key``."""
+    """The place of one value in an object or array. ``key`` is empty in an array."""
 
     key: str
     start: int
@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
 
 def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return ``text`` with all ``edits`` made; they must not overlap."""
+    """Return ``text`` with all ``edits`` applied. They must not overlap."""
     pieces: list[bytes] = []
     position = 0
     for start, end, replacement in sorted(edits):
@@ -41,23 +41,23 @@ def apply_edits(text: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def model_edits(text: bytes, parsed: Mapping[str, object], model: bytes, *, insert: bool) -> list[Edit]:
-    """Return the edits that make every top-level ``model`` of ``text`` the JSON value ``model``.
+    """Return the edits that set every top-level ``model`` of ``text`` to the JSON value ``model``.
 
-    ``parsed`` is what ``json.loads`` made of ``text``. Where it has no top-level model and ``insert`` is
-    true, one becomes its first member. Models further inside, such as in a tool call, stay.
+    ``parsed`` is the result of ``json.loads`` on ``text``. When it has no top-level model and ``insert`` is true, the
+    model becomes its first member. Models inside other values, such as a tool call, stay.
     """
     if "model" not in parsed:
-        return [first_member(text, text.index(b"{"), "model", model)] if insert else []
+        return [prepend_edit(text, text.index(b"{"), "model", model)] if insert else []
     at = text.find(_MODEL)
-    # Where the word stands only once, and can't be hidden by escapes, that is the member known to be there.
+    # When the word is there only once, and no escape can hide another, it is the key of the known member.
     only_once = text.find(_MODEL, at + 1) < 0 and _ESCAPED_LETTER not in text
     if only_once and (found := _STRING_MEMBER.match(text, at)):
         return [(found.start(1), found.end(1), model)]
     return [(m.start, m.end, model) for m in members(text, text.index(b"{")) if m.key == "model"]
 
 
-def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
-    """Return the edit that puts ``key: value`` before the members of the object that begins at ``start``."""
+def prepend_edit(text: bytes, start: int, key: str, value: bytes) -> Edit:
+    """Return the edit that puts ``key: value`` before the members of the object at ``start``."""
     comma = b"" if _EMPTY_OBJECT.match(text, start) else b","
     return start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma
 
@@ -65,7 +65,7 @@ def first_member(text: bytes, start: int, key: str, value: bytes) -> Edit:
 def identity_edits(
     text: bytes, parsed: Mapping[str, object], answer_id: str, created_s: int, kind: str
 ) -> list[Edit]:
-    """Return the edits that make the ``object`` of an answer ``kind``, and fill in a missing ``id`` and ``created``."""
+    """Return the edits that set the ``object`` of an answer to ``kind``, and add a missing ``id`` and ``created``."""
     lacking: dict[str, object] = {}
     if not parsed.get("id"):
         lacking["id"] = answer_id
@@ -79,25 +79,25 @@ def identity_edits(
 
 
 def member_edit(text: bytes, key: str, value: bytes, *, known: Container[str] | None = None) -> Edit:
-    """Return the edit that makes the top-level ``key`` of ``text`` the JSON ``value``, whether it is there or not.
+    """Return the edit that sets the top-level ``key`` of ``text`` to the JSON ``value``, or adds it.
 
-    ``known`` are the keys of ``text``, where they have been read.
+    ``known`` are the keys of ``text``, if the caller knows them.
     """
     known = {member.key for member in members(text, text.index(b"{"))} if known is None else known
-    return value_edit(text, key, value) if key in known else first_member(text, text.index(b"{"), key, value)
+    return value_edit(text, key, value) if key in known else prepend_edit(text, text.index(b"{"), key, value)
 
 
 def value_edit(text: bytes, key: str, value: bytes) -> Edit:
-    """Return the edit that makes the top-level ``key`` of ``text`` the JSON ``value``.
+    """Return the edit that sets the top-level ``key`` of ``text`` to the JSON ``value``.
 
-    Of members of that name the last is the one that readers keep. Raises IndexError where there is none.
+    It changes the last member of that name, which is the one that readers keep. Raises IndexError when there is none.
     """
     found = [member for member in members(text, text.index(b"{")) if member.key == key][-1]
     return found.start, found.end, value
 
 
 def members(text: bytes, start: int) -> Iterator[Member]:
-    """Yield the members of the object or array that begins at ``start``, in order, duplicates included."""
+    """Yield the members of the object or array at ``start``, in order, with duplicates."""
     depth, key, value_start, value_end = 0, "", -1, -1
     for token in _TOKEN.finditer(text, start):
         symbol = token[0]

@@ -1,4 +1,4 @@
-"""JSON as it is sent: short, and always valid UTF-8. Pure."""
+"""The encoder of all JSON that is sent: short, and always valid UTF-8. Pure."""
 
 from json import JSONEncoder
 from typing import Any
@@ -9,15 +9,15 @@ _PLAIN = JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=F
 _ESCAPED = JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False)
 
 
-def request_text(value: Any) -> bytes:
-    """Return what a client's own values make as JSON, in UTF-8 without an intermediate text."""
+def encode_request(value: Any) -> bytes:
+    """Return a client's own values as JSON in UTF-8, without an intermediate text."""
     return to_json(value)
 
 
-def json_text(value: Any) -> bytes:
-    """Return ``value`` as JSON without needless white space. Half a surrogate pair stays the escape that it was.
+def encode_json(value: Any) -> bytes:
+    """Return ``value`` as JSON without white space. Half a surrogate pair stays an escape.
 
-    Raises ValueError for a number that JSON can't say: infinite, or none.
+    Raises ValueError for infinity and NaN, which JSON does not have.
     """
     try:
         return _PLAIN.encode(value).encode()

@@ -1,7 +1,7 @@
-"""JSON text is measured before it is parsed: its values, its depth, and where its long strings stand. Pure.
+"""Measures JSON text before it is parsed: its values, its depth, and the places of its long strings. Pure.
 
-Only what stands outside strings counts. Each step is one of C's over a piece of the text, so that no text holds the
-interpreter for long, and none is decoded. What is no JSON is for the parser to say.
+Only text outside strings counts. Each step is one C function over a piece of the text, so no text blocks the
+interpreter for long, and none is decoded. The scan does not check that the text is JSON; the parser does.
 """
 
 import codecs
@@ -30,17 +30,20 @@ class TooDeepError(ValueError):
 
 @dataclass(slots=True)
 class Scan:
-    """What was found. ``colons`` is the number of members of all objects; ``large`` has the offsets of each long value
-    inside its quotes."""
+    """The result of a scan.
 
-    colons: int = 0
+    ``members`` is the number of members of all objects. ``large`` has the start and end of each long value, inside its
+    quotes.
+    """
+
+    members: int = 0
     large: list[tuple[int, int]] = field(default_factory=list)
 
 
 def scan(text: bytes, max_values: int = MAX_VALUES) -> Scan:
     """Measure ``text``.
 
-    Raises TooDeepError, TooManyValuesError, or UnicodeDecodeError with the offset of what is no UTF-8.
+    Raises TooDeepError, TooManyValuesError, or UnicodeDecodeError with the offset of the bytes that are not UTF-8.
     """
     found = Scan()
     brackets: list[bytes] = []
@@ -53,7 +56,7 @@ def scan(text: bytes, max_values: int = MAX_VALUES) -> Scan:
         parts = _outside_escapes(text[at:end]).split(b'"')
         structure = b"".join(parts[opened_at >= 0 :: 2])
         values += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
-        found.colons += structure.count(b":")
+        found.members += structure.count(b":")
         brackets.append(structure.translate(_AS_SQUARE, _NOT_BRACKETS))
         if values > max_values:
             check_depth(b"".join(brackets))
@@ -65,7 +68,7 @@ def scan(text: bytes, max_values: int = MAX_VALUES) -> Scan:
 
 
 def piece_end(text: bytes | memoryview, start: int) -> int:
-    """Return where a piece of a text ends that begins at ``start``: not behind the backslash of an escape."""
+    """Return the end of the piece that begins at ``start``. It never splits an escape."""
     end = min(start + PIECE_BYTES, len(text))
     if end < len(text) and text[end - 1] == _BACKSLASH:
         piece = bytes(text[start:end])
@@ -85,7 +88,7 @@ def check_depth(brackets: bytes) -> None:
 
 
 def _outside_escapes(piece: bytes) -> bytes:
-    """Return a piece of the same length in which every quote ends or begins a string."""
+    """Return the piece with its escapes overwritten, so that every quote begins or ends a string."""
     if b"\\" not in piece:
         return piece
     piece = piece.replace(b"\\\\", b"..") if b"\\\\" in piece else piece
@@ -95,7 +98,7 @@ def _outside_escapes(piece: bytes) -> bytes:
 def _note_large(
     text: bytes, at: int, parts: list[bytes], opened_at: int, large: list[tuple[int, int]]
 ) -> int:
-    """Note the long strings that end in a piece. Return where the string begins that is open at its end, or -1."""
+    """Note the long strings that end in a piece. Return the start of the string that is still open, or -1."""
     if opened_at >= 0 and len(parts) > 1:
         _note(text, opened_at, at + len(parts[0]), large)
     is_open = (opened_at >= 0) == (len(parts) % 2 == 1)
@@ -116,14 +119,14 @@ def _note(text: bytes, start: int, end: int, large: list[tuple[int, int]]) -> No
 
 
 class _Utf8:
-    """Decodes a text piece by piece, and keeps nothing of it."""
+    """Checks piece by piece that a text is UTF-8. It keeps no text."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._at = 0
 
     def read_to(self, end: int) -> None:
-        """Raise UnicodeDecodeError, with its offset in the whole text, for what is no UTF-8 before ``end``."""
+        """Raise UnicodeDecodeError, with the offset in the whole text, for bytes before ``end`` that are not UTF-8."""
         try:
             _, consumed = codecs.utf_8_decode(self._text[self._at : end], "strict", end == len(self._text))
         except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
-"""Long strings of a JSON text are cut out before it is parsed, and go upstream as the bytes that they came in. Pure.
+"""Cuts long strings out of a JSON text before it is parsed. They go upstream as the bytes that came. Pure.
 
-Each leaves its beginning behind, and a mark that nobody else can write: it is made of a hash of all that is parsed.
+The beginning of each string stays, with a mark. No client can forge the mark: it holds a hash of all that is parsed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _BACKSLASH: Final = b"\\"
 
 
 class LargeStrings:
-    """The long strings of one JSON text, which stand in it at ``places``. Their ends are inside the quotes."""
+    """The long strings of one JSON text. ``places`` has the start and end of each, inside the quotes."""
 
     def __init__(self, text: bytes, places: Sequence[tuple[int, int]]) -> None:
         self._text = memoryview(text)
@@ -31,7 +31,7 @@ class LargeStrings:
         self._mark = f"[text {digest.hexdigest()} "
 
     def skeleton(self) -> bytes:
-        """Return the text without what was cut out, but with the marks."""
+        """Return the text with marks in place of the cut bytes."""
         kept = self._kept()
         pieces: list[bytes | memoryview] = [next(kept)]
         for index, piece in enumerate(kept):
@@ -49,7 +49,7 @@ class LargeStrings:
         return b"".join(pieces)
 
     def find(self, value: str) -> LargeText | None:
-        """Return the long text that a parsed string stands for. Raises ValueError where its rest is no JSON string."""
+        """Return the long text of a parsed string with a mark, or None. Raises ValueError when its rest is invalid."""
         beginning, mark, number = value.rpartition(self._mark)
         if not mark:
             return None
@@ -60,7 +60,7 @@ class LargeStrings:
         return LargeText.of(beginning, mark + number, TextRest(counts, pieces))
 
     def offset(self, skeleton_offset: int) -> int:
-        """Return where a byte of the skeleton stands in the text."""
+        """Return the offset in the text of a byte of the skeleton."""
         at, removed = 0, 0
         for index, (start, end) in enumerate(self._cuts):
             at = start - removed
@@ -90,9 +90,9 @@ class LargeStrings:
 
 
 def boundary(text: bytes | memoryview, start: int, end: int) -> int:
-    """Return a place at ``end`` or shortly behind it that is inside no character and no escape.
+    """Return the first offset from ``end`` on that is not inside a character or an escape.
 
-    ``start`` is such a place before it, inside the same string.
+    ``start`` is an earlier such offset in the same string.
     """
     if end >= len(text):
         return len(text)

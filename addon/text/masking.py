@@ -1,8 +1,8 @@
-"""No credential is readable in text that others wrote: whatever looks like one becomes ``MASK``.
+"""Masks credentials in text that others wrote: everything that looks like one becomes ``MASK``. Pure.
 
-Pure. This is the second line of defence, for vendors' messages and tracebacks; the first is that nobody puts a key
-into a message. Every pattern starts at a literal or at the first letter of a word and repeats possessively, so the
-time is linear in the text, however hostile it is.
+This is the second line of defence, for vendors' messages and tracebacks. The first is that no code puts a key into a
+message. Every pattern starts at a literal or at the first letter of a word and repeats possessively, so the time is
+linear in the text, however hostile it is.
 """
 
 import re
@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 MASK = "***"
-MAX_BOOKED_CHARS = 256
+MAX_RECORDED_CHARS = 256
 MIN_FRAGMENT_CHARS = 8
 MIN_UNMISTAKABLE_CHARS = 16
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 _STARS = r"*•…"
-# A dot belongs to a credential only inside it, so the full stop of a sentence stays where it is.
+# A dot is part of a credential only inside it, so the full stop of a sentence stays.
 _REST = rf"(?:[\w\-{_STARS}]|\.++(?=[\w{_STARS}]))"
 _ISSUED = r"sk[-_]|tg_|gsk_|xai-(?!org\b)|AIza|AQ\.(?=\w{8})|ya29\.(?=\w{8})"
-# These openings also begin ordinary names (hf_hub_download, pplx-7b-chat), so only a long rest makes them a key.
+# These openings also begin ordinary names (hf_hub_download, pplx-7b-chat), so only a long text after them is a key.
 _LONG_ISSUED = r"pplx-|hf_|r8_|nvapi-|csk-|fw_|pk[-_]|rk[-_]|gh[opsu]_|AKIA|gAAAAA|eyJ"
 _KEY_NAME = r"\b(?:x-api-key|x-goog-api-key|api[-_ ]?(?:key|token)|access[-_ ]?token|secret|password)\b"
 _SHOWS_A_DIGIT = rf"(?=[A-Za-z_\-]*+[\d{_STARS}])"
 
-# In each, "keep" is what stays in front of the mask. A pattern is tried only where one of its openings is in the text
-# in lower case: hardly a log line has any, and to look for a fixed string costs next to nothing.
+# The group "keep" stays before the mask. A pattern is tried only when the lower-case text has one of its openings:
+# hardly any log line has one, and the search for a fixed string costs almost nothing.
 _PATTERNS = tuple(
     (openings.split("|"), re.compile(pattern))
     for openings, pattern in (
-        # a private key, up to its last line where that is there
+        # a private key, up to its last line if that is there
         (
             "private key-----",
             r"(?P<keep>)-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\w+/=\s\\]*+(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?",
@@ -55,9 +55,9 @@ _PATTERNS = tuple(
             "pplx-|hf_|r8_|nvapi-|csk-|fw_|pk-|pk_|rk-|rk_|ghp_|gho_|ghs_|ghu_|akia|gaaaaa|eyj",
             rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_LONG_ISSUED}){_REST}{{16,}}+",
         ),
-        # "API key provided: DEADBEEF", which only a key can follow
+        # "API key provided: DEADBEEF": only a key can follow
         ("key ", rf"(?i)(?P<keep>\bapi[-_ ]?key (?:provided|given): ?[\"'`]?)[\w{_STARS}]{_REST}*+"),
-        # api_key=..., "api_key": "...", API key: ... where something with a digit or a star follows
+        # api_key=..., "api_key": "...", API key: ... when a text with a digit or a star follows
         (
             "key|token|secret|password",
             rf"(?i)(?P<keep>{_KEY_NAME}[\"']? ?[:=] ?[\"'`]?){_SHOWS_A_DIGIT}{_REST}++",
@@ -81,9 +81,9 @@ def mask_credentials(text: str) -> str:
 
 
 def mask_fragments(text: str, secret: str) -> str:
-    """Return ``text`` without any piece of ``secret`` that is longer than what a vendor shows to tell keys apart.
+    """Return ``text`` without any piece of ``secret`` that is longer than the few characters that vendors show.
 
-    Letters count alike in both cases. A piece of letters alone is a word.
+    Upper and lower case are the same. A piece of only letters is a word and stays.
     """
     text = text.replace(secret, MASK)
     lower, key = text.lower(), secret.lower()
@@ -102,16 +102,16 @@ def mask_fragments(text: str, secret: str) -> str:
 
 
 def mask_secret(text: bytes, secret: str) -> bytes:
-    """Return JSON ``text`` without ``secret``, however its characters are escaped, also in JSON inside a string."""
+    """Return JSON ``text`` without ``secret``, even if its characters are escaped or in JSON inside a string."""
     text = text.replace(secret.encode(), MASK.encode())
     if _ESCAPED_ASCII.search(text):
-        text = _escapable(secret).sub(MASK.encode(), text)
+        text = _escaped_pattern(secret).sub(MASK.encode(), text)
     return text
 
 
 @lru_cache(maxsize=256)
-def _escapable(secret: str) -> re.Pattern[bytes]:
-    """Return the expression of ``secret`` with any of its characters escaped."""
+def _escaped_pattern(secret: str) -> re.Pattern[bytes]:
+    """Return the expression that finds ``secret`` with any of its characters escaped."""
     chars = [
         rb"(?:%b|\\{1,8}+(?:u(?i:%04x)%b))"
         % (re.escape(char).encode(), ord(char), b"|/" if char == "/" else b"")
@@ -121,18 +121,18 @@ def _escapable(secret: str) -> re.Pattern[bytes]:
 
 
 def is_unmistakable(secret: str) -> bool:
-    """Tell whether text that holds ``secret`` can mean nothing else.
+    """Return whether a text with ``secret`` in it can only mean the secret.
 
-    Servers that take any key are called with words, such as "ollama": an answer may rightly hold these.
+    Servers that accept any key are called with a word, such as "ollama". An answer may rightly hold that word.
     """
     return len(secret) >= MIN_UNMISTAKABLE_CHARS and any(map(str.isdigit, secret))
 
 
-def bookable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
-    """Return what of a client's or provider's own words may stand in the ledger and the log: short, and no secret."""
+def recordable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
+    """Return a client's or provider's own words as the ledger and the log may hold them: short, without secrets."""
     if text is None:
         return None
-    text = text[: 4 * MAX_BOOKED_CHARS]
+    text = text[: 4 * MAX_RECORDED_CHARS]
     for secret in secrets:
         text = mask_fragments(text, secret)
-    return mask_credentials(text[:MAX_BOOKED_CHARS])
+    return mask_credentials(text[:MAX_RECORDED_CHARS])

@@ -1,7 +1,7 @@
-"""The sentence that a provider meant, found in whatever error body it sent.
+"""Finds the error message of a provider in any error body. Pure.
 
 Providers wrap it as a string, an object, a list, FastAPI's ``detail``, Apigee's ``fault``, JSON inside a string, a
-page of HTML, or plain text. The answer is one sentence, never a dump, or None where there is none. Pure.
+page of HTML, or plain text. The result is one message, never a dump, or None when there is none.
 """
 
 import html
@@ -9,41 +9,41 @@ import json
 import re
 from typing import Any, NamedTuple
 
-# A longer error body is not read: no provider explains itself in a megabyte.
+# A longer error body is not read: no provider's message needs a megabyte.
 MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
 _OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
-# No expression sees more of a text than this; ``errors`` shows far less.
+# No expression reads more of a text than this; ``errors`` shows far less.
 MAX_SENTENCE_CHARS = 65_536
-# Fewer than the digits of a character reference that Python refuses to read.
+# Shorter than a character reference with so many digits that Python refuses to read it.
 MAX_TITLE_CHARS = 2_000
-# What Google's servers write around the sentence where they show one for programmers.
+# The frame of Google's debug messages.
 _DEBUG_OPENING = re.compile(r"\[ORIGINAL ERROR\] (?:generic::\w{1,64}: )?")
 _DEBUG_DETAILS = "[google.rpc.error_details_ext]"
 
 
-class Found(NamedTuple):
-    """A message as the provider wrote it, and the request field that it blames, where it names one."""
+class FoundMessage(NamedTuple):
+    """A message as the provider wrote it, and the request field that it names, if any."""
 
     message: str
     param: str | None = None
 
 
-def read_body(body: bytes) -> Found | None:
-    """Find the message in a body as it came; a body longer than ``MAX_READ_BYTES`` is not read."""
+def find_in_body(body: bytes) -> FoundMessage | None:
+    """Find the message in the bytes of a body. A body longer than ``MAX_READ_BYTES`` is not read."""
     if len(body) > MAX_READ_BYTES:
         return None
     text = body.decode("utf-8-sig", "replace").strip()
     if re.match(r"<[a-z!?]", text, re.IGNORECASE):
         title = re.search(r"<title[^<>]*>([^<]*)</title", text[:MAX_SENTENCE_CHARS], re.IGNORECASE)
-        return Found(html.unescape(title[1][:MAX_TITLE_CHARS])) if title else None
-    found = read_payload(text)
+        return FoundMessage(html.unescape(title[1][:MAX_TITLE_CHARS])) if title else None
+    found = find_in_payload(text)
     return None if found is None or "\ufffd" in found.message else found
 
 
-def read_payload(value: Any, depth: int = 0) -> Found | None:
-    """Find the message in a decoded value. Depth is bounded, so that no body is too deep to be answered."""
+def find_in_payload(value: Any, depth: int = 0) -> FoundMessage | None:
+    """Find the message in a decoded value. The depth is bounded, so that no body exhausts the stack."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, str):
@@ -53,15 +53,15 @@ def read_payload(value: Any, depth: int = 0) -> Found | None:
     return _read_object(value, depth) if isinstance(value, dict) else None
 
 
-def _read_text(text: str, depth: int) -> Found | None:
-    """Read JSON that stands in a string, alone or (as ``{"error": …}``) after other words; else the text itself."""
+def _read_text(text: str, depth: int) -> FoundMessage | None:
+    """Read JSON in a string, alone or (as ``{"error": …}``) after other words; else read the text itself."""
     text = text.strip()
     inner = _json_in(text)
-    found = None if inner is None else read_payload(inner, depth + 1)
+    found = None if inner is None else find_in_payload(inner, depth + 1)
     if found or inner is not None:
         return found
     sentence = _without_debug_frame(text[:MAX_SENTENCE_CHARS])
-    return Found(sentence) if _is_sentence(sentence) else None
+    return FoundMessage(sentence) if _is_sentence(sentence) else None
 
 
 def _without_debug_frame(text: str) -> str:
@@ -70,36 +70,36 @@ def _without_debug_frame(text: str) -> str:
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON value that ``text`` is, or the error object that it bears, or None."""
-    bearing = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text[:MAX_SENTENCE_CHARS])
-    start = 0 if text.startswith(("{", "[", '"')) else bearing.start() if bearing else None
+    """Return ``text`` parsed as JSON, or the error object in it, or None."""
+    inside = re.search(r'\{\s*"(?:error"|type"\s*:\s*"error")', text[:MAX_SENTENCE_CHARS])
+    start = 0 if text.startswith(("{", "[", '"')) else inside.start() if inside else None
     if start is None:
         return None
     try:
         value, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
-    # After an object anything may follow (a second one, an end of an event); `"a" is not b` is a sentence, not JSON.
+    # Anything may follow an object (a second one, an end of an event). But `"a" is not b` is a sentence, not JSON.
     return value if isinstance(value, dict) or end == len(text) else None
 
 
 def _is_sentence(text: str) -> bool:
-    """Tell words from what is left of JSON that can't be read, and from what a careless program prints for nothing."""
+    """Return whether a text is words, and not a rest of broken JSON or a program's word for nothing."""
     if text.lower() in ("null", "none", "true", "false", "undefined", "[object object]"):
         return False
     if re.fullmatch(r"\$\{?\w+\}?", text):
-        return False  # the name of a template's variable, which its server forgot to fill in
+        return False  # the name of a template's variable that its server did not fill in
     return any(map(str.isalpha, text)) and not re.match(r"\{|\[\s*[^\sA-Za-z]", text)
 
 
-def _read_list(items: list[Any], depth: int) -> Found | None:
-    found = [one for item in items[:MAX_LISTED] if (one := read_payload(item, depth + 1))]
+def _read_list(items: list[Any], depth: int) -> FoundMessage | None:
+    found = [one for item in items[:MAX_LISTED] if (one := find_in_payload(item, depth + 1))]
     if not found:
         return None
-    return Found("; ".join(one.message for one in found), found[0].param)
+    return FoundMessage("; ".join(one.message for one in found), found[0].param)
 
 
-def _read_object(node: dict[str, Any], depth: int) -> Found | None:
+def _read_object(node: dict[str, Any], depth: int) -> FoundMessage | None:
     found = _read_any(_candidates(node), depth)
     if found is None:
         return None
@@ -109,19 +109,19 @@ def _read_object(node: dict[str, Any], depth: int) -> Found | None:
         # The convention of FastAPI: {"loc": ["body", "messages", 0], "msg": "Input should be …"}.
         message = f"{'.'.join(str(part) for part in where if part != 'body')}: {message}"
     own_param = node.get("param")
-    return Found(message, param or (own_param if isinstance(own_param, str) else None))
+    return FoundMessage(message, param or (own_param if isinstance(own_param, str) else None))
 
 
 def _candidates(node: dict[str, Any]) -> list[Any]:
-    """Return the places where a provider may have put its sentence, the most telling first."""
+    """Return the values that may hold the message, the most informative first."""
     metadata = node.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     error = node.get("error")
     wrapped = error if isinstance(error, dict | list) else None
-    # Often just "Bad Request", beside a message that says more.
+    # Often just "Bad Request", next to a message that says more.
     phrase = error if isinstance(error, str) else None
     return [raw, wrapped, node.get("message"), phrase, *(node.get(key) for key in _OTHER_KEYS)]
 
 
-def _read_any(values: list[Any], depth: int) -> Found | None:
-    return next((found for value in values if value and (found := read_payload(value, depth + 1))), None)
+def _read_any(values: list[Any], depth: int) -> FoundMessage | None:
+    return next((found for value in values if value and (found := find_in_payload(value, depth + 1))), None)

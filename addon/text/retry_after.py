@@ -1,7 +1,7 @@
-"""When a failed call may be made again: what a provider's headers say of it, and what the client is told. Pure.
+"""When a client may repeat a failed call: the provider's headers that say so, and the client's. Pure.
 
 Source: RFC 9110, 10.2.3 (``Retry-After``: a number of seconds, or a date); openai-python 2.x, ``_base_client.py``
-(``retry-after-ms``, ``x-should-retry``, and no wait above 60 s: a longer one is retried at once).
+(``retry-after-ms``, ``x-should-retry``; it ignores a wait above 60 s and retries at once).
 """
 
 import math
@@ -13,13 +13,13 @@ from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Final
 
-from addon.text.errors import INTERNAL, ErrorAnswer
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.text.http_heads import Headers
 
 MAX_CHARS: Final = 100
-LONGEST_OBEYED_S: Final = 60
-"""The longest wait that the SDKs obey."""
-MOST_S: Final = 366 * 86_400
+MAX_SDK_WAIT_S: Final = 60
+"""The longest wait that the SDKs respect."""
+MAX_WAIT_S: Final = 366 * 86_400
 """The longest wait that is passed on."""
 
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -28,7 +28,7 @@ _WORDS: Final[Mapping[str, bool]] = MappingProxyType({"true": True, "false": Fal
 
 @dataclass(frozen=True, slots=True)
 class RetryAdvice:
-    """What one answer's headers say about another try; None where they say nothing."""
+    """The advice of one answer's headers about another try; None when they give none."""
 
     after_s: int | None = None
     should_retry: bool | None = None
@@ -38,9 +38,9 @@ NO_ADVICE: Final = RetryAdvice()
 
 
 def parse_retry_after(text: str | None, now: datetime) -> float | None:
-    """Return how long to wait from ``now`` on; None where that is not said, or can't be read.
+    """Return how long to wait from ``now`` on, or None when ``text`` does not say it.
 
-    It is negative for a date that has passed, and infinite for a number that is beyond all measure.
+    The result is negative for a date in the past, and infinite for a number that is too large for a float.
     """
     text = (text or "").strip()
     if not text or len(text) > MAX_CHARS:
@@ -49,37 +49,37 @@ def parse_retry_after(text: str | None, now: datetime) -> float | None:
         return float(text)
     try:
         then = parsedate_to_datetime(text)
-        # A date of HTTP is always of Greenwich, whether or not it says so.
+        # A date of HTTP is always in GMT, even when it does not say so.
         return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()
     except (ValueError, OverflowError):
         return None
 
 
 def parse_retry_advice(headers: Headers | Mapping[str, str], now: datetime) -> RetryAdvice:
-    """Return what the headers of a provider's answer say, in whole seconds from 1 on. ``retry-after-ms`` goes first."""
+    """Return the advice of a provider's headers, in whole seconds from 1 on. ``retry-after-ms`` comes first."""
     milliseconds = headers.get("retry-after-ms", "").strip()
     if len(milliseconds) <= MAX_CHARS and _NUMBER.fullmatch(milliseconds):
         wait_s: float | None = float(milliseconds) / 1000
     else:
         wait_s = parse_retry_after(headers.get("retry-after"), now)
-    after_s = None if wait_s is None else max(1, math.ceil(min(wait_s, MOST_S)))
+    after_s = None if wait_s is None else max(1, math.ceil(min(wait_s, MAX_WAIT_S)))
     return RetryAdvice(after_s, _WORDS.get(headers.get("x-should-retry", "").strip().lower()))
 
 
 def with_advice(failure: ErrorAnswer, advice: RetryAdvice) -> ErrorAnswer:
-    """Return a provider's failure with what its headers advised. A failure of the gateway's own bears none."""
-    if failure.code == INTERNAL.code or advice == NO_ADVICE:
+    """Return a provider's failure with the advice of its headers. A failure of the gateway itself gets none."""
+    if failure.code == INTERNAL_ERROR.code or advice == NO_ADVICE:
         return failure
     return replace(failure, retry_after_s=advice.after_s, should_retry=advice.should_retry)
 
 
 def retry_headers(answer: ErrorAnswer) -> dict[str, str]:
-    """Return the headers that tell a client when to try again, if anything is known of that."""
+    """Return the headers that say when to try again, as far as that is known."""
     headers = {}
     should_retry = answer.should_retry
     if answer.retry_after_s is not None:
         headers["retry-after"] = str(max(1, answer.retry_after_s))
-        if answer.retry_after_s > LONGEST_OBEYED_S:
+        if answer.retry_after_s > MAX_SDK_WAIT_S:
             should_retry = False
     if should_retry is not None:
         headers["x-should-retry"] = "true" if should_retry else "false"

@@ -1,4 +1,4 @@
-"""URLs that operators write, and model ids in paths. No message shows any of a URL: it may hold a password. Pure."""
+"""URLs that operators write, and model ids in paths. No message shows a part of a URL: it may hold a password. Pure."""
 
 import re
 from collections.abc import Collection
@@ -12,7 +12,7 @@ _PATH_SAFE: Final = "!$&'()*+,;=:@"  # Source: RFC 3986, 3.3, "pchar".
 def split_url(url: str, schemes: Collection[str], expected: str) -> SplitResult:
     """Return the parts of a URL that has one of ``schemes`` and names a host.
 
-    Raises ValueError with what is wrong with it: with ``expected`` where it is the scheme.
+    Raises ValueError with the fault; a wrong scheme gives ``expected``.
     """
     try:
         parts = urlsplit(url)
@@ -29,10 +29,10 @@ def split_url(url: str, schemes: Collection[str], expected: str) -> SplitResult:
 
 
 @lru_cache(maxsize=1024)
-def path_of(model_id: str) -> str:
-    """Return an upstream model id as it stands in a path. Raises ValueError for one that would lead elsewhere.
+def model_path(model_id: str) -> str:
+    """Return an upstream model id, quoted for a path. Raises ValueError for one that would change the path.
 
-    It may be a resource's name of several segments: ``accounts/a/models/b``.
+    It may be the name of a resource, with several segments: ``accounts/a/models/b``.
     """
     segments = model_id.split("/")
     if any(segment in ("", ".", "..") for segment in segments):

@@ -18,7 +18,7 @@ from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.deadline import within
 from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, sign_assertion
 from addon.text.http1 import encode_request_head
-from addon.text.masking import bookable
+from addon.text.masking import recordable
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
 from policies.model import Attempt
@@ -184,7 +184,7 @@ def _token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, float]:
     found = answer if isinstance(answer, dict) else {}
     if status != HTTPStatus.OK:
         stated = [found[name] for name in ("error", "error_description") if isinstance(found.get(name), str)]
-        said = bookable(": ".join(stated), (assertion,))
+        said = recordable(": ".join(stated), (assertion,))
         raise AccessTokenUnavailable(f"the token server answered with status {status}: {said or 'no reason'}")
     token, life_s = found.get("access_token"), found.get("expires_in")
     if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):

@@ -8,7 +8,7 @@ from rig.configuration import ROOT
 
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.chat_schema import MAX_EXPLAINED_FAILURES, MAX_FOUND_FAILURES
-from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, from_upstream
+from addon.text.errors import MAX_MESSAGE_CHARS, REFUSALS, upstream_error
 from addon.text.json_decode import MAX_DEPTH
 from policies.refusal import Refusal, RefusalCode
 
@@ -38,7 +38,7 @@ def test_every_code_that_can_be_refused_with_has_a_status() -> None:
 def test_the_providers_table_is_what_the_code_does(status: str, code: str, kind: str) -> None:
     meant = {"5xx": (500, 501, 502, 503, 504), "other 4xx": (400, 402, 405, 408, 409, 413, 415, 422)}
     for each in meant.get(status) or (int(status),):
-        answer = from_upstream(each, b"")
+        answer = upstream_error(each, b"")
         assert (answer.status, answer.code, answer.type) == (each, code, kind)
 
 

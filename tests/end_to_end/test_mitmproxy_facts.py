@@ -115,7 +115,9 @@ def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
     module, owner = (
-        ("addon.answers.stream", ".StreamRelay") if stream else ("addon.answers.readers", ".WholeRelay")
+        ("addon.answers.stream", ".StreamedAnswerReader")
+        if stream
+        else ("addon.answers.whole", ".WholeAnswerReader")
     )
     gateway = _sabotaged(start_gateway, module, owner, "feed")
     with RawClient(gateway.url) as client:

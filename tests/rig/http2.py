@@ -13,7 +13,7 @@ from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceive
 from hpack import Encoder
 from hyperframe.frame import HeadersFrame
 
-from addon.text.errors import from_refusal
+from addon.text.errors import refusal_error
 from addon.text.http_heads import Headers, Response
 from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.http2 import Http2Connection
@@ -31,7 +31,7 @@ REQUEST = (
 
 
 def refuse(refusal: Refusal) -> Response:
-    answer = from_refusal(refusal)
+    answer = refusal_error(refusal)
     return Response(answer.status, Headers([("content-type", "application/json")]), answer.body())
 
 

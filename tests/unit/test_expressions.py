@@ -14,7 +14,7 @@ from rig.expressions import (
     hostile_units,
 )
 
-from addon.text.masking import _escapable
+from addon.text.masking import _escaped_pattern
 from policies.keywords import compile_keywords
 
 CHARS = 2_000
@@ -32,7 +32,7 @@ MADE = {
     "addon.text.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
-    "addon.text.masking._escapable": Expression("_escapable", _escapable("sk-a/b"), True),
+    "addon.text.masking._escaped_pattern": Expression("_escaped_pattern", _escaped_pattern("sk-a/b"), True),
     "addon.sandbox.script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
     "policies.keywords.compile_keywords": Expression(
         "compile_keywords",
@@ -49,7 +49,7 @@ ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
 def test_the_expressions_were_found() -> None:
     places = {expression.place for expression in EXPRESSIONS}
     assert {
-        "addon.answers.stream._DATA_LINE",
+        "addon.answers.sse._DATA_LINE",
         "addon.text.masking._PATTERNS",
         "policies.money._AMOUNT",
     } <= places

@@ -1,5 +1,5 @@
-"""What OpenAI-shaped providers say in ways of their own is said in the contract's way: one file a rule. Pure.
+"""Rules that bring answers of OpenAI-shaped providers into the contract's shape: one file a rule. Pure.
 
-``choices`` brings the rules together. Every rule returns the very value that it was given where it has nothing to
-change, and a new one otherwise; keys that it doesn't know stay, in their order.
+``choices`` applies the rules together. Every rule returns the very value that it was given when it has nothing to
+change, and a new value otherwise. Keys that a rule doesn't know stay, in their order.
 """

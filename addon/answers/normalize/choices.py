@@ -1,44 +1,49 @@
-"""The choices of an answer are put in the contract's shape, and left alone where they have it. Pure.
+"""The choices of an answer in the contract's shape. Pure.
 
-``ChunkNormalizer`` does it for the chunks of one stream, ``normalize_message_choices`` for a whole answer. Neither
-changes what it is given, and what they return they would leave as it is.
+``ChunkNormalizer`` normalizes the chunks of one stream, ``normalize_message_choices`` a whole answer. Neither changes
+its input. To normalize the result again changes nothing.
 """
 
 from typing import Any, Final, NamedTuple
 
 from addon.answers.bounds import check_choices
 from addon.answers.normalize.edits import same_or
-from addon.answers.normalize.stream_choice import Made, StreamChoice
+from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
 from addon.answers.normalize.whole_choice import whole_choice
 from policies.family import Family
 
 
-class Normal(NamedTuple):
-    """What becomes of one chunk.
+class ChunkResult(NamedTuple):
+    """The normalized choices of one chunk.
 
-    ``choices`` is None where the chunk stays as it is. ``repeatable``: the same becomes of any chunk whose bytes
-    differ only in the text of content, reasoning or arguments. ``skip``: nothing is left to say. ``renames``:
-    ``choices`` differ in the key of ``reasoning`` alone, so that ``reasoning.rename_edits`` may be made instead;
-    ``drops_role``: in a role that was told before, so that ``role.role_edits`` may be made (both, where both are true).
+    | field | meaning |
+    |---|---|
+    | ``choices`` | the new choices, None when the chunk stays as it is |
+    | ``is_repeatable`` | a chunk that differs only in the text of content, reasoning or arguments has the same result |
+    | ``is_empty`` | the chunk says nothing any more and is not sent |
+    | ``is_renamed`` | the key of ``reasoning`` changes, so that ``reasoning.rename_edits`` can make the change |
+    | ``role_dropped`` | a repeated role is left out, so that ``role.role_edits`` can make the change |
+
+    With ``is_renamed`` and ``role_dropped``, nothing else changes.
     """
 
     choices: list[Any] | None
-    repeatable: bool
-    skip: bool = False
-    renames: bool = False
-    drops_role: bool = False
+    is_repeatable: bool
+    is_empty: bool = False
+    is_renamed: bool = False
+    role_dropped: bool = False
 
 
-_REPEATABLE: Final = Normal(None, True)
-_UNCHANGED: Final = Normal(None, False)
+_REPEATABLE: Final = ChunkResult(None, True)
+_UNCHANGED: Final = ChunkResult(None, False)
 _TEXT_OR_NONE: Final = (str, type(None))
 
 
 class ChunkNormalizer:
-    """One streamed answer of a model of this family.
+    """The normalizer of one streamed answer of a model of this family.
 
-    ``n`` is how many choices were asked for, None where that is unknown. A single one has index 0, whatever its
-    provider counts there (TGI 1.4: tokens). ``seed`` tells this answer from others in ids that are made.
+    ``n`` is how many choices were asked for, None when that is unknown. A single choice has index 0, whatever index
+    its provider writes (TGI 1.4 counts tokens there). ``seed`` makes generated ids unique to this answer.
     """
 
     def __init__(self, family: Family, n: int | None = None, *, seed: str = "") -> None:
@@ -47,30 +52,32 @@ class ChunkNormalizer:
         self._is_single = n == 1
         self._choices: dict[int, StreamChoice] = {}
 
-    def normalize(self, chunk: dict[str, Any]) -> Normal:
-        """Return what becomes of the next chunk."""
+    def normalize(self, chunk: dict[str, Any]) -> ChunkResult:
+        """Return the result for the next chunk."""
         choices = chunk.get("choices")
         if not isinstance(choices, list):
-            return Normal([], False) if "choices" in chunk else _UNCHANGED
+            return ChunkResult([], False) if "choices" in chunk else _UNCHANGED
         plain = [self._is_plain(choice) for choice in choices]
         if all(plain):
             return _REPEATABLE
-        made = [self._made(position, choice) for position, choice in enumerate(choices)]
-        repeatable = all(one.repeatable for one in made)
-        normal = same_or(choices, [one.choice for one in made])
+        results = [self._normalize_choice(position, choice) for position, choice in enumerate(choices)]
+        is_repeatable = all(one.is_repeatable for one in results)
+        normal = same_or(choices, [one.choice for one in results])
         if normal is choices:
-            return _REPEATABLE if repeatable else _UNCHANGED
-        renames = len(made) == 1 and made[0].renamed
-        drops_role = len(made) == 1 and made[0].unroled
-        skip = any(one.swallowed for one in made) and not chunk.get("usage") and all(map(_is_silent, normal))
-        return Normal(normal, repeatable and (renames or drops_role), skip, renames, drops_role)
+            return _REPEATABLE if is_repeatable else _UNCHANGED
+        is_renamed = len(results) == 1 and results[0].is_renamed
+        role_dropped = len(results) == 1 and results[0].role_dropped
+        lost_text = any(one.lost_text for one in results)
+        is_empty = lost_text and not chunk.get("usage") and all(map(_is_silent, normal))
+        is_repeatable = is_repeatable and (is_renamed or role_dropped)
+        return ChunkResult(normal, is_repeatable, is_empty, is_renamed, role_dropped)
 
-    def last(self) -> list[dict[str, Any]]:
-        """Return the choices that are left to be told once the stream has ended."""
-        return [left for choice in self._choices.values() if (left := choice.last())]
+    def finish(self) -> list[dict[str, Any]]:
+        """Return the choices that are left to send when the stream has ended."""
+        return [left for choice in self._choices.values() if (left := choice.finish())]
 
     def _is_plain(self, choice: Any) -> bool:
-        """Tell, quickly, that no rule has anything to do: so it is with nearly every chunk there is."""
+        """Return whether no rule applies, after a quick look. Nearly every choice is plain."""
         if type(choice) is not dict or choice.get("finish_reason") is not None or "message" in choice:
             return False
         index, delta = choice.get("index"), choice.get("delta")
@@ -87,19 +94,19 @@ class ChunkNormalizer:
         if state is None or state.tags is not None:
             return False
         if content:
-            state.cumulative.by_delta = True
+            state.message.has_delta_text = True
         if reasoning:
             state.has_reasoning = True
         return True
 
-    def _made(self, position: int, choice: Any) -> Made:
+    def _normalize_choice(self, position: int, choice: Any) -> ChoiceResult:
         if not isinstance(choice, dict):
-            return Made(choice, repeatable=False)
+            return ChoiceResult(choice, is_repeatable=False)
         index = choice.get("index")
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
-            made = self._state(index).normalize({**choice, "index": index})
-            return made._replace(repeatable=False, renamed=False, unroled=False)
+            result = self._state(index).normalize({**choice, "index": index})
+            return result._replace(is_repeatable=False, is_renamed=False, role_dropped=False)
         return self._state(index).normalize(choice)
 
     def _state(self, index: int) -> StreamChoice:
@@ -115,9 +122,9 @@ class ChunkNormalizer:
 def normalize_message_choices(
     choices: list[Any], family: Family, answer_id: object = None
 ) -> list[Any] | None:
-    """Return the choices of a whole answer as the contract has them, or None where they are so already.
+    """Return the normalized choices of a whole answer, or None when they need no change.
 
-    ``answer_id`` makes ids of tool calls that the provider gave none differ from answer to answer.
+    ``answer_id`` makes generated ids of tool calls differ from answer to answer.
     """
     made = [
         whole_choice(choice, position, answer_id, think_tags=family.think_tags)

@@ -1,15 +1,15 @@
-"""Content that is not a string: its text becomes one, its thinking becomes reasoning. Pure.
+"""The rule for content that is not a string: its text becomes a string, its thinking becomes reasoning. Pure.
 
-A list with parts of other kinds (pictures, references) stays a list, without its thinking. An object that is no part is
-what a model wrote in JSON mode, read by its provider (Cloudflare): it becomes its text again.
+A list with parts of other kinds (pictures, references) stays a list, without its thinking. An object that is not a part
+is JSON that the model wrote in JSON mode and its provider parsed (Cloudflare). It becomes text again.
 Sources: recordings of Mistral and xAI (``thinking`` parts), Cloudflare (an object); Databricks' documentation
 (``reasoning`` parts with a ``summary``).
 """
 
 from typing import Any
 
-from addon.answers.normalize.think_tags import Told
-from addon.text.json_encode import json_text
+from addon.answers.normalize.think_tags import SplitText
+from addon.text.json_encode import encode_json
 
 _TEXT = ("text", "output_text")
 _THINKING = ("thinking", "reasoning")
@@ -17,12 +17,12 @@ _TEXT_MEMBERS = ("text", "thinking", "summary", "reasoning")
 _MAX_DEPTH = 8  # no provider nests deeper than 4, and a hostile one must not exhaust the stack
 
 
-def with_text(shown: dict[str, Any], told: Told, *, drops_empty: bool) -> dict[str, Any]:
-    """Return a message or delta that shows ``told``; ``drops_empty`` leaves out content beside reasoning."""
-    made = {**shown, "content": told.content}
-    if told.reasoning:
-        made["reasoning_content"] = (shown.get("reasoning_content") or "") + told.reasoning
-        if drops_empty and not told.content:
+def with_text(shown: dict[str, Any], text: SplitText, *, drops_empty: bool) -> dict[str, Any]:
+    """Return a message or delta with ``text``. ``drops_empty``: leave out empty content next to reasoning."""
+    made = {**shown, "content": text.content}
+    if text.reasoning:
+        made["reasoning_content"] = (shown.get("reasoning_content") or "") + text.reasoning
+        if drops_empty and not text.content:
             del made["content"]
     return made
 
@@ -32,24 +32,24 @@ def with_plain_content(shown: dict[str, Any], *, drops_empty: bool) -> dict[str,
     content = shown.get("content")
     if isinstance(content, dict):
         if not _is_part(content):
-            return {**shown, "content": json_text(content).decode()}
+            return {**shown, "content": encode_json(content).decode()}
         content = [content]
     if not isinstance(content, list):
         return shown
     thinking = "".join(text_of(part) for part in content if _is_thinking(part))
     if shown.get("reasoning_content"):
-        thinking = ""  # It is there already.
+        thinking = ""  # The text is in reasoning_content already.
     rest = [part for part in content if not _is_thinking(part)]
     if not all(map(_is_text, rest)):
         if len(rest) == len(content):
             return shown
         made = {**shown, "content": rest}
         return made | {"reasoning_content": thinking} if thinking else made
-    return with_text(shown, Told(thinking, "".join(map(text_of, rest))), drops_empty=drops_empty)
+    return with_text(shown, SplitText(thinking, "".join(map(text_of, rest))), drops_empty=drops_empty)
 
 
 def text_of(value: object, depth: int = 0) -> str:
-    """Return the text of a part: a string, or what stands in its members, in lists of parts too."""
+    """Return the text of a part: a string, or the text of its members, also in lists of parts."""
     if isinstance(value, str):
         return value
     if depth == _MAX_DEPTH:

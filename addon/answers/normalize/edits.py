@@ -1,11 +1,11 @@
-"""Changes to the small objects of an answer: a new object where something changes, else the very same. Pure."""
+"""Changes to the small objects of an answer: a new object when something changes, else the very same one. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def with_member(value: dict[str, Any], key: str, member: object) -> dict[str, Any]:
-    """Return ``value`` with this member in its place. 1 and True are not the same here, as in JSON."""
+    """Return ``value`` with this member. 1 and True are different here, as in JSON."""
     if key in value and (known := value[key]) is not member:
         return value if type(known) is type(member) and known == member else {**value, key: member}
     return value if key in value else {**value, key: member}
@@ -19,7 +19,7 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def same_or[T](old: list[T], new: Sequence[T]) -> list[T]:
-    """Return ``old`` where ``new`` is made of the very same elements, else ``new``."""
+    """Return ``old`` when ``new`` has the very same elements, else ``new``."""
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return old
     return list(new)

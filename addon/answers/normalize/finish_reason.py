@@ -1,7 +1,7 @@
-"""Why an answer ended, in the contract's words. Pure.
+"""The rule for finish reasons: each provider's own words become the contract's. Pure.
 
-A word that stands in no table is kept as it is: the contract allows others, and a wrong translation would hide what the
-provider said (DeepSeek's ``insufficient_system_resource``, OpenRouter's ``error``).
+An unknown word is kept. The contract allows others, and a wrong translation would hide the provider's word (DeepSeek's
+``insufficient_system_resource``, OpenRouter's ``error``).
 Source: contract, "choices[] element"; recordings, each provider's own words in comments.
 """
 
@@ -43,14 +43,14 @@ _STANDARD = (
     | {"function_call": "function_call"}
 )
 _NUMBERED = {2: "length", 3: "content_filter", 4: "content_filter", 7: "content_filter", 8: "content_filter"}
-"""Gemini's enumeration; any other number, such as that of the last token, says only that the answer ended."""
+"""Gemini's enumeration. Any other number, such as that of the last token, says only that the answer ended."""
 
 
 def standard_finish_reason(reason: object, *, calls_tools: bool) -> str | None:
-    """Return the contract's word for a provider's; None where the answer is not said to have ended.
+    """Return the contract's word for a provider's, or None when it does not say that the answer ended.
 
-    A choice with tool calls that says no more than that it stopped ended with them: many clients would otherwise
-    never run them. An empty word (or zero) is None here; whether it is an end depends on where it stands.
+    "stop" becomes "tool_calls" in a choice with tool calls: many clients would not run them otherwise. An empty word
+    (or zero) gives None; whether it is an end depends on its place in the stream.
     """
     if not reason:
         return None

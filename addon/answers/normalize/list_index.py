@@ -1,6 +1,7 @@
-"""Objects in a list that a stream tells bit by bit bear an index: OpenAI's SDK can put no others together. Pure.
+"""The rule for lists that a stream sends bit by bit: each element has an index. Pure.
 
-What has none is a new element (recordings of OpenRouter: ``annotations``, and ``reasoning_details`` of Gemini).
+OpenAI's SDK can't join other elements. An element without an index is a new one (recordings of OpenRouter:
+``annotations``, and ``reasoning_details`` of Gemini).
 Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``.
 """
 
@@ -12,7 +13,7 @@ _LISTS = ("annotations", "reasoning_details")
 
 
 class ListIndexes:
-    """The lists of one choice of a stream, but for its tool calls."""
+    """The lists of one choice of a stream, except its tool calls."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Reasoning text stands in ``reasoning_content``, wherever its provider put it. Pure.
+"""The rule for reasoning: its text is in ``reasoning_content``, wherever its provider put it. Pure.
 
-``reasoning`` (Groq, Cerebras, Ollama, OpenRouter) is renamed; ``reasoning_details`` stay, because clients send them
-back, and are read only where the text stands nowhere else (Snowflake). A ``reasoning_content`` with text wins.
+``reasoning`` (Groq, Cerebras, Ollama, OpenRouter) is renamed. ``reasoning_details`` stay, because clients send them
+back; they are read only when the text is nowhere else (Snowflake). A ``reasoning_content`` with text wins.
 Source: contract, "choices[] element"; recordings.
 """
 
@@ -21,7 +21,7 @@ _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be esca
 def with_reasoning_content(shown: dict[str, Any], *, reads_details: bool = True) -> dict[str, Any]:
     """Return a message or delta with its reasoning in ``reasoning_content``.
 
-    ``reads_details`` is false where earlier chunks of the same answer had the text elsewhere.
+    ``reads_details`` is false when earlier chunks of the same answer had the text elsewhere.
     """
     known = shown.get("reasoning_content")
     if known and isinstance(known, str):
@@ -34,7 +34,7 @@ def with_reasoning_content(shown: dict[str, Any], *, reads_details: bool = True)
 
 
 def is_only_renamed(shown: Mapping[str, Any]) -> bool:
-    """Tell whether ``with_reasoning_content`` changes no more than a key: that can be done in the bytes."""
+    """Return whether ``with_reasoning_content`` changes only a key, so that the bytes can be edited."""
     return (
         "reasoning_content" not in shown and bool(shown.get("reasoning")) and type(shown["reasoning"]) is str
     )
@@ -42,7 +42,7 @@ def is_only_renamed(shown: Mapping[str, Any]) -> bool:
 
 def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
     """Return the edits to the JSON ``payload`` of ``chunk`` that rename each delta's ``reasoning``."""
-    # Where the word stands only once, and can't be hidden by escapes, that is the member known to be there.
+    # When the word is there only once, and no escape can hide another, it is the key of the known member.
     only_once = payload.count(_KEY) == len(chunk["choices"]) == 1 and not _ESCAPED_LETTER.search(payload)
     if only_once and (found := _KEY_MEMBER.search(payload)):
         return [(found.start(), found.start() + len(_KEY), _NEW_KEY)]
@@ -50,7 +50,7 @@ def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
 
 
 def _renamed(shown: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Put ``text`` where ``reasoning`` stood, or a ``reasoning_content`` that is no string."""
+    """Return ``shown`` with ``text`` in place of ``reasoning``, or of a ``reasoning_content`` that is not a string."""
     old = "reasoning" if text_of(shown.get("reasoning")) == text else "reasoning_content"
     made: dict[str, Any] = {}
     for key, value in shown.items():

@@ -1,4 +1,4 @@
-"""The role of a streamed message is told once: clients that put deltas together would repeat it. Pure.
+"""The rule for the role of a streamed message: it is sent once, because clients that join deltas would repeat it. Pure.
 
 Source: OpenAI's Python SDK, ``lib/streaming/_deltas.py``; recordings of OpenRouter, Z.ai, Ollama, Databricks.
 """
@@ -16,23 +16,23 @@ _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be esca
 
 
 class Role:
-    """What is known of the role of one choice."""
+    """The role of one choice."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_sent = False
 
-    def once(self, delta: dict[str, Any]) -> dict[str, Any]:
-        """Return ``delta`` without a role that was told before."""
+    def drop_repeated(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """Return ``delta`` without a role that was sent before."""
         if not delta.get("role"):
             return delta
-        if self.told:
+        if self.is_sent:
             return without(delta, "role")
-        self.told = True
+        self.is_sent = True
         return delta
 
 
 def role_edits(payload: bytes) -> list[Edit] | None:
-    """Return the edit that takes the role out of the one delta in the JSON ``payload``; None where that isn't plain."""
+    """Return the edit that removes the role from the one delta of the JSON ``payload``, or None when it isn't plain."""
     if payload.count(_KEY) != 1 or _ESCAPED_LETTER.search(payload):
         return None
     for span in _SPANS:

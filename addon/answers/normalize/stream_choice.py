@@ -1,114 +1,118 @@
-"""One choice of a stream, chunk by chunk: every rule has its turn, and what it must remember stands here. Pure."""
+"""One choice of a stream, chunk by chunk: it applies every rule, and keeps the state of each. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from addon.answers.normalize.content import with_plain_content, with_text
-from addon.answers.normalize.cumulative import Cumulative
+from addon.answers.normalize.cumulative import CumulativeMessage
 from addon.answers.normalize.edits import with_member, without
 from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
 from addon.answers.normalize.list_index import ListIndexes
 from addon.answers.normalize.reasoning import is_only_renamed, with_reasoning_content
 from addon.answers.normalize.role import Role
-from addon.answers.normalize.think_tags import ThinkTags, Told
+from addon.answers.normalize.think_tags import SplitText, ThinkTags
 from addon.answers.normalize.tool_calls import StreamedCalls, with_calls
 
 
-class Made(NamedTuple):
-    """What became of a choice in one chunk; see ``choices.Normal``. ``swallowed``: think tags took text of it."""
+class ChoiceResult(NamedTuple):
+    """A normalized choice of one chunk; see ``choices.ChunkResult``.
+
+    ``lost_text``: the rule of think tags held or moved some of its text.
+    """
 
     choice: Any
-    repeatable: bool
-    renamed: bool = False
-    unroled: bool = False
-    swallowed: bool = False
+    is_repeatable: bool
+    is_renamed: bool = False
+    role_dropped: bool = False
+    lost_text: bool = False
 
 
 class StreamChoice:
-    """The choice with this ``index``; ``seed`` tells it from others in ids that are made."""
+    """The choice with this ``index``. ``seed`` makes generated ids unique to this choice."""
 
     def __init__(self, index: int, seed: Sequence[object], *, think_tags: bool) -> None:
         self.tags = ThinkTags() if think_tags else None
         """None as soon as all that follows is answer."""
         self.role = Role()
-        self.cumulative = Cumulative()
+        self.message = CumulativeMessage()
         self.has_reasoning = False
-        """Reasoning text was told by itself, so that the same text in its details is not new."""
+        """Reasoning text was sent already, so the same text in ``reasoning_details`` is not new."""
         self._index = index
         self._calls = StreamedCalls(seed)
         self._lists = ListIndexes()
         self._finish_reason: str | None = None
         self._finished_empty = False
 
-    def normalize(self, choice: dict[str, Any]) -> Made:
-        """Return what becomes of the choice in the next chunk."""
-        before = self._calls.begun, self.role.told
-        was_tagged = self.tags is not None
+    def normalize(self, choice: dict[str, Any]) -> ChoiceResult:
+        """Return the normalized choice of the next chunk."""
+        before = self._calls.begun, self.role.is_sent
+        had_tags = self.tags is not None
         ends = choice.get("finish_reason") is not None
         shaped = self._with_delta(choice)
         given = shaped["delta"]
-        once = self.role.once(given)
+        once = self.role.drop_repeated(given)
         plain = with_plain_content(once, drops_empty=True)
         reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
         self.has_reasoning = self.has_reasoning or any(map(plain.get, ("reasoning_content", "reasoning")))
-        told = self._without_tags(reasoned, ends=ends)
-        listed = self._lists.number(with_calls(told, self._calls.deltas))
-        made = with_member(shaped, "delta", listed)
+        untagged = self._without_tags(reasoned, ends=ends)
+        delta = self._lists.number(with_calls(untagged, self._calls.deltas))
+        made = with_member(shaped, "delta", delta)
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))
         same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")
-        renamed = reasoned is not plain
-        in_bytes = (
-            same_else and listed is reasoned and plain is once and (not renamed or is_only_renamed(once))
+        is_renamed = reasoned is not plain
+        # The role and the key of the reasoning are the only changes, so the bytes can be edited.
+        is_edit = (
+            same_else and delta is reasoned and plain is once and (not is_renamed or is_only_renamed(once))
         )
-        steady = not (ends or was_tagged or (self._calls.begun, self.role.told) != before)
-        return Made(
+        is_steady = not (ends or had_tags or (self._calls.begun, self.role.is_sent) != before)
+        return ChoiceResult(
             made,
-            repeatable=steady and in_bytes,
-            renamed=in_bytes and renamed,
-            unroled=in_bytes and once is not given,
-            swallowed=told is not reasoned,
+            is_repeatable=is_steady and is_edit,
+            is_renamed=is_edit and is_renamed,
+            role_dropped=is_edit and once is not given,
+            lost_text=untagged is not reasoned,
         )
 
-    def last(self) -> dict[str, Any] | None:
-        """Return what is left to be told once the stream has ended."""
-        told = self.tags.end() if self.tags else Told("", "")
+    def finish(self) -> dict[str, Any] | None:
+        """Return what is left to send when the stream has ended."""
+        text = self.tags.end() if self.tags else SplitText("", "")
         self.tags = None
         reason = None
         if self._finished_empty and self._finish_reason is None:
             reason = self._finish_reason = finish_reason_of_empty(calls_tools=self._calls.begun > 0)
-        texts = {"reasoning_content": told.reasoning, "content": told.content}
-        delta = {name: text for name, text in texts.items() if text}
+        texts = {"reasoning_content": text.reasoning, "content": text.content}
+        delta = {name: value for name, value in texts.items() if value}
         return {"index": self._index, "delta": delta, "finish_reason": reason} if delta or reason else None
 
     def _with_delta(self, choice: dict[str, Any]) -> dict[str, Any]:
         """Return the choice with a delta, whichever shape the provider gave it."""
         delta, message, text = choice.get("delta"), choice.get("message"), choice.get("text")
         if isinstance(message, dict):
-            return {**without(choice, "message"), "delta": self.cumulative.delta_of(delta, message)}
+            return {**without(choice, "message"), "delta": self.message.delta_of(delta, message)}
         if isinstance(delta, dict):
-            self.cumulative.by_delta = self.cumulative.by_delta or bool(delta.get("content"))
+            self.message.has_delta_text = self.message.has_delta_text or bool(delta.get("content"))
             return choice
         if isinstance(text, str):
             return {**without(choice, "text"), "delta": {"content": text}}
         return {**choice, "delta": {}}
 
     def _without_tags(self, delta: dict[str, Any], *, ends: bool) -> dict[str, Any]:
-        """Return ``delta`` as the think tags have it; there are none where the provider tells reasoning itself."""
+        """Return ``delta`` without think tags. There are none when the provider itself separates reasoning."""
         tags, content = self.tags, delta.get("content")
         if tags is None or not isinstance(content, str | None):
             return delta
         if delta.get("reasoning_content"):
-            told, last = tags.end(), Told("", content or "")
+            first, last = tags.end(), SplitText("", content or "")
         else:
-            told, last = tags.read(content or ""), tags.end() if ends else Told("", "")
-        if tags.over:
+            first, last = tags.read(content or ""), tags.end() if ends else SplitText("", "")
+        if tags.is_over:
             self.tags = None
-        told = Told(told.reasoning + last.reasoning, told.content + last.content)
-        return delta if told == Told("", content or "") else with_text(delta, told, drops_empty=True)
+        text = SplitText(first.reasoning + last.reasoning, first.content + last.content)
+        return delta if text == SplitText("", content or "") else with_text(delta, text, drops_empty=True)
 
     def _reason(self, reason: object) -> str | None:
-        """Return the contract's word; of two different ones in one choice the first stands."""
+        """Return the contract's word. When one choice has two different ones, the first stays."""
         if not reason:
             self._finished_empty = True
             return None

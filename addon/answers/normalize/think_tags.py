@@ -1,21 +1,21 @@
-"""Text between a leading ``<think>`` and ``</think>`` is reasoning, however the stream cuts it. Pure.
+"""The rule for think tags: text between a leading ``<think>`` and ``</think>`` is reasoning. Pure.
 
-White space before the opening tag, and right after the closing one, belongs to neither text. A closing tag without an
-opening one stays what it is: in a stream the text before it has long been shown, and recorded answers have one behind
-plain text (llama.cpp with Qwen3). Only the first block is one; an answer that speaks of the tags keeps them.
+The result is the same for every way of cutting the stream. White space before the opening tag, and right after the
+closing one, belongs to neither text. A closing tag without an opening one stays: in a stream the text before it is
+already sent, and recorded answers have one after plain text (llama.cpp with Qwen3). Only the first block counts; an
+answer that is about the tags keeps them.
 """
 
 from enum import Enum, auto
 from typing import NamedTuple
 
-_MAX_HELD_CHARS = (
-    1_000  # No provider sends so much white space first, and an endless one would cost ever more.
-)
+_MAX_HELD_CHARS = 1_000
+"""No provider sends so much white space first, and endless white space would cost more and more."""
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
-class Told(NamedTuple):
-    """What of a text is reasoning, and what is answer."""
+class SplitText(NamedTuple):
+    """A text, split into reasoning and answer."""
 
     reasoning: str
     content: str
@@ -24,24 +24,24 @@ class Told(NamedTuple):
 class _Place(Enum):
     BEFORE = auto()
     INSIDE = auto()
-    BEHIND = auto()
+    AFTER = auto()
     ANSWER = auto()
 
 
 class ThinkTags:
-    """One answer, read piece by piece; what may become a tag is held until it is clear."""
+    """One answer, read piece by piece. Text that may become a tag is held until that is clear."""
 
     def __init__(self) -> None:
         self._place = _Place.BEFORE
         self._held = ""
 
     @property
-    def over(self) -> bool:
-        """Whatever follows is answer."""
+    def is_over(self) -> bool:
+        """Whether all that follows is answer."""
         return self._place is _Place.ANSWER
 
-    def read(self, text: str) -> Told:
-        """Return what the next piece makes clear."""
+    def read(self, text: str) -> SplitText:
+        """Take the next piece; return the text that is clear now."""
         text, self._held = self._held + text, ""
         if self._place is _Place.BEFORE:
             start = text.lstrip()
@@ -49,37 +49,37 @@ class ThinkTags:
                 self._place, text = _Place.INSIDE, start.removeprefix(_OPEN)
             elif _OPEN.startswith(start) and len(text) <= _MAX_HELD_CHARS:
                 self._held = text
-                return Told("", "")
+                return SplitText("", "")
             else:
                 self._place = _Place.ANSWER
         if self._place is _Place.INSIDE:
             return self._inside(text)
-        return Told("", self._behind(text) if self._place is _Place.BEHIND else text)
+        return SplitText("", self._after(text) if self._place is _Place.AFTER else text)
 
-    def end(self) -> Told:
-        """Return what is held, now that nothing follows."""
+    def end(self) -> SplitText:
+        """Return the held text, because nothing follows."""
         text, self._held = self._held, ""
         was, self._place = self._place, _Place.ANSWER
-        return Told(text, "") if was is _Place.INSIDE else Told("", text)
+        return SplitText(text, "") if was is _Place.INSIDE else SplitText("", text)
 
-    def _inside(self, text: str) -> Told:
+    def _inside(self, text: str) -> SplitText:
         reasoning, closing, rest = text.partition(_CLOSE)
         if closing:
-            self._place = _Place.BEHIND
-            return Told(reasoning, self._behind(rest))
+            self._place = _Place.AFTER
+            return SplitText(reasoning, self._after(rest))
         kept = next(length for length in range(len(_CLOSE) - 1, -1, -1) if text.endswith(_CLOSE[:length]))
         self._held = _CLOSE[:kept]
-        return Told(text[: len(text) - kept], "")
+        return SplitText(text[: len(text) - kept], "")
 
-    def _behind(self, text: str) -> str:
+    def _after(self, text: str) -> str:
         rest = text.lstrip()
         if rest:
             self._place = _Place.ANSWER
         return rest
 
 
-def split_text(text: str) -> Told:
-    """Return the two parts of a whole answer."""
+def split_text(text: str) -> SplitText:
+    """Split the text of a whole answer."""
     tags = ThinkTags()
-    told, last = tags.read(text), tags.end()
-    return Told(told.reasoning + last.reasoning, told.content + last.content)
+    first, last = tags.read(text), tags.end()
+    return SplitText(first.reasoning + last.reasoning, first.content + last.content)

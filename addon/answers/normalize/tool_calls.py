@@ -1,10 +1,13 @@
-"""Tool calls are what the official SDK can put together: numbered, with one id and one name, arguments as text. Pure.
+"""The rule for tool calls: they have the form that the official SDK can join. Pure.
 
-In a stream the calls of a choice are numbered 0, 1, 2 in the order in which they begin, whatever the provider numbers
-them. The first delta of a call bears its id, its type and a string of arguments; later ones repeat neither id nor name,
-which would be added to the first. What can't do harm stays: a null id or name, a repeated type.
-A provider's id that is no text, or that an earlier call has, is none: one is made from what the call says, so that it
-is the same each time it is made. Custom calls keep their own body.
+- In a stream the calls of a choice are numbered 0, 1, 2 in the order in which they begin, whatever their provider's
+  numbers are.
+- The first delta of a call has its id, its type and its arguments as text. Later deltas repeat neither id nor name,
+  because the SDK would append them to the first. Harmless members stay: a null id or name, a repeated type.
+- An id that is not text, or that an earlier call has, is replaced. The new id is made from the content of the call, so
+  it is the same each time.
+- Custom calls keep their own body.
+
 Sources: OpenAI's Python SDK, ``lib/streaming/_deltas.py``; recordings of Google (no index, empty id), Ollama and
 Mistral (no index), OpenRouter (several whole calls at index 0), xAI (numbers from 1), Azure (``"type": null``),
 TGI (ids that are 0, arguments that are objects).
@@ -17,14 +20,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from addon.answers.normalize.edits import same_or, with_member, without
-from addon.text.json_encode import json_text
+from addon.text.json_encode import encode_json
 
 _OUTLINE = re.compile(r"""\\.|["\\{}\[\]]""", re.DOTALL)
 
 
 @dataclass(slots=True)
 class _Outline:
-    """The brackets of JSON text that comes in pieces: it says where an object ends, and keeps nothing of the text."""
+    """The brackets of JSON text that comes in pieces. It says where an object ends, and keeps no text."""
 
     depth: int = 0
     has_begun: bool = False
@@ -33,7 +36,7 @@ class _Outline:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every bracket is closed, and there was one."""
+        """Whether there was a bracket, and all are closed."""
         return self.has_begun and self.depth <= 0 and not self.is_in_string
 
     def add(self, piece: str) -> None:
@@ -59,7 +62,7 @@ class _Call:
 
 
 class StreamedCalls:
-    """The tool calls of one choice of a stream; ``seed`` tells this choice from others in ids that are made."""
+    """The tool calls of one choice of a stream. ``seed`` makes generated ids unique to this choice."""
 
     def __init__(self, seed: Sequence[object]) -> None:
         self._seed = seed
@@ -70,11 +73,11 @@ class StreamedCalls:
 
     @property
     def begun(self) -> int:
-        """How many calls there are by now."""
+        """How many calls have begun."""
         return len(self._calls)
 
     def deltas(self, deltas: list[Any]) -> list[Any]:
-        """Return the well-formed ``tool_calls`` of one delta: the list itself where it is so."""
+        """Return the well-formed ``tool_calls`` of one delta: the same list when it needs no change."""
         return same_or(deltas, [self._delta(one) if isinstance(one, dict) else one for one in deltas])
 
     def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
@@ -97,16 +100,16 @@ class StreamedCalls:
         return _continued(delta, number, shows_name=shows_name)
 
     def _number(self, place: int | None, given: str | None, name: str | None) -> int | None:
-        """Return which call a delta continues; None where it begins one."""
+        """Return the number of the call that a delta continues, or None when it begins a call."""
         number = self._latest if place is None else self._number_at.get(place, -1)
         if number < 0:
             return None
         call = self._calls[number]
         if given and given != call.given_id:
-            # Some servers give each delta an id of its own: there only a name too makes it a new call.
+            # Some servers give each delta an id of its own. There, only an id with a name begins a new call.
             return number if place is not None and not name else None
         if name and not given:
-            # Without ids, a call begins where another is named, or the same again once its arguments are whole.
+            # Without ids, another name begins a call; so does the same name once the arguments are whole.
             is_new = place is None or (
                 call.name is not None and (name != call.name or call.arguments.is_whole)
             )
@@ -121,7 +124,7 @@ class StreamedCalls:
 
 
 def whole_calls(calls: list[Any], seed: Sequence[object]) -> list[Any]:
-    """Return the well-formed ``tool_calls`` of a whole message: the list itself where it is so."""
+    """Return the well-formed ``tool_calls`` of a whole message: the same list when it needs no change."""
     made: list[Any] = []
     ids: set[str] = set()
     for number, call in enumerate(calls):
@@ -136,7 +139,7 @@ def whole_calls(calls: list[Any], seed: Sequence[object]) -> list[Any]:
 
 
 def with_calls(shown: dict[str, Any], rule: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
-    """Return a message or delta with its calls as ``rule`` makes them; a list without any would be taken for some."""
+    """Return a message or delta with its calls as ``rule`` makes them. Drop an empty list: clients misread it."""
     calls = shown.get("tool_calls")
     if not isinstance(calls, list):
         return shown
@@ -144,7 +147,7 @@ def with_calls(shown: dict[str, Any], rule: Callable[[list[Any]], list[Any]]) ->
 
 
 def _complete(call: dict[str, Any]) -> dict[str, Any]:
-    """Return the beginning of a call, or a whole one, with its type and with arguments as text."""
+    """Return the beginning of a call, or a whole call, with its type and with its arguments as text."""
     if not _text(call.get("type")):
         custom = isinstance(call.get("custom"), dict) and not isinstance(call.get("function"), dict)
         call = {**call, "type": "custom" if custom else "function"}
@@ -155,7 +158,7 @@ def _complete(call: dict[str, Any]) -> dict[str, Any]:
     arguments = body.get("arguments")
     if type(arguments) is str:
         return call
-    if arguments is None:  # TGI called them so once.
+    if arguments is None:  # The name that TGI used once.
         arguments, body = body.get("parameters"), without(body, "parameters")
     return {**call, "function": {**body, "arguments": _argument_text(arguments)}}
 
@@ -192,9 +195,9 @@ def _arguments(delta: dict[str, Any]) -> str:
 def _argument_text(arguments: object) -> str:
     if isinstance(arguments, str):
         return arguments
-    return "" if arguments is None else json_text(arguments).decode()
+    return "" if arguments is None else encode_json(arguments).decode()
 
 
 def _made_id(seed: Sequence[object], number: int, call: dict[str, Any]) -> str:
-    digest = hashlib.blake2b(json_text([*seed, number, call]), digest_size=12)
+    digest = hashlib.blake2b(encode_json([*seed, number, call]), digest_size=12)
     return f"call_{digest.hexdigest()}"

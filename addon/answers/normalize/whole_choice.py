@@ -1,4 +1,4 @@
-"""One choice of a whole answer: the same rules as in a stream, with nothing to remember. Pure."""
+"""One choice of a whole answer: the same rules as in a stream, without state. Pure."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from addon.answers.normalize.tool_calls import whole_calls, with_calls
 
 
 def whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:
-    """Return the choice as the contract has it; it stands at ``index``, and ``seed`` is its answer's id."""
+    """Return the choice at position ``index`` in the contract's shape. ``seed`` is the id of its answer."""
     choice = choice if type(choice.get("index")) is int else {**choice, "index": index}
     shaped = _with_message(choice)
-    told = with_reasoning_content(with_plain_content(shaped["message"], drops_empty=False))
+    message = with_reasoning_content(with_plain_content(shaped["message"], drops_empty=False))
     if think_tags:
-        told = _without_tags(told)
-    told = with_calls(told, lambda calls: whole_calls(calls, (seed, choice["index"])))
-    made = with_member(shaped, "message", told)
+        message = _without_tags(message)
+    message = with_calls(message, lambda calls: whole_calls(calls, (seed, choice["index"])))
+    made = with_member(shaped, "message", message)
     if (reason := choice.get("finish_reason")) is None:
         return made
-    calls_tools = bool(told.get("tool_calls"))
-    said = standard_finish_reason(reason, calls_tools=calls_tools)
-    return with_member(made, "finish_reason", said or finish_reason_of_empty(calls_tools=calls_tools))
+    calls_tools = bool(message.get("tool_calls"))
+    standard = standard_finish_reason(reason, calls_tools=calls_tools)
+    return with_member(made, "finish_reason", standard or finish_reason_of_empty(calls_tools=calls_tools))
 
 
 def _with_message(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the choice with a message; Google's compatible endpoint may leave out one that says nothing."""
+    """Return the choice with a message. Google's compatible endpoint may leave out an empty one."""
     message, text = choice.get("message"), choice.get("text")
     if isinstance(message, dict):
         return choice if message.get("role") else {**choice, "message": {**message, "role": "assistant"}}
@@ -39,5 +39,5 @@ def _without_tags(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if message.get("reasoning_content") or not isinstance(content, str):
         return message
-    told = split_text(content)
-    return message if told.content == content else with_text(message, told, drops_empty=False)
+    text = split_text(content)
+    return message if text.content == content else with_text(message, text, drops_empty=False)

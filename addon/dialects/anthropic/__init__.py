@@ -1,1 +1,1 @@
-"""Anthropic's native Messages API: chat requests in its shape, its answers in the chat shape. Pure."""
+"""Anthropic's native Messages API: chat requests become its requests, and its answers become chat answers. Pure."""

@@ -1,6 +1,6 @@
-"""From answers of Anthropic's Messages API, whole and streamed, to the chat shape. Pure.
+"""Answers of Anthropic's Messages API, whole and streamed, become chat answers. Pure.
 
-Blocks of tools that the provider runs itself, citations and types unknown today make nothing.
+Three things are left out: blocks of tools that the provider runs itself, citations, and types unknown today.
 Source: Anthropic, API reference, "Messages" and "Streaming Messages"; the types of its Python SDK 2.12.
 """
 
@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from addon.answers.usage import read_count, sum_counts
-from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
-from addon.text.json_encode import json_text
+from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
+from addon.text.json_encode import encode_json
 
 REASONING_FORMAT: Final = "anthropic-claude-v1"
-"""What ``reasoning_details`` bear that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
+"""The ``reasoning_details`` format that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {
@@ -27,16 +27,16 @@ _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     }
 )
 _RUNNING: Final = ("output_tokens", "output_tokens_details")
-# The members of an object that stand for something else when they are missing or of another type.
-_MISSHAPEN: Final = (AttributeError, KeyError, TypeError)
+# The errors that a missing member, or one of another type, causes.
+_MALFORMED: Final = (AttributeError, KeyError, TypeError)
 
 
 def to_completion(
     answer: dict[str, Any], model_slug: str, created_s: int, answer_id: str = ""
 ) -> dict[str, Any]:
-    """Return the chat completion that a whole answer is; ``created_s`` is a Unix time in seconds.
+    """Return a whole answer as a chat completion. ``created_s`` is a Unix time in seconds.
 
-    ``answer_id`` is for an answer that bears no id of its own. Raises ValueError for what is no message of the API.
+    ``answer_id`` is for an answer without an id of its own. Raises ValueError for anything but a message of the API.
     """
     try:
         identity = Identity(_text(answer.get("id") or answer_id), created_s, model_slug)
@@ -45,15 +45,16 @@ def to_completion(
             message["refusal"] = explanation
         reason = _finish_reason(answer.get("stop_reason"), has_calls="tool_calls" in message)
         return completion(identity, [choice(message, reason)], chat_usage(answer.get("usage") or {}))
-    except _MISSHAPEN as error:
+    except _MALFORMED as error:
         raise ValueError("it is not a message of the API") from error
 
 
 def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the chat shape's usage block, or None where nothing is reported.
+    """Return the chat shape's usage block, or None when nothing is reported.
 
-    ``prompt_tokens`` are all input tokens, for Anthropic counts those of the cache beside the others. A count that
-    the provider did not report is absent. Source: Anthropic, "Prompt caching", "Tracking cache performance".
+    ``prompt_tokens`` is the number of all input tokens; Anthropic counts those of the cache apart from the others. A
+    count that the provider did not report is absent. Source: Anthropic, "Prompt caching", "Tracking cache
+    performance".
     """
     uncached, written = _count(counts, "input_tokens"), _count(counts, "cache_creation_input_tokens")
     read, produced = _count(counts, "cache_read_input_tokens"), _count(counts, "output_tokens")
@@ -72,147 +73,149 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     return usage or None
 
 
-class Stream:
-    """One streamed answer; see ``translation.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
+class AnthropicStream:
+    """One streamed answer; see ``chat_shape.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
-        self.ended = False
+        self.is_closed = False
         self.usage: dict[str, Any] | None = None
         self._identity = Identity(answer_id, created_s, model_slug)
         self._counts: dict[str, Any] = {}
         self._stop_reason: object = None
         self._refusal: str | None = None
-        # Content blocks are counted together; these say which tool call, or which reasoning detail, a block is.
+        # One index counts all content blocks. These say which tool call, or which reasoning detail, a block is.
         self._calls: dict[int, int] = {}
         self._details: dict[int, int] = {}
-        self._unsaid_inputs: dict[int, Any] = {}  # of calls that no argument was streamed of yet
+        self._unsent_inputs: dict[int, Any] = {}  # of calls without a streamed argument so far
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the chunks that one event makes. Raises ValueError for one that makes no sense."""
+        """Return the chunks of one event. Raises ValueError for an event that makes no sense."""
         try:
             reader = _EVENTS.get(event["type"])
             return reader(self, event) if reader else []
-        except _MISSHAPEN as error:
+        except _MALFORMED as error:
             raise ValueError("it is not an event of the API") from error
 
     @property
-    def finished(self) -> bool:
-        """The reason of the answer's end was read."""
-        return self.ended or self._stop_reason is not None
+    def has_finished(self) -> bool:
+        """Whether the reason of the answer's end was read."""
+        return self.is_closed or self._stop_reason is not None
 
-    def last(self) -> list[dict[str, Any]]:
-        """Return what is left to be said, the reason of the end, and the usage, where there is one."""
-        chunks = self._end() if self.finished else []
+    def finish(self) -> list[dict[str, Any]]:
+        """Return what is left to send, the reason of the end, and the usage if there is one."""
+        chunks = self._end() if self.has_finished else []
         return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
 
     def _end(self) -> list[dict[str, Any]]:
-        unsaid = [made for index in list(self._unsaid_inputs) for made in self._say_unsaid(index)]
+        inputs = [made for index in list(self._unsent_inputs) for made in self._send_input(index)]
         delta = {"refusal": self._refusal} if self._refusal else {}
         reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
-        return [*unsaid, chunk(self._identity, delta, reason)]
+        return [*inputs, chunk(self._identity, delta, reason)]
 
     def _message_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         message = event["message"]
         self._identity = Identity(
             _text(message.get("id") or self._identity.id), self._identity.created_s, self._identity.model_slug
         )
-        self._learn(message.get("usage"), _RUNNING)
+        self._read_counts(message.get("usage"), _RUNNING)
         return [chunk(self._identity, {"role": "assistant"})]
 
     def _block_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         index, block = event["index"], event["content_block"]
         match block["type"]:
             case "text":
-                return self._say_text(index, block)
+                return self._send_text(index, block)
             case "thinking":
-                return self._say_thinking(index, block) + self._say_signature(index, block)
+                return self._send_thinking(index, block) + self._send_signature(index, block)
             case "redacted_thinking":
                 return [self._detail(index, _encrypted(block))]
             case "tool_use":
                 call = self._calls.setdefault(index, len(self._calls))
-                self._unsaid_inputs[index] = block.get("input") or {}
+                self._unsent_inputs[index] = block.get("input") or {}
                 return [self._call(call, _call_head(block))]
         return []
 
     def _block_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         delta = event["delta"]
-        say = _DELTAS.get(delta["type"])
-        return say(self, event["index"], delta) if say else []
+        send = _DELTAS.get(delta["type"])
+        return send(self, event["index"], delta) if send else []
 
     def _block_stop(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        return self._say_unsaid(event["index"])
+        return self._send_input(event["index"])
 
     def _message_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         delta = event["delta"]
         self._stop_reason = delta.get("stop_reason") or self._stop_reason
         self._refusal = _refusal(delta) or self._refusal
-        self._learn(event.get("usage"))
+        self._read_counts(event.get("usage"))
         return []
 
     def _message_stop(self, _event: dict[str, Any]) -> list[dict[str, Any]]:
-        self.ended = True
+        self.is_closed = True
         return []
 
-    def _say_text(self, _index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(said["text"])
+    def _send_text(self, _index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(part["text"])
         return [chunk(self._identity, {"content": text})] if text else []
 
-    def _say_thinking(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(said["thinking"])
+    def _send_thinking(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(part["thinking"])
         return [self._detail(index, {"type": "reasoning.text", "text": text}, text)] if text else []
 
-    def _say_signature(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
-        signature = _text(said.get("signature") or "")
+    def _send_signature(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
+        signature = _text(part.get("signature") or "")
         return [self._detail(index, {"type": "reasoning.text", "signature": signature})] if signature else []
 
-    def _say_arguments(self, index: int, said: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(said["partial_json"])
+    def _send_arguments(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
+        text = _text(part["partial_json"])
         if not text or index not in self._calls:
-            return []  # The provider's own tools are given arguments as well.
-        self._unsaid_inputs.pop(index, None)
+            return []  # Tools that the provider runs itself get arguments too.
+        self._unsent_inputs.pop(index, None)
         return [self._call(self._calls[index], {"function": {"arguments": text}})]
 
-    def _say_unsaid(self, index: int) -> list[dict[str, Any]]:
-        """An input that was not streamed came whole, in front; an empty one is an empty object."""
-        if index not in self._unsaid_inputs:
+    def _send_input(self, index: int) -> list[dict[str, Any]]:
+        """Send an input that came whole with the start of its block. An empty input is an empty object."""
+        if index not in self._unsent_inputs:
             return []
-        arguments = json_text(self._unsaid_inputs.pop(index)).decode()
+        arguments = encode_json(self._unsent_inputs.pop(index)).decode()
         return [self._call(self._calls[index], {"function": {"arguments": arguments}})]
 
-    def _call(self, call: int, said: dict[str, Any]) -> dict[str, Any]:
-        return chunk(self._identity, {"tool_calls": [{"index": call, **said}]})
+    def _call(self, call: int, members: dict[str, Any]) -> dict[str, Any]:
+        return chunk(self._identity, {"tool_calls": [{"index": call, **members}]})
 
     def _detail(self, index: int, detail: dict[str, Any], text: str = "") -> dict[str, Any]:
         place = self._details.setdefault(index, len(self._details))
         details = [{**detail, "format": REASONING_FORMAT, "index": place}]
-        said = {"reasoning_content": text} if text else {}
-        return chunk(self._identity, {**said, "reasoning_details": details})
+        content = {"reasoning_content": text} if text else {}
+        return chunk(self._identity, {**content, "reasoning_details": details})
 
-    def _learn(self, counts: object, running: tuple[str, ...] = ()) -> None:
-        """Take in the counts that are reported and final: a later one holds, silence takes none back."""
+    def _read_counts(self, counts: object, running: tuple[str, ...] = ()) -> None:
+        """Read the counts that are final. A later count wins, and an absent one changes nothing."""
         for name, count in (counts if isinstance(counts, Mapping) else {}).items():
             if count is not None and name not in running:
                 self._counts[name] = count
         self.usage = chat_usage(self._counts)
 
 
-_EVENTS: Final[Mapping[object, Callable[[Stream, dict[str, Any]], list[dict[str, Any]]]]] = MappingProxyType(
-    {
-        "message_start": Stream._message_start,
-        "content_block_start": Stream._block_start,
-        "content_block_delta": Stream._block_delta,
-        "content_block_stop": Stream._block_stop,
-        "message_delta": Stream._message_delta,
-        "message_stop": Stream._message_stop,
-    }
-)
-_DELTAS: Final[Mapping[object, Callable[[Stream, int, dict[str, Any]], list[dict[str, Any]]]]] = (
+_EVENTS: Final[Mapping[object, Callable[[AnthropicStream, dict[str, Any]], list[dict[str, Any]]]]] = (
     MappingProxyType(
         {
-            "text_delta": Stream._say_text,
-            "thinking_delta": Stream._say_thinking,
-            "signature_delta": Stream._say_signature,
-            "input_json_delta": Stream._say_arguments,
+            "message_start": AnthropicStream._message_start,
+            "content_block_start": AnthropicStream._block_start,
+            "content_block_delta": AnthropicStream._block_delta,
+            "content_block_stop": AnthropicStream._block_stop,
+            "message_delta": AnthropicStream._message_delta,
+            "message_stop": AnthropicStream._message_stop,
+        }
+    )
+)
+_DELTAS: Final[Mapping[object, Callable[[AnthropicStream, int, dict[str, Any]], list[dict[str, Any]]]]] = (
+    MappingProxyType(
+        {
+            "text_delta": AnthropicStream._send_text,
+            "thinking_delta": AnthropicStream._send_thinking,
+            "signature_delta": AnthropicStream._send_signature,
+            "input_json_delta": AnthropicStream._send_arguments,
         }
     )
 )
@@ -247,7 +250,7 @@ def _encrypted(block: dict[str, Any]) -> dict[str, Any]:
 
 def _whole_call(block: dict[str, Any]) -> dict[str, Any]:
     head = _call_head(block)
-    head["function"]["arguments"] = json_text(block.get("input") or {}).decode()
+    head["function"]["arguments"] = encode_json(block.get("input") or {}).decode()
     return head
 
 
@@ -257,13 +260,13 @@ def _call_head(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finish_reason(stop_reason: object, *, has_calls: bool) -> str:
-    """Return the chat shape's word; for a reason unknown today, what the answer's content means."""
+    """Return the chat shape's word. For a reason unknown today, the content decides."""
     return _FINISH_REASONS.get(stop_reason) or ("tool_calls" if has_calls else "stop")
 
 
-def _refusal(said: Mapping[str, Any]) -> str | None:
-    """Return what is said about why the provider refuses."""
-    details = said.get("stop_details")
+def _refusal(stopped: Mapping[str, Any]) -> str | None:
+    """Return the provider's explanation of its refusal."""
+    details = stopped.get("stop_details")
     explanation = details.get("explanation") if isinstance(details, dict) else None
     return explanation if isinstance(explanation, str) else None
 

@@ -4,19 +4,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.answers.context import Source
-from addon.answers.readers import Relay, WholeRelay
-from addon.answers.stream import StreamRelay
-from addon.dialects.anthropic.answer import Stream, to_completion
+from addon.answers.context import AnswerContext
+from addon.answers.reader import AnswerReader
+from addon.answers.stream import StreamedAnswerReader
+from addon.answers.whole import WholeAnswerReader
+from addon.dialects.anthropic.answer import AnthropicStream, to_completion
 from addon.dialects.anthropic.request import to_request
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
-from addon.dialects.left_out import left_out
-from addon.dialects.translated import TranslatedChunks, translated
+from addon.dialects.translated_answers import TranslatedChunks, translating_reader
+from addon.dialects.unsent_fields import unsent_fields
 from policies.model import Attempt
 
-_read = translated(to_completion)
-# What bears a field that has another name there.
+_read = translating_reader(to_completion)
+# The native names of fields that are called differently there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "max_completion_tokens": ("max_tokens",),
@@ -33,31 +34,29 @@ _VERSION: Final = MappingProxyType({"anthropic-version": "2023-06-01"})
 
 
 def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
-    """``POST {base_url}/messages``."""
+    """Build ``POST {base_url}/messages``."""
     native = to_request(body, attempt.model.family)
-    streams, unsent = (
-        bool(body.get("stream")),
-        left_out(body, _sent(native, body), _CARRIERS, _MESSAGE_FIELDS),
-    )
-    return json_request(attempt, "/messages", native, streams=streams, headers=_VERSION, left_out=unsent)
+    unsent = unsent_fields(body, _sent(native, body), _CARRIERS, _MESSAGE_FIELDS)
+    streams = bool(body.get("stream"))
+    return json_request(attempt, "/messages", native, streams=streams, headers=_VERSION, unsent_fields=unsent)
 
 
 def _sent(native: dict[str, Any], body: dict[str, Any]) -> set[str]:
-    """Return the names in a request, those of ``output_config`` and ``tool_choice`` among them.
+    """Return the names in a request, including those of ``output_config`` and ``tool_choice``.
 
-    JSON mode has none: it becomes a sentence of the system's.
+    JSON mode has no name there: it becomes a sentence of the system prompt.
     """
-    asked = body.get("response_format", {}).get("type", "text") != "text"
+    asks_for_json = body.get("response_format", {}).get("type", "text") != "text"
     names = {*native, *native.get("output_config", ()), *native.get("tool_choice", ())}
-    return names | {"response_format"} if asked else names
+    return names | {"response_format"} if asks_for_json else names
 
 
-def stream(source: Source) -> Relay:
-    """Typed events, the last of which is ``message_stop``."""
-    translator = Stream(source.model_slug, source.created_s, source.answer_id)
-    return StreamRelay(TranslatedChunks(translator, source), source)
+def stream(context: AnswerContext) -> AnswerReader:
+    """Build the reader of typed events, the last of which is ``message_stop``."""
+    translator = AnthropicStream(context.model_slug, context.created_s, context.answer_id)
+    return StreamedAnswerReader(TranslatedChunks(translator, context), context)
 
 
-def whole(source: Source, max_bytes: int) -> Relay:
-    """One message."""
-    return WholeRelay(_read, source, max_bytes)
+def whole(context: AnswerContext, max_bytes: int) -> AnswerReader:
+    """Build the reader of one message."""
+    return WholeAnswerReader(_read, context, max_bytes)

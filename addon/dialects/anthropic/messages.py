@@ -1,7 +1,7 @@
-"""From chat messages to the ``system`` and ``messages`` of Anthropic's Messages API. Pure.
+"""Chat messages become the ``system`` and ``messages`` of Anthropic's Messages API. Pure.
 
-A turn there is all that one side says until the other does, so messages of one side in a row become one, and the
-results of tools are the beginning of the user's turn. Source: Anthropic, API reference, "Messages"; "Tool use",
+A turn there is all that one side says before the other side does. So messages of one side in a row become one turn,
+and a user's turn begins with the results of tools. Source: Anthropic, API reference, "Messages"; "Tool use",
 "Handling tool results"; "Extended thinking", "Preserving thinking blocks".
 """
 
@@ -19,42 +19,48 @@ from policies.refusal import Refusal
 
 _SYSTEM_ROLES: Final = ("system", "developer")
 _THINKING: Final = ("thinking", "redacted_thinking")
-# Source: the API's 400 "String should match pattern '^[a-zA-Z0-9_-]+$'", which ids of other providers may get.
+# Source: the API's 400 "String should match pattern '^[a-zA-Z0-9_-]+$'". Ids of other providers may not match.
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Block], list[Block]]:
-    """Return the blocks of ``system`` and the turns. Raises Refusal for what the API has no place for."""
+    """Return the blocks of ``system``, and the turns. Raises Refusal for a message that the API can't express."""
     system: list[Block] = []
     turns: list[Block] = []
     for index, message in enumerate(messages):
         place, role = f"messages.{index}", message["role"]
         if role in _SYSTEM_ROLES:
-            system += _marked(text_blocks(message.get("content"), f"{place}.content"), message)
+            system += _with_own_cache_control(
+                text_blocks(message.get("content"), f"{place}.content"), message
+            )
         elif role == "assistant":
-            _say(turns, "assistant", _assistant_blocks(message, place))
+            _add(turns, "assistant", _assistant_blocks(message, place))
         elif role == "user":
-            _say(turns, "user", _marked(user_blocks(message.get("content"), f"{place}.content"), message))
+            _add(
+                turns,
+                "user",
+                _with_own_cache_control(user_blocks(message.get("content"), f"{place}.content"), message),
+            )
         elif role == "tool":
-            _say(turns, "user", [_tool_result(message, place)])
+            _add(turns, "user", [_tool_result(message, place)])
         else:
             refuse(f"{place}.role", "The model knows the roles system, developer, user, assistant and tool.")
     if messages[-1]["role"] == "user" and turns and turns[-1]["role"] != "user":
-        # Left out like any other blank message, it would leave the last word to the model.
+        # Without it, as any other blank message is left out, the last turn would be the model's.
         refuse(f"messages.{len(messages) - 1}.content", "The last message must not be blank.")
     if turns and turns[-1]["role"] == "assistant":
-        _trim(turns[-1]["content"])
+        _trim_end(turns[-1]["content"])
     if not turns:
         refuse("messages", "The model needs a message that is not empty and not of the system.")
     return system, turns
 
 
 def thinks_first(turns: Sequence[Block]) -> bool:
-    """Tell whether the turns can go on with thinking that is begun anew for each of the user's questions.
+    """Return whether thinking may be turned on for these turns.
 
-    They can't where a turn of the assistant's that isn't over, be it for a tool's result or because its beginning was
-    given, does not begin with thinking. Source: the API's 400 "a final `assistant` message must start with a thinking
-    block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)".
+    It may not when the assistant's turn is still open and does not begin with thinking. A turn is open when it waits
+    for a tool's result, or when the client gave its beginning. Source: the API's 400 "a final `assistant` message must
+    start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)".
     """
     if turns[-1]["role"] == "assistant":
         return False
@@ -64,43 +70,44 @@ def thinks_first(turns: Sequence[Block]) -> bool:
 
 
 def without_thinking(turns: Sequence[Block]) -> list[Block]:
-    """Return the turns without their thinking, but for those that are nothing else.
+    """Return the turns without thinking, except turns that have nothing else.
 
     Source: the API's 400 "When thinking is disabled, an `assistant` message in the final position cannot contain
-    `thinking`"; in earlier positions it is passed over.
+    `thinking`". In earlier positions the API ignores thinking.
     """
     kept = [[block for block in turn["content"] if block["type"] not in _THINKING] for turn in turns]
     return [{**turn, "content": blocks or turn["content"]} for turn, blocks in zip(turns, kept, strict=True)]
 
 
-def _trim(blocks: list[Block]) -> None:
-    """The API refuses the beginning of an answer that ends with white space."""
+def _trim_end(blocks: list[Block]) -> None:
+    """Remove white space at the end: the API refuses the beginning of an answer that ends with it."""
     if blocks[-1]["type"] == "text":
         blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
 
 
-def _say(turns: list[Block], role: str, blocks: list[Block]) -> None:
+def _add(turns: list[Block], role: str, blocks: list[Block]) -> None:
     if not blocks:
         return
     if not turns or turns[-1]["role"] != role:
         turns.append({"role": role, "content": []})
-    said = turns[-1]["content"]
-    said += blocks
+    content = turns[-1]["content"]
+    content += blocks
     if role == "user":
-        said.sort(key=lambda block: block["type"] != "tool_result")
+        content.sort(key=lambda block: block["type"] != "tool_result")
 
 
 def _assistant_blocks(message: Mapping[str, Any], place: str) -> list[Block]:
-    said = text_blocks(message.get("content") or message.get("refusal"), f"{place}.content")
+    blocks = text_blocks(message.get("content") or message.get("refusal"), f"{place}.content")
     calls = message.get("tool_calls") or []
-    said += [_tool_use(call, f"{place}.tool_calls.{index}") for index, call in enumerate(calls)]
-    return _thinking(message.get("reasoning_details"), f"{place}.reasoning_details") + _marked(said, message)
+    blocks += [_tool_use(call, f"{place}.tool_calls.{index}") for index, call in enumerate(calls)]
+    thinking = _thinking(message.get("reasoning_details"), f"{place}.reasoning_details")
+    return thinking + _with_own_cache_control(blocks, message)
 
 
 def _thinking(details: object, field: str) -> list[Block]:
-    """Return the blocks that Anthropic's models gave and know again; reasoning of others means nothing to them.
+    """Return the thinking blocks of Anthropic's models. The reasoning of other models means nothing to them.
 
-    What was gathered from a stream may still be in pieces: those of one block bear the same index.
+    Details that a client collected from a stream may still be in pieces; the pieces of one block have the same index.
     """
     if details is None:
         return []
@@ -152,12 +159,12 @@ def _tool_result(message: Mapping[str, Any], place: str) -> Block:
 
 
 def _call_id(given: str) -> str:
-    """Return an id that the API accepts; ids of other providers that it doesn't get one that is as unique."""
+    """Return an id that the API accepts: the given one, or a hash of it."""
     if _CALL_ID.fullmatch(given):
         return given
     return f"call_{hashlib.sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-def _marked(blocks: list[Block], message: Mapping[str, Any]) -> list[Block]:
-    """A message's own cache breakpoint stands on its last block."""
+def _with_own_cache_control(blocks: list[Block], message: Mapping[str, Any]) -> list[Block]:
+    """Return ``blocks`` with the message's own cache breakpoint on the last one."""
     return [*blocks[:-1], with_cache_control(blocks[-1], message)] if blocks else []

@@ -1,4 +1,4 @@
-"""From the content of chat messages to blocks of Anthropic's Messages API. Pure.
+"""The content of chat messages becomes blocks of Anthropic's Messages API. Pure.
 
 Source: Anthropic, API reference, "Messages" (content); OpenAI, API reference, "Create chat completion" (content
 parts); the API's 400s "text content blocks must be non-empty" and "must contain non-whitespace text".
@@ -13,7 +13,7 @@ from policies.refusal import Refusal
 
 type Block = dict[str, Any]
 
-# What stands before the base64 of a data URL.
+# A data URL up to its base64.
 _DATA_URL: Final = re.compile(
     r"data:([\w.+-]{1,100}/[\w.+-]{1,100})(?:;[\w=.+-]{1,100}){0,8};base64,", re.IGNORECASE
 )
@@ -21,27 +21,26 @@ _IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _SYNONYMS: Final = MappingProxyType({"image/jpg": "image/jpeg"})
 
 
-def refuse(field: str, words: str) -> NoReturn:
+def refuse(field: str, reason: str) -> NoReturn:
     """Raise the Refusal ``validation_failed`` that names ``field``, a path such as ``messages.0.content.1``."""
-    raise Refusal("validation_failed", f"{field}: {words}", field)
+    raise Refusal("validation_failed", f"{field}: {reason}", field)
 
 
 def user_blocks(content: object, field: str) -> list[Block]:
-    """Return the blocks of what a user or a tool says; ``field`` is the path of ``content`` in the request.
+    """Return the blocks of a user's or a tool's ``content``; ``field`` is its path in the request.
 
-    Text of nothing but white space is left out, because the API refuses it. Raises Refusal for a part that the
-    API has no block for.
+    Blank text is left out, because the API refuses it. Raises Refusal for a part that has no block in the API.
     """
     return _blocks(content, field, _USER_PARTS)
 
 
 def text_blocks(content: object, field: str) -> list[Block]:
-    """Return the blocks of what a system message or the assistant says, which is text alone; else as above."""
+    """Return the blocks of the ``content`` of the system or the assistant, which is only text; see ``user_blocks``."""
     return _blocks(content, field, _TEXT_PARTS)
 
 
 def with_cache_control(block: Block, source: Mapping[str, Any]) -> Block:
-    """Return ``block`` with the cache breakpoint that stands on ``source``, if any."""
+    """Return ``block`` with the cache breakpoint of ``source``, if it has one."""
     mark = source.get("cache_control")
     return block if mark is None else {**block, "cache_control": mark}
 

@@ -1,7 +1,7 @@
-"""From a sanitized chat body to the body of Anthropic's Messages API. Pure.
+"""A sanitized chat body becomes the body of Anthropic's Messages API. Pure.
 
-Fields that the API has no place for are left out, but for those that change what is answered: they are refused by
-name. Source: Anthropic, API reference, "Create a Message"; the types of its Python SDK 2.12; recorded traffic.
+Fields that the API does not have are left out. Those that would change the answer are refused by name instead.
+Source: Anthropic, API reference, "Create a Message"; the types of its Python SDK 2.12; recorded traffic.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from addon.dialects.anthropic.schema import supported_schema
 from policies.family import Family
 
 JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no other text, no code fence."
-"""What JSON mode becomes: the API has none, and a schema that fits every object is not among what it accepts."""
+"""The instruction in place of JSON mode: the API has no such mode, and accepts no schema that fits every object."""
 
 MIN_BUDGET_TOKENS: Final = 1024
 """Source: Anthropic, "Extended thinking", "Working with thinking budgets"."""
 
 MAX_USER_CHARS: Final = 256
-# An e-mail address, or nothing but a telephone number. Source: BerriAI/litellm#10106, vercel/ai#12419.
+# An e-mail address, or only a telephone number. Source: BerriAI/litellm#10106, vercel/ai#12419.
 _PERSONAL: Final = re.compile(r"@|\A\+?[\d ()/.-]{7,}\Z")
 
 DEFAULT_MAX_TOKENS: Final = 4_096
-"""The cap of a model outside the catalog whose client set none: the API requires one, and every Claude takes this.
+"""The cap for a model outside the catalog when the client sets none. The API requires a cap.
 
-Source: Anthropic, "Models overview": the least maximum is that of claude-3-haiku.
+Every Claude accepts this one. Source: Anthropic, "Models overview": claude-3-haiku has the lowest maximum.
 """
 
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
@@ -55,9 +55,9 @@ _TOOL_CHOICES: Final = MappingProxyType({"auto": "auto", "none": "none", "requir
 
 
 def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Return the native body; what ``family.extra`` names beyond the chat fields goes as it is.
+    """Return the native body. Fields of ``family.extra`` that are not chat fields are sent unchanged.
 
-    Raises Refusal ``validation_failed``, naming the field, for what the API has no place for.
+    Raises Refusal ``validation_failed``, naming the field, for a value that the API can't express.
     """
     system, turns = translate_messages(body["messages"])
     response_format, instructions = _format(body.get("response_format"))
@@ -66,7 +66,7 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if system := system + instructions:
         made["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == 2 else system
     given = made.pop("thinking", None)
-    thinking = _fitting(given, made["max_tokens"]) if given else _thinking(effort, family, made)
+    thinking = _thinking_within_cap(given, made["max_tokens"]) if given else _thinking(effort, family, made)
     if thinking:
         made["thinking"] = thinking
     if family.effort_budgets and (not thinking or thinking == _NO_THINKING):
@@ -75,7 +75,7 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 
 def _plain_fields(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Return what is sent as it stands, or under another name, whatever else is asked."""
+    """Return the fields that are sent unchanged, or under another name, whatever the other fields are."""
     made = {name: body[name] for name in sorted(family.extra - _TRANSLATED) if name in body}
     made |= {"model": body["model"], "max_tokens": _cap(body)}
     made |= {name: body[name] for name in _SAME if name in body}
@@ -89,7 +89,10 @@ def _plain_fields(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 
 def _user_id(user: str) -> str:
-    """The API refuses what may be an e-mail address or a telephone number, and more than 256 characters."""
+    """Return ``user``, or a hash of it.
+
+    The API refuses texts that may be an e-mail address or a telephone number, and more than 256 characters.
+    """
     if len(user) <= MAX_USER_CHARS and not _PERSONAL.search(user):
         return user
     return hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
@@ -100,7 +103,7 @@ def _cap(body: Mapping[str, Any]) -> int:
 
 
 def _stops(stop: object) -> list[str]:
-    """The API refuses sequences of white space alone."""
+    """Return the stop sequences that are not blank: the API refuses blank ones."""
     stops = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
     return [sequence for sequence in stops if sequence.strip()]
 
@@ -108,7 +111,7 @@ def _stops(stop: object) -> list[str]:
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     tools = [_tool(tool, f"tools.{index}") for index, tool in enumerate(body.get("tools") or [])]
     choice = _tool_choice(body.get("tool_choice"), one_call=body.get("parallel_tool_calls") is False)
-    # A choice without tools is an error there.
+    # The API refuses a tool_choice without tools.
     return ({"tools": tools} | ({"tool_choice": choice} if choice else {})) if tools else {}
 
 
@@ -142,7 +145,7 @@ def _tool_choice(choice: object, *, one_call: bool) -> dict[str, Any]:
 
 
 def _format(response_format: Mapping[str, Any] | None) -> tuple[dict[str, Any], list[Block]]:
-    """Return what goes into ``output_config``, and what is said to the model."""
+    """Return the members of ``output_config``, and an instruction to the model."""
     form = response_format["type"] if response_format else "text"
     if response_format and form == "json_schema":
         return {"format": {"type": "json_schema", "schema": _schema(response_format)}}, []
@@ -166,10 +169,10 @@ def _effort(body: Mapping[str, Any]) -> str | None:
     return effort
 
 
-def _fitting(thinking: object, cap_tokens: int) -> Any:
-    """Return what the client itself said of thinking, unless the cap leaves no room for it.
+def _thinking_within_cap(thinking: object, cap_tokens: int) -> Any:
+    """Return the client's own ``thinking``, or None when the cap leaves no room for its budget.
 
-    The cap may be lower than the one that the client chose its budget for, and that is to be no error.
+    The gateway may have lowered the cap for which the client chose its budget. That must not be an error.
     """
     if not isinstance(thinking, dict):
         refuse("thinking", "Input should be an object.")
@@ -178,7 +181,7 @@ def _fitting(thinking: object, cap_tokens: int) -> Any:
 
 
 def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an effort says of thinking."""
+    """Return the ``thinking`` of a reasoning effort."""
     if effort is None:
         return None
     if effort == "none":
@@ -188,7 +191,7 @@ def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> di
     if effort not in family.effort_budgets:
         refuse("reasoning_effort", f"The model knows none, {', '.join(family.effort_budgets)}.")
     budget = family.effort_budgets[effort]
-    # Thinking with a budget is refused in these cases, and an effort is a hint: the other is what was asked.
+    # The API refuses a thinking budget in these cases. The effort is only a hint, so the other wish wins.
     forced = made.get("tool_choice", {}).get("type") in ("any", "tool")
     fits = MIN_BUDGET_TOKENS <= budget < made["max_tokens"]
     if forced or not fits or not thinks_first(made["messages"]):
@@ -199,7 +202,7 @@ def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> di
 def _output_config(
     made: Mapping[str, Any], response_format: Mapping[str, Any], effort: str | None
 ) -> dict[str, Any]:
-    """Return ``output_config``, where there is any: what the client gave under that name, and ours."""
+    """Return ``output_config`` with the client's own members and ours, if there are any."""
     given = made.get("output_config", {})
     if not isinstance(given, Mapping):
         refuse("output_config", "Input should be an object.")

@@ -1,6 +1,6 @@
-"""A JSON schema as Anthropic's structured outputs take it: what they can't enforce is told to the model in words.
+"""A JSON schema for Anthropic's structured outputs: keywords that they can't enforce become words for the model.
 
-The API answers 400 to keywords outside its subset, so those move into the description of what they stand in.
+The API answers 400 to keywords outside its subset, so these move into the description of their own schema.
 Source: Anthropic, "Structured outputs", "JSON Schema limitations"; recorded 400 "property 'minimum' is not
 supported"; ``transform_schema`` of its Python SDK 2.12. Pure.
 """
@@ -8,20 +8,20 @@ supported"; ``transform_schema`` of its Python SDK 2.12. Pure.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from addon.text.json_encode import json_text
+from addon.text.json_encode import encode_json
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
-_SAID: Final = frozenset({"type", "enum", "const", "$ref", "title", "description", "required", "default"})
+_KEPT: Final = frozenset({"type", "enum", "const", "$ref", "title", "description", "required", "default"})
 _NAMED: Final = ("$defs", "definitions", "properties")
 _LISTED: Final = ("anyOf", "allOf")
 
 
 def supported_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``schema`` with what is not supported in words. What can't be put so stays, and is the API's to judge.
+    """Return ``schema`` with unsupported keywords as words in its description. The API judges all other faults.
 
-    An object that says nothing of further properties allows none, and ``oneOf`` becomes ``anyOf``.
+    An object without ``additionalProperties`` allows none, and ``oneOf`` becomes ``anyOf``.
     """
     made: dict[str, Any] = {}
     unsupported: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def _is_supported(name: str, value: object) -> bool:
             return value in (0, 1)
         case "items" | "additionalProperties":
             return True
-    return name in _SAID or name in _NAMED or name in _LISTED
+    return name in _KEPT or name in _NAMED or name in _LISTED
 
 
 def _supported(name: str, value: Any) -> Any:
@@ -69,4 +69,4 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _words(value: object) -> str:
-    return value if isinstance(value, str) else json_text(value).decode()
+    return value if isinstance(value, str) else encode_json(value).decode()

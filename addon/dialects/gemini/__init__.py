@@ -1,1 +1,1 @@
-"""Google's native generateContent API: chat requests in its shape, its answers in the chat shape. Pure."""
+"""Google's native generateContent API: chat requests become its requests, and its answers become chat answers. Pure."""

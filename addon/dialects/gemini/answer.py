@@ -1,6 +1,6 @@
-"""Gemini's answers, whole and streamed, as chat completions: each candidate is a choice. Pure.
+"""Gemini's answers, whole and streamed, become chat answers: each candidate is a choice. Pure.
 
-What has no place in the chat shape stands under ``extra_content.google``, as Gemini wrote it. Source: Gemini API
+Members without a place in the chat shape are in ``extra_content.google``, as Gemini wrote them. Source: Gemini API
 reference, "GenerateContentResponse", "Candidate"; recorded traffic.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from addon.answers.bounds import check_choices
+from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
 from addon.dialects.gemini.parts import objects, read_parts
 from addon.dialects.gemini.usage import running_usage, usage_block
-from addon.dialects.translation import Identity, choice, chunk, completion, usage_chunk
 
 _PROMPT_BLOCKED: Final = "the prompt was blocked"
-# Source: google-genai, types.FinishReason. With any other reason nothing was withheld: the answer just ended.
+# Source: google-genai, types.FinishReason. Any other reason means "stop": the answer ended and nothing was withheld.
 _FINISH_REASONS: Final = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -27,11 +27,11 @@ _FINISH_REASONS: Final = {
         "content_filter",
     ),
 }
-# These say no more than what they are called in the chat shape.
-_SAID: Final = frozenset({"STOP", "MAX_TOKENS", _PROMPT_BLOCKED})
-_READ_OF_CANDIDATE: Final = frozenset({"content", "finishReason", "index", "logprobsResult"})
-# ``modelVersion`` is the vendor's own name for the model, which clients never see.
-_READ_OF_ANSWER: Final = frozenset(
+# The chat shape's words for these say as much, so they are not repeated in extra_content.
+_TRANSLATED: Final = frozenset({"STOP", "MAX_TOKENS", _PROMPT_BLOCKED})
+_READ_CANDIDATE_MEMBERS: Final = frozenset({"content", "finishReason", "index", "logprobsResult"})
+# ``modelVersion`` is the vendor's own name of the model, which clients never see.
+_READ_ANSWER_MEMBERS: Final = frozenset(
     {"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"}
 )
 
@@ -39,9 +39,9 @@ _READ_OF_ANSWER: Final = frozenset(
 def to_completion(
     answer: dict[str, Any], model_slug: str, created_s: int, answer_id: str = ""
 ) -> dict[str, Any]:
-    """Return the chat completion that ``answer`` is; ``answer_id`` is for one that bears no id of its own.
+    """Return ``answer`` as a chat completion. ``answer_id`` is for an answer without an id of its own.
 
-    Raises ValueError for what is no answer of Gemini's.
+    Raises ValueError for anything but an answer of Gemini's.
     """
     identity = _identity(answer, model_slug, created_s, answer_id)
     choices = [_choice(candidate, identity) for candidate in _candidates(answer)]
@@ -49,113 +49,118 @@ def to_completion(
         raise ValueError("an answer without candidates")
     metadata = answer.get("usageMetadata")
     made = completion(identity, choices, usage_block(metadata) if isinstance(metadata, Mapping) else None)
-    return made | _rest(answer, _READ_OF_ANSWER)
+    return made | _rest(answer, _READ_ANSWER_MEMBERS)
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was told of one choice so far; ``finish_reason`` is Gemini's own."""
+class _ChoiceState:
+    """The state of one streamed choice. ``finish_reason`` is Gemini's own word."""
 
     finish_reason: str | None = None
     calls: int = 0
-    thoughts: bool = False
+    has_thoughts: bool = False
     signature: object = None
     numbered: Counter[str] = field(default_factory=Counter)
 
     def keep_signature(self, delta: dict[str, Any]) -> None:
-        """Keep the text's signature back: the last one holds, and clients would join them."""
+        """Take the text's signature out of ``delta``: the last one counts, and clients would join several."""
         google = delta.get("extra_content", {}).get("google", {})
         if "thought_signature" in google:
             self.signature = google.pop("thought_signature")
             if not google:
                 del delta["extra_content"]
 
-    def last(self) -> dict[str, Any]:
-        """Return the last delta."""
+    def last_delta(self) -> dict[str, Any]:
+        """Return the last delta: the signature, if there is one."""
         return {"extra_content": {"google": {"thought_signature": self.signature}}} if self.signature else {}
 
     def number(self, name: str, holder: dict[str, Any]) -> None:
-        """Give each element of a list the index that clients need to put together the lists of deltas."""
+        """Give each element of a list an index: clients need it to join the lists of several deltas."""
         if name in holder:
             first = self.numbered[name]
             holder[name] = [{"index": number, **part} for number, part in enumerate(holder[name], first)]
             self.numbered[name] += len(holder[name])
 
 
-class Stream:
-    """One streamed answer; see ``translation.StreamTranslator``.
+class GeminiStream:
+    """One streamed answer; see ``chat_shape.StreamTranslator``.
 
-    No event ends Gemini's streams, and older models give a finish reason with every event. So the finish of a choice
-    is told when the stream is over, and the usage after it.
+    No event ends Gemini's streams, and older models give a finish reason with every event. So the finish reason of a
+    choice is sent when the stream is over, and the usage after it.
     """
 
-    ended = False
+    is_closed = False
     """No event says that nothing follows."""
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
-        self.finished = False
+        self.has_finished = False
         self.usage: dict[str, Any] | None = None
         self._model_slug = model_slug
         self._created_s = created_s
         self._answer_id = answer_id
         self._identity: Identity | None = None
-        self._told: dict[int, _Told] = {}
+        self._states: dict[int, _ChoiceState] = {}
         self._ends = 0
         self._metadata: Mapping[str, Any] = {}
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the chunks of one GenerateContentResponse, at most one a candidate."""
+        """Return the chunks of one GenerateContentResponse, at most one for each candidate."""
         if self._identity is None:
             self._identity = _identity(event, self._model_slug, self._created_s, self._answer_id)
         chunks = []
         for candidate in _candidates(event):
             chunks += self._chunk(candidate, self._identity)
-        if chunks and (rest := _rest(event, _READ_OF_ANSWER)):
+        if chunks and (rest := _rest(event, _READ_ANSWER_MEMBERS)):
             chunks[0] |= rest
-        self.finished = bool(self._told) and self._ends == len(self._told)
+        self.has_finished = bool(self._states) and self._ends == len(self._states)
         if isinstance(metadata := event.get("usageMetadata"), dict):
             self._metadata = metadata
         self.usage = self._usage()
         return chunks
 
-    def last(self) -> list[dict[str, Any]]:
-        """Return the finish of every choice, and the usage."""
+    def finish(self) -> list[dict[str, Any]]:
+        """Return the finish reason of every choice, and the usage."""
         if self._identity is None:
             return []
         chunks = [
-            chunk(self._identity, told.last(), _finish_reason(told.finish_reason, told.calls > 0), index)
-            for index, told in sorted(self._told.items())
+            chunk(
+                self._identity,
+                state.last_delta(),
+                _finish_reason(state.finish_reason, state.calls > 0),
+                index,
+            )
+            for index, state in sorted(self._states.items())
         ]
         return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
 
     def _usage(self) -> dict[str, Any] | None:
-        if self.finished:
+        if self.has_finished:
             return usage_block(self._metadata)
-        shows_thoughts = any(told.thoughts for told in self._told.values())
+        shows_thoughts = any(state.has_thoughts for state in self._states.values())
         return running_usage(self._metadata, shows_thoughts=shows_thoughts)
 
     def _chunk(self, candidate: dict[str, Any], identity: Identity) -> list[dict[str, Any]]:
         index = _index(candidate)
         delta: dict[str, Any] = {}
-        if (told := self._told.get(index)) is None:
-            check_choices(len(self._told))
-            told = self._told[index] = _Told()
+        if (state := self._states.get(index)) is None:
+            check_choices(len(self._states))
+            state = self._states[index] = _ChoiceState()
             delta["role"] = "assistant"
-        delta |= _message(candidate, identity, index, told.calls)
-        told.calls += len(delta.get("tool_calls", ()))
-        told.thoughts |= "reasoning_content" in delta
-        told.keep_signature(delta)
-        told.number("images", delta)
+        delta |= _message(candidate, identity, index, state.calls)
+        state.calls += len(delta.get("tool_calls", ()))
+        state.has_thoughts |= "reasoning_content" in delta
+        state.keep_signature(delta)
+        state.number("images", delta)
         if "extra_content" in delta:
-            told.number("parts", delta["extra_content"]["google"])
+            state.number("parts", delta["extra_content"]["google"])
         if (reason := _native_finish_reason(candidate)) is not None:
-            self._ends += told.finish_reason is None
-            told.finish_reason = reason
-        beside = _beside(candidate)
-        if not delta and not beside:
+            self._ends += state.finish_reason is None
+            state.finish_reason = reason
+        extras = _extras(candidate)
+        if not delta and not extras:
             return []
         made = chunk(identity, delta, None, index)
-        made["choices"][0] |= beside
+        made["choices"][0] |= extras
         return [made]
 
 
@@ -165,7 +170,7 @@ def _identity(answer: Mapping[str, Any], model_slug: str, created_s: int, answer
 
 
 def _candidates(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates; a prompt that was blocked is answered by one that says nothing."""
+    """Return the candidates. A blocked prompt gets one that is empty."""
     if candidates := answer.get("candidates"):
         return objects(candidates)
     feedback = answer.get("promptFeedback")
@@ -180,7 +185,7 @@ def _choice(candidate: dict[str, Any], identity: Identity) -> dict[str, Any]:
     if calls := message.get("tool_calls", []):
         message["tool_calls"] = [{name: call[name] for name in call if name != "index"} for call in calls]
     finish_reason = _finish_reason(_native_finish_reason(candidate), bool(calls))
-    return choice(message, finish_reason, index) | _beside(candidate)
+    return choice(message, finish_reason, index) | _extras(candidate)
 
 
 def _index(candidate: Mapping[str, Any]) -> int:
@@ -206,21 +211,21 @@ def _native_finish_reason(candidate: Mapping[str, Any]) -> str | None:
 
 
 def _finish_reason(native: str | None, has_calls: bool) -> str | None:
-    """Gemini also says STOP where it called tools, and other words where a call was not to its liking."""
+    """Return the chat shape's word. Gemini also says STOP after tool calls, and has words of its own for bad calls."""
     if native is None:
         return None
     reason = _FINISH_REASONS.get(native, "stop")
     return "tool_calls" if has_calls and reason == "stop" else reason
 
 
-def _beside(candidate: dict[str, Any]) -> dict[str, Any]:
-    """Return what a choice has besides its message: log probabilities, and what only Gemini has a name for."""
-    said = _rest(candidate, _READ_OF_CANDIDATE)
-    if (native := _native_finish_reason(candidate)) is not None and native not in _SAID:
-        said = {"extra_content": {"google": {"finishReason": native} | _google(said)}}
+def _extras(candidate: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a choice except its message: log probabilities, and members that only Gemini has."""
+    extras = _rest(candidate, _READ_CANDIDATE_MEMBERS)
+    if (native := _native_finish_reason(candidate)) is not None and native not in _TRANSLATED:
+        extras = {"extra_content": {"google": {"finishReason": native} | _google(extras)}}
     if isinstance(result := candidate.get("logprobsResult"), Mapping):
-        said["logprobs"] = {"content": _logprobs(result), "refusal": None}
-    return said
+        extras["logprobs"] = {"content": _logprobs(result), "refusal": None}
+    return extras
 
 
 def _rest(thing: dict[str, Any], read: frozenset[str]) -> dict[str, Any]:
@@ -228,8 +233,8 @@ def _rest(thing: dict[str, Any], read: frozenset[str]) -> dict[str, Any]:
     return {"extra_content": {"google": rest}} if rest else {}
 
 
-def _google(said: Mapping[str, Any]) -> dict[str, Any]:
-    rest: dict[str, Any] = said["extra_content"]["google"] if said else {}
+def _google(extras: Mapping[str, Any]) -> dict[str, Any]:
+    rest: dict[str, Any] = extras["extra_content"]["google"] if extras else {}
     return rest
 
 

@@ -1,4 +1,4 @@
-"""A conversation of the chat shape, as Gemini's contents: no message is left out, and nothing is made up. Pure.
+"""A chat conversation becomes Gemini's contents. No message is left out, and none is invented. Pure.
 
 Source: Gemini API reference, "Content"; Google, "Thought signatures"; recorded traffic.
 """
@@ -12,8 +12,8 @@ from addon.text.json_decode import decode_object
 from policies.large_text import whole_text
 from policies.refusal import Refusal
 
-# Base64 of "skip_thought_signature_validator". Source: Google, "Thought signatures", FAQ: for calls that another model
-# made. Recorded with gemini-2.0-flash, which takes it too.
+# Base64 of "skip_thought_signature_validator", for calls that another model made. Source: Google, "Thought signatures",
+# FAQ. A recording shows that gemini-2.0-flash accepts it too.
 FOREIGN_SIGNATURE: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 _ROLES: Final = {"user": "user", "assistant": "model", "tool": "user"}
@@ -43,19 +43,19 @@ type Part = dict[str, Any]
 
 @dataclass(slots=True)
 class Conversation:
-    """``contents`` alternate between the roles user and model; ``system`` are the parts of ``systemInstruction``."""
+    """``contents`` alternate between the roles user and model. ``system`` has the parts of ``systemInstruction``."""
 
     contents: list[dict[str, Any]] = field(default_factory=list)
     system: list[Part] = field(default_factory=list)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool) -> Conversation:
-    """Return what Gemini is told. ``checks_signatures``: its model refuses calls that bear none.
+    """Return the conversation for Gemini. ``checks_signatures``: the model refuses calls without a signature.
 
-    Raises Refusal ``validation_failed``, naming the field, for what Gemini has no place for.
+    Raises Refusal ``validation_failed``, naming the field, for a message that Gemini can't express.
     """
     made = Conversation()
-    names: dict[str, str] = {}  # of the functions, by the ids of their calls so far
+    names: dict[str, str] = {}  # the function of each call so far, by the call's id
     for index, message in enumerate(messages):
         at, role = f"messages.{index}", message["role"]
         if role in _SYSTEM:
@@ -77,29 +77,29 @@ def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool)
 
 
 def _add(contents: list[dict[str, Any]], role: str, parts: list[Part]) -> None:
-    """Messages of one side that follow each other are one content: Gemini's roles alternate."""
+    """Add a message. Messages of one side in a row are one content, because Gemini's roles alternate."""
     if contents and contents[-1]["role"] == role:
         contents[-1]["parts"] += parts
     else:
         contents.append({"role": role, "parts": parts})
 
 
-# --- what the model said ---------------------------------------------------------------------------------------
+# --- messages of the model -------------------------------------------------------------------------------------
 
 
 def _assistant(message: Mapping[str, Any], at: str, checks_signatures: bool) -> list[Part]:
     thoughts: list[Part] = []
     if isinstance(reasoning := message.get("reasoning_content"), str) and reasoning:
         thoughts.append({"text": reasoning, "thought": True})
-    said = _content(message, at)
+    content = _content(message, at)
     if signature := _signature(message):
-        said = said or [{"text": ""}]
-        said[-1]["thoughtSignature"] = signature
+        content = content or [{"text": ""}]
+        content[-1]["thoughtSignature"] = signature
     calls = [_call(call, f"{at}.tool_calls.{index}") for index, call in enumerate(_calls(message, at))]
     if calls and checks_signatures:
-        # Of calls that were made at once, Gemini signs the first alone.
+        # Of several calls at once, Gemini signs only the first.
         calls[0].setdefault("thoughtSignature", FOREIGN_SIGNATURE)
-    return thoughts + said + calls
+    return thoughts + content + calls
 
 
 def _calls(message: Mapping[str, Any], at: str) -> Sequence[Mapping[str, Any]]:
@@ -124,7 +124,7 @@ def _call(call: Mapping[str, Any], at: str) -> Part:
 
 
 def _signature(thing: Mapping[str, Any]) -> str | None:
-    """Return a signature from where Google's own compatible endpoint has it."""
+    """Return a signature from the place where Google's own compatible endpoint puts it."""
     found: Any = thing
     for name in ("extra_content", "google", "thought_signature"):
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -142,7 +142,7 @@ def _result(message: Mapping[str, Any], names: Mapping[Any, str], at: str) -> Pa
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that ``text`` is, or None."""
+    """Return ``text`` parsed as a JSON object, or None."""
     try:
         return decode_object(text.encode())
     except Refusal:
@@ -188,9 +188,9 @@ def _text(thing: Any, name: str, at: str) -> str:
 
 
 def _media(url: str, at: str) -> Part:
-    """Bytes go along; what stands elsewhere is named, and Gemini fetches it.
+    """Return the part of a data URL's bytes, or of an address that Gemini fetches.
 
-    A ``gs://`` address is not taken, nor one of Google's own API: it would be read with the rights of the gateway's
+    A ``gs://`` address is refused, and one of Google's own API: Gemini would read it with the rights of the gateway's
     own account.
     """
     scheme, _, rest = url.partition(":")
@@ -223,5 +223,5 @@ def _host_and_extension(url: str, at: str) -> tuple[str, str]:
 
 
 def refusal(field_name: str, why: str) -> Refusal:
-    """Return the refusal of what Gemini has no place for; ``field_name`` is a dotted path in the body."""
+    """Return the refusal of a value that Gemini can't express. ``field_name`` is a dotted path in the body."""
     return Refusal("validation_failed", f"{field_name}: {why}.", field_name)

@@ -1,20 +1,20 @@
-"""What the parts of one candidate say, in the chat shape; a part that it has no name for is passed on. Pure.
+"""The parts of one candidate become members of a chat message. A part of another kind is passed on. Pure.
 
 Source: Gemini API reference, "Part"; recorded traffic; for pictures OpenRouter, "Image generation".
 """
 
 from typing import Any
 
-from addon.text.json_encode import json_text
+from addon.text.json_encode import encode_json
 
 
 def read_parts(parts: object, call_prefix: str, first_call: int) -> dict[str, Any]:
-    """Return what ``parts`` add to a message: content, reasoning_content, tool_calls, images, extra_content.
+    """Return the members that ``parts`` add: content, reasoning_content, tool_calls, images, extra_content.
 
-    Calls are numbered from ``first_call`` on; one that has no id gets ``call_prefix`` and its number. Raises
-    ValueError for what are no parts.
+    Calls are numbered from ``first_call`` on. A call without an id gets ``call_prefix`` and its number. Raises
+    ValueError for anything but parts.
     """
-    said: dict[str, Any] = {}
+    added: dict[str, Any] = {}
     calls: list[dict[str, Any]] = []
     google: dict[str, Any] = {}
     for part in objects(parts):
@@ -22,27 +22,27 @@ def read_parts(parts: object, call_prefix: str, first_call: int) -> dict[str, An
         if isinstance(text, str):
             if text:
                 name = "reasoning_content" if part.get("thought") else "content"
-                said[name] = said.get(name, "") + text
+                added[name] = added.get(name, "") + text
         elif "functionCall" in part:
             number = first_call + len(calls)
             calls.append(_call(part, f"{call_prefix}{number}", number))
             continue
         elif (picture := _picture(part)) is not None:
-            said.setdefault("images", []).append(picture)
+            added.setdefault("images", []).append(picture)
         else:
             google.setdefault("parts", []).append(part)
             continue
         if signature := part.get("thoughtSignature"):
             google["thought_signature"] = signature
     if calls:
-        said["tool_calls"] = calls
+        added["tool_calls"] = calls
     if google:
-        said["extra_content"] = {"google": google}
-    return said
+        added["extra_content"] = {"google": google}
+    return added
 
 
 def objects(given: object) -> list[dict[str, Any]]:
-    """Return an array of objects as what it is. Raises ValueError for anything else."""
+    """Return an array of objects as it is. Raises ValueError for anything else."""
     if isinstance(given, list):
         for one in given:
             if not isinstance(one, dict):
@@ -53,7 +53,7 @@ def objects(given: object) -> list[dict[str, Any]]:
 
 
 def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
-    """Return one call. Its signature stands where Google's own compatible endpoint has it."""
+    """Return one call, with its signature where Google's own compatible endpoint puts it."""
     function = part["functionCall"]
     if not isinstance(function, dict) or not isinstance(name := function.get("name"), str):
         raise ValueError("a call of no function")
@@ -64,7 +64,7 @@ def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
         "index": number,
         "id": function.get("id") or made_id,
         "type": "function",
-        "function": {"name": name, "arguments": json_text(arguments or {}).decode()},
+        "function": {"name": name, "arguments": encode_json(arguments or {}).decode()},
     }
     if signature := part.get("thoughtSignature"):
         call["extra_content"] = {"google": {"thought_signature": signature}}
@@ -72,7 +72,7 @@ def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
 
 
 def _picture(part: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a picture that is part of the answer; one that the model thought with is none."""
+    """Return a picture of the answer, or None. A picture of the model's thoughts is not part of the answer."""
     blob = part.get("inlineData")
     if not isinstance(blob, dict) or part.get("thought"):
         return None

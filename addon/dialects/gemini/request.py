@@ -1,6 +1,6 @@
-"""A sanitized chat body as the body of Gemini's generateContent: only what is named here goes into it. Pure.
+"""A sanitized chat body becomes the body of Gemini's generateContent, with only the fields that are named here. Pure.
 
-The model stands in the path, and whether a stream is wanted in the method's name. Source: Gemini API reference,
+The model is in the path, and the method's name says whether a stream is wanted. Source: Gemini API reference,
 "GenerateContentRequest", "GenerationConfig"; recorded traffic.
 """
 
@@ -21,7 +21,7 @@ CONFIG_NAMES: Final = {
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
 }
-# Both are there for families that list them among their extra fields.
+# For families that list them among their extra fields.
 OTHER_NAMES: Final = {"safety_settings": "safetySettings", "cached_content": "cachedContent"}
 # Source: google-genai, types.ThinkingLevel.
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
@@ -34,8 +34,8 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Return what is sent. Raises Refusal ``validation_failed``, naming the field, for what Gemini can't take."""
-    # Models that are given a level check signatures; those that are given a budget don't.
+    """Return the native body. Raises Refusal ``validation_failed``, naming the field that Gemini can't express."""
+    # Models with thinking levels check signatures; models with budgets don't.
     spoken = conversation(body["messages"], checks_signatures=not family.effort_budgets)
     sent: dict[str, Any] = {"contents": spoken.contents}
     if spoken.system:
@@ -44,7 +44,7 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
         sent["generationConfig"] = config
     if tools := body.get("tools"):
         sent["tools"] = [{"functionDeclarations": _declarations(tools)}]
-        # A choice without tools is an error there.
+        # Gemini refuses a tool_choice without tools.
         if (choice := body.get("tool_choice")) is not None:
             sent["toolConfig"] = {"functionCallingConfig": _calling(choice)}
     return sent | {theirs: body[ours] for ours, theirs in OTHER_NAMES.items() if ours in body}
@@ -64,7 +64,7 @@ def _config(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 
 def _thinking(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Return the thinking that was asked for. Its text comes along whenever any was; unasked, the model decides."""
+    """Return the thinking that the client asked for, with its text. Without a wish, the model decides."""
     if given := body.get("thinking_config"):
         return _given_thinking(given)
     if (effort := body.get("reasoning_effort")) is None:
@@ -105,7 +105,7 @@ def _declarations(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     declared = []
     for index, tool in enumerate(tools):
         if tool["type"] != "function":
-            # What a provider runs by itself costs money that no hold covers.
+            # A tool that the provider runs costs money that no hold covers.
             raise refusal(f"tools.{index}.type", "Gemini is given functions only")
         function = tool["function"]
         made = {name: function[name] for name in ("name", "description") if function.get(name) is not None}

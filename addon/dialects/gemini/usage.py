@@ -1,4 +1,4 @@
-"""Gemini's usageMetadata as the chat shape's usage block: the counts that were reported, and no other. Pure.
+"""Gemini's usageMetadata becomes the chat shape's usage block: only the counts that were reported. Pure.
 
 Source: Gemini API reference, "UsageMetadata"; recorded traffic.
 """
@@ -10,10 +10,10 @@ from addon.answers.usage import read_count, sum_counts
 
 
 def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the usage block, or None where nothing was counted.
+    """Return the usage block, or None when nothing was counted.
 
-    Thoughts stand beside ``completion_tokens``; what provider-run tools put into the prompt is of ``prompt_tokens``.
-    The API leaves out a completion of nought, as its JSON does with every zero; beside a total it is one.
+    ``completion_tokens`` do not include thoughts. ``prompt_tokens`` include what provider-run tools added to the
+    prompt. The API leaves out every zero: a missing completion next to a total means 0.
     """
     completion, total = _count(metadata, "candidatesTokenCount"), _count(metadata, "totalTokenCount")
     if completion is None and total is not None:
@@ -30,10 +30,10 @@ def usage_block(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def running_usage(metadata: Mapping[str, Any], *, shows_thoughts: bool) -> dict[str, Any] | None:
-    """Return what of it can be told while the model still writes.
+    """Return the counts that are known while the model still writes.
 
-    Thoughts are over before their count is of use, and nothing else tells of thoughts that nobody is shown; those that
-    are shown are estimated with all other text.
+    The count of hidden thoughts is included: thinking is over by then, and no other source reports it. Shown thoughts
+    are estimated with all other text, so their count is left out.
     """
     running = {"completion_tokens", "total_tokens"}
     if shows_thoughts:

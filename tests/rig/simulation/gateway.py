@@ -23,7 +23,7 @@ from addon.store.ledger.verify import verify
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable, WalletEntry
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
-from addon.text.errors import from_refusal
+from addon.text.errors import refusal_error
 from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connect import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
@@ -57,7 +57,7 @@ class SimulatedGateway:
         self.pool = Pool(SocketConnector())
         self.deps = self._make_deps(settings)
         refused = WireSettings(
-            lambda refusal: error_response(from_refusal(refusal), [], close=True), clock=world.clock
+            lambda refusal: error_response(refusal_error(refusal), [], close=True), clock=world.clock
         )
         self._server = WireServer(world, self._serve, refused)
 

@@ -3,13 +3,14 @@
 import pytest
 
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.readers import ErrorRelay, Guarded
-from addon.answers.stream import StreamRelay
+from addon.answers.context import AnswerContext
+from addon.answers.error import ErrorAnswerReader
+from addon.answers.stream import StreamedAnswerReader
+from addon.answers.wrappers import GuardedReader
 from addon.text.provider_error import MAX_READ_BYTES
 from policies.family import Family
 
-SOURCE = Source("slug", Family("plain"))
+SOURCE = AnswerContext("slug", Family("plain"))
 
 SENTENCE = "The prompt is too long."
 
@@ -21,7 +22,7 @@ def error_body(length: int) -> bytes:
 
 
 def message(body: bytes, first_piece: int) -> str:
-    relay = ErrorRelay(400, SOURCE)
+    relay = ErrorAnswerReader(400, SOURCE)
     assert relay.feed(body[:first_piece]) + relay.feed(body[first_piece:]) + relay.finish() == b""
     assert relay.failure is not None
     return relay.failure.message
@@ -41,7 +42,7 @@ def test_an_error_body_of_one_byte_more_is_not(first_piece: int) -> None:
 
 
 def test_no_more_is_kept_of_an_error_body_than_shows_that_it_is_too_long() -> None:
-    relay = ErrorRelay(400, SOURCE)
+    relay = ErrorAnswerReader(400, SOURCE)
     for _ in range(10):
         relay.feed(b"x" * MAX_READ_BYTES)
     assert len(relay.body) <= 2 * MAX_READ_BYTES
@@ -55,7 +56,7 @@ EVENT = (
 
 
 def relayed(secret: str, text: str, cut: int) -> str:
-    relay = Guarded(StreamRelay(ChatChunks(SOURCE), SOURCE), (secret,))
+    relay = GuardedReader(StreamedAnswerReader(ChatChunks(SOURCE), SOURCE), (secret,))
     raw = (EVENT % (text, text, text)).encode()
     return (relay.feed(raw[:cut]) + relay.feed(raw[cut:])).decode()
 

@@ -21,8 +21,8 @@ from rig.readers.plain import is_plain
 from rig.replay import Run, cut_at, random_pieces
 from rig.usage_table import expected
 
-from addon.answers.context import Source
-from addon.answers.readers import Relay
+from addon.answers.context import AnswerContext
+from addon.answers.reader import AnswerReader
 from addon.answers.whole import BILLING_NOTE
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
@@ -56,18 +56,18 @@ def families() -> dict[str, Family]:
         return dict(load_settings(conf, {}).families)
 
 
-def source(run: Run) -> Source:
-    return Source(SLUG, families()[run.family], created_s=CREATED_S, choices=run.choices)
+def source(run: Run) -> AnswerContext:
+    return AnswerContext(SLUG, families()[run.family], created_s=CREATED_S, choices=run.choices)
 
 
-def relayed(run: Run, pieces: list[bytes]) -> tuple[bytes, Relay]:
+def relayed(run: Run, pieces: list[bytes]) -> tuple[bytes, AnswerReader]:
     dialect = DIALECTS[run.dialect]
     relay = dialect.stream(source(run)) if run.stream else dialect.whole(source(run), MAX_BYTES)
     return b"".join([*map(relay.feed, pieces), relay.finish()]), relay
 
 
-def facts(relay: Relay) -> tuple[Any, ...]:
-    return relay.usage, relay.finish_reason, relay.relayed_text_chars, relay.failure, relay.done
+def facts(relay: AnswerReader) -> tuple[Any, ...]:
+    return relay.usage, relay.finish_reason, relay.relayed_text_chars, relay.failure, relay.is_done
 
 
 def exact(text: bytes) -> Any:
@@ -75,7 +75,7 @@ def exact(text: bytes) -> Any:
     return json.loads(text.decode(), parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
-def assert_counted(run: Run, relay: Relay) -> None:
+def assert_counted(run: Run, relay: AnswerReader) -> None:
     """What was read of the usage is what docs/usage.md says that the recording reports."""
     meant, usage = expected(run), relay.usage
     if meant is None:
@@ -103,7 +103,7 @@ def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_was_cut(run: Run) 
     out, relay = relayed(run, [body])
     finished = "[DONE]" in run.text or any(told.finish_reason for told in choices_told(run))
     assert (relay.failure is None) == (run.kind == "stream" and finished), relay.failure
-    assert relay.done == (relay.failure is None)
+    assert relay.is_done == (relay.failure is None)
     if relay.failure is not None:
         return
     assert out.rstrip().endswith(DONE.rstrip())

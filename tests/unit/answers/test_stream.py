@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from addon.answers.bounds import MAX_CHOICES, MAX_EVENT_VALUES, TOO_MANY_CHOICES
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamRelay
+from addon.answers.context import AnswerContext
+from addon.answers.stream import MAX_EVENT_BYTES, MAX_EVENT_LINES, MAX_HELD_BYTES, StreamedAnswerReader
 from addon.text.errors import ErrorAnswer
 from policies.family import Family
 from policies.model import Usage
 
 SLUG = "house/slug"
-SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})
+SOURCE = AnswerContext(SLUG, Family("plain"), {"up": SLUG})
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ class Result:
     finish_reason: str | None
     text_chars: int
     failure: object
-    done: bool
+    is_done: bool
 
 
-def machine_of(max_event_bytes: int = MAX_EVENT_BYTES, source: Source = SOURCE) -> StreamRelay:
-    return StreamRelay(ChatChunks(source), source, max_event_bytes)
+def machine_of(
+    max_event_bytes: int = MAX_EVENT_BYTES, source: AnswerContext = SOURCE
+) -> StreamedAnswerReader:
+    return StreamedAnswerReader(ChatChunks(source), source, max_event_bytes)
 
 
 def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
@@ -40,7 +42,12 @@ def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
     out = b"".join([*map(machine.feed, pieces), machine.finish()])
     assert machine.feed(b"data: {}\n\n") + machine.finish() == b"", "nothing follows the end"
     return Result(
-        out, machine.usage, machine.finish_reason, machine.relayed_text_chars, machine.failure, machine.done
+        out,
+        machine.usage,
+        machine.finish_reason,
+        machine.relayed_text_chars,
+        machine.failure,
+        machine.is_done,
     )
 
 
@@ -191,7 +198,7 @@ def test_a_whole_stream_reaches_the_client_under_the_slug_and_ends_with_done(nam
     result = relay(stream)
     assert result.out == expected
     assert result.failure is None
-    assert result.done
+    assert result.is_done
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -200,7 +207,7 @@ def test_a_broken_stream_gives_what_came_before_and_a_failure(name: str) -> None
     result = relay(stream)
     assert result.out == expected
     assert result.failure is not None
-    assert not result.done
+    assert not result.is_done
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -262,7 +269,7 @@ def test_comments_before_the_first_event_are_kept_up_to_a_bound() -> None:
 def test_an_event_of_exactly_the_bound_passes_and_one_byte_more_does_not() -> None:
     event = b"data: %b\n\n" % A
     for pieces in ([event, DONE], one_by_one(event + DONE)):
-        assert relay(*pieces, max_event_bytes=len(event)).done
+        assert relay(*pieces, max_event_bytes=len(event)).is_done
         assert relay(*pieces, max_event_bytes=len(event) - 1).failure is not None
 
 
@@ -272,7 +279,7 @@ def test_an_endless_line_is_given_up_and_not_kept() -> None:
         machine.feed(b"x" * 1000)
     assert machine.failure is not None
     assert machine.failure.status == 502
-    assert len(machine._pending) == 0
+    assert machine._splitter.pending_bytes == 0
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
@@ -385,7 +392,7 @@ def test_no_depth_of_nesting_exhausts_the_stack(member: str, depth: int) -> None
         delta = f'{{"{member}":[{deep}]}}' if member == "tool_calls" else f'{{"{member}":{deep}}}'
         event = b'data: {"choices":[{"delta":%b}]}\n\n' % delta.encode()
         result = relay(event, DONE, max_event_bytes=10_000_000)
-        assert result.done or result.failure is not None
+        assert result.is_done or result.failure is not None
 
 
 def test_text_that_never_left_is_not_counted() -> None:
@@ -402,7 +409,7 @@ def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
 
 
 def test_a_slug_is_written_as_JSON() -> None:
-    machine = machine_of(source=Source('o"d\\d/sl\u00fcg', Family("plain")))
+    machine = machine_of(source=AnswerContext('o"d\\d/sl\u00fcg', Family("plain")))
     out = machine.feed(b"data: %b\n\n" % A)
     assert json.loads(out.removeprefix(b"data: "))["model"] == 'o"d\\d/sl\u00fcg'
 
@@ -410,7 +417,7 @@ def test_a_slug_is_written_as_JSON() -> None:
 @pytest.mark.parametrize("comma", [b"", b" , "])
 def test_chunks_that_come_as_one_array_are_relayed_as_a_stream(comma: bytes) -> None:
     result = relay(b"\n", b"[%b,\r\n%b" % (A, END), b"%b]\n" % comma)
-    assert (result.finish_reason, result.done, result.failure) == ("stop", True, None)
+    assert (result.finish_reason, result.is_done, result.failure) == ("stop", True, None)
     assert [json.loads(line[6:])["model"] for line in result.out.split(b"\n\n")[:2]] == [SLUG, SLUG]
     assert result.out.endswith(b"\n\n" + DONE)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from rig.scripts import DONE, USAGE, chunk, event
 
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.stream import StreamRelay
+from addon.answers.context import AnswerContext
+from addon.answers.stream import StreamedAnswerReader
 from policies.family import Family
 from policies.model import Usage
 
-SOURCE = Source("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")
+SOURCE = AnswerContext("vendor", Family("plain"), created_s=17, answer_id="chatcmpl-made")
 OTHER = USAGE | {"completion_tokens": 7}
 AZURE = chunk(usage={}) | {"usage": None, "id": "", "prompt_filter_results": [1], "system_fingerprint": None}
 TIMINGS = chunk(usage=USAGE) | {"timings": {"ms": 1.50}}
@@ -23,9 +23,9 @@ HI, END, COUNTED = chunk("hi"), chunk(finish="stop"), chunk(usage=USAGE)
 SECOND = {"index": 1, "delta": {"content": "b"}, "finish_reason": None}
 
 
-def machine(*, asked: bool = False, choices: int | None = None) -> StreamRelay:
+def machine(*, asked: bool = False, choices: int | None = None) -> StreamedAnswerReader:
     source = replace(SOURCE, include_usage=asked, choices=choices)
-    return StreamRelay(ChatChunks(source), source)
+    return StreamedAnswerReader(ChatChunks(source), source)
 
 
 def payloads(sent: bytes) -> list[Any]:
@@ -36,7 +36,7 @@ def payloads(sent: bytes) -> list[Any]:
 def relayed(*chunks: dict[str, Any], asked: bool = False) -> list[Any]:
     relay = machine(asked=asked)
     sent = relay.feed(b"".join(map(event, chunks)) + DONE)
-    assert relay.done, relay.failure
+    assert relay.is_done, relay.failure
     return payloads(sent)
 
 
@@ -179,10 +179,10 @@ def test_text_and_all_ends_but_the_last_leave_at_once() -> None:
     second = HI | {"choices": [SECOND]}
     for made in (HI, second, END):
         assert payloads(relay.feed(event(made))) == [made]
-        assert not relay.holds
+        assert not relay.has_pending
     last = END | {"choices": [SECOND | {"finish_reason": "stop"}]}
     assert payloads(relay.feed(event(last))) == [second]
-    assert relay.holds
+    assert relay.has_pending
     assert payloads(relay.feed(event(COUNTED))) == [
         beside(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}
     ]
@@ -192,8 +192,8 @@ def test_text_and_all_ends_but_the_last_leave_at_once() -> None:
 def test_usage_that_comes_after_the_wait_is_booked_and_not_sent() -> None:
     relay = machine()
     relay.feed(event(HI) + event(END))
-    assert payloads(relay.release()) == [END]
-    assert not relay.holds
+    assert payloads(relay.flush_pending()) == [END]
+    assert not relay.has_pending
     assert relay.feed(event(COUNTED) + DONE) == DONE
     assert relay.usage == Usage(9, 2, 11)
 
@@ -201,7 +201,7 @@ def test_usage_that_comes_after_the_wait_is_booked_and_not_sent() -> None:
 def test_nothing_is_held_for_a_client_that_gets_the_usage_in_a_chunk_of_its_own() -> None:
     relay = machine(asked=True)
     assert payloads(relay.feed(event(HI) + event(END))) == [HI, END]
-    assert not relay.holds
+    assert not relay.has_pending
 
 
 def test_the_usage_keeps_its_digits() -> None:
@@ -221,10 +221,10 @@ def test_what_breaks_off_is_complete_where_every_choice_has_ended(
 ) -> None:
     relay = machine(choices=choices)
     relay.feed(event(HI))
-    assert not relay.complete
+    assert not relay.is_complete
     for index in ends:
         relay.feed(event(END | {"choices": [END["choices"][0] | {"index": index}]}))
-    assert relay.complete == complete
+    assert relay.is_complete == complete
 
 
 def test_an_id_a_time_and_a_kind_that_are_left_out_are_filled_in() -> None:

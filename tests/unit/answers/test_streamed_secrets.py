@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from rig.scripts import DONE, chunk, event
 
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.readers import Guarded
-from addon.answers.stream import StreamRelay
+from addon.answers.context import AnswerContext
+from addon.answers.stream import StreamedAnswerReader
 from addon.answers.streamed_secrets import SecretFreeText
+from addon.answers.wrappers import GuardedReader
 from addon.dialects import DIALECTS
 from policies.family import Family
 
 KEY = "sk-proj-Zq7Rk2XwP9tL/mB4vNs8"
 OTHER = "sk-proj-Other7Rk2XwP9tLmB4v"
-SOURCE = Source("slug", Family("plain"), secrets=(KEY, OTHER))
+SOURCE = AnswerContext("slug", Family("plain"), secrets=(KEY, OTHER))
 HI, END = chunk("hi"), chunk(finish="stop")
 
 
-def machine() -> Guarded:
-    return Guarded(StreamRelay(ChatChunks(SOURCE), SOURCE), SOURCE.secrets)
+def machine() -> GuardedReader:
+    return GuardedReader(StreamedAnswerReader(ChatChunks(SOURCE), SOURCE), SOURCE.secrets)
 
 
 def payloads(sent: bytes) -> list[Any]:
@@ -164,7 +164,7 @@ def test_a_key_that_is_escaped_twice_is_masked() -> None:
         answer = json.dumps({"choices": [{"message": {"content": "BODY"}}]}).replace(
             '"BODY"', json.dumps(body)
         )
-        relay = Guarded(DIALECTS["openai"].whole(SOURCE, 10**6), SOURCE.secrets)
+        relay = GuardedReader(DIALECTS["openai"].whole(SOURCE, 10**6), SOURCE.secrets)
         relay.feed(answer.encode())
         sent = relay.finish()
         assert b"***" in sent
@@ -173,7 +173,7 @@ def test_a_key_that_is_escaped_twice_is_masked() -> None:
 
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
 def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
-    relay = Guarded(DIALECTS[dialect].stream(SOURCE), SOURCE.secrets)
+    relay = GuardedReader(DIALECTS[dialect].stream(SOURCE), SOURCE.secrets)
     pieces = [KEY[at : at + 5] for at in range(0, len(KEY), 5)]
     if dialect == "anthropic":
         start = {"type": "message_start", "message": {"id": "m", "usage": {}}}
@@ -193,7 +193,7 @@ def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
 
 def test_a_stream_of_endless_texts_costs_no_endless_memory() -> None:
     chunks = ChatChunks(SOURCE)
-    relay = StreamRelay(chunks, SOURCE)
+    relay = StreamedAnswerReader(chunks, SOURCE)
     for number in range(6_000):
         relay.feed(event(chunk(reasoning_details=[{"index": number, "text": "x"}])))
     assert len(chunks._secrets._texts) <= 4_096

@@ -5,14 +5,14 @@ from decimal import Decimal
 
 import pytest
 
-from addon.answers.context import Source
+from addon.answers.context import AnswerContext
 from addon.answers.whole import BILLING_NOTE, rewrite_answer
 from addon.text.json_scan import MAX_VALUES
 from policies.family import Family
 from policies.model import Usage
 
 SLUG = "house/slug"
-SOURCE = Source(SLUG, Family("plain"), {"up": SLUG})
+SOURCE = AnswerContext(SLUG, Family("plain"), {"up": SLUG})
 NOTE = json.dumps(BILLING_NOTE).encode()
 
 
@@ -77,7 +77,9 @@ def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:
 )
 def test_what_a_provider_left_out_of_the_head_is_filled_in(head: dict[str, object]) -> None:
     body = json.dumps(head | {"choices": [{"message": {"tool_calls": [{"function": {"name": "f"}}]}}]})
-    sources = [Source(SLUG, Family("plain"), created_s=17, answer_id=f"chatcmpl-{call}") for call in "ab"]
+    sources = [
+        AnswerContext(SLUG, Family("plain"), created_s=17, answer_id=f"chatcmpl-{call}") for call in "ab"
+    ]
     first, second = (json.loads(rewrite_answer(body.encode(), source).body) for source in sources)
     assert (first["id"], first["object"], first["created"]) == ("chatcmpl-a", "chat.completion", 17)
     assert second["id"] == "chatcmpl-b"

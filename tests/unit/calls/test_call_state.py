@@ -8,11 +8,11 @@ from rig.ledger import answered_exchange
 
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings
-from addon.text.errors import INTERNAL, ErrorAnswer, timed_out, unreachable
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_timed_out, provider_unreachable
 from policies.exchange import Stage
 from policies.family import Family
 
-FIRST, SECOND = unreachable(), timed_out()
+FIRST, SECOND = provider_unreachable(), provider_timed_out()
 
 
 def failed_call(**changes: Any) -> Call:
@@ -37,7 +37,7 @@ def test_of_two_failures_the_first_is_told_and_booked() -> None:
     [
         ({"first_failure": None}, SECOND),
         ({"is_head_sent": True}, SECOND),
-        ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL),
+        ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL_ERROR),
     ],
     ids=[
         "of the only attempt",

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from rig.ledger import answered_exchange, upstream_attempt
 
-from addon.answers.context import Source
+from addon.answers.context import AnswerContext
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.settlement import outcome, plausible_usage
@@ -36,7 +36,7 @@ def thought(text: str, **counts: int) -> dict[str, Any]:
 
 
 def booked(dialect: Any, family: Family, status: int, *events: dict[str, Any]) -> tuple[Usage, str]:
-    relay = dialect.stream(Source("slug", family))
+    relay = dialect.stream(AnswerContext("slug", family))
     for event in events:
         relay.feed(b"data: %b\n\n" % json.dumps(event).encode())
     if status == 200:
@@ -102,7 +102,7 @@ def left(
     family: Family = PLAIN, *events: dict[str, Any], is_cut_off: bool = False, **known: Any
 ) -> tuple[Usage, str]:
     """What a stream is booked with that was left 5 s after the head of its answer, if there was one."""
-    relay = openai.stream(Source("slug", family)) if events or "head_s" in known else None
+    relay = openai.stream(AnswerContext("slug", family)) if events or "head_s" in known else None
     for one in events:
         assert relay is not None
         relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
@@ -188,7 +188,7 @@ MOST = 10 * 100
 def test_counts_are_believed_within_ten_times_what_the_model_could_make(
     reported: dict[str, Any], booked_as: tuple[Usage, str], disbelieved: tuple[str, ...]
 ) -> None:
-    relay = openai.whole(Source("slug", PLAIN), 10_000)
+    relay = openai.whole(AnswerContext("slug", PLAIN), 10_000)
     message = {"role": "assistant", "content": "x" * 200}
     answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": reported}
     relay.feed(json.dumps(answer).encode())
@@ -200,7 +200,7 @@ def test_counts_are_believed_within_ten_times_what_the_model_could_make(
 
 
 def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
-    relay = openai.stream(Source("slug", PLAIN))
+    relay = openai.stream(AnswerContext("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
     call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
     assert plausible_usage(call) == (Usage(9, 900), ())
@@ -230,7 +230,7 @@ def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
     ],
 )
 def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answer: dict[str, Any]) -> None:
-    relay = dialect.whole(Source("slug", PLAIN), 10_000)
+    relay = dialect.whole(AnswerContext("slug", PLAIN), 10_000)
     relay.feed(json.dumps(answer).encode())
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
@@ -241,7 +241,7 @@ def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answ
 
 
 def test_no_client_is_shown_a_count_that_is_no_number_of_tokens() -> None:
-    relay = anthropic.whole(Source("slug", PLAIN), 10_000)
+    relay = anthropic.whole(AnswerContext("slug", PLAIN), 10_000)
     counts = {"input_tokens": 9, "output_tokens": -5}
     relay.feed(json.dumps({"content": [{"type": "text", "text": "x"}], "usage": counts}).encode())
     assert json.loads(relay.finish())["usage"] == {"prompt_tokens": 9}

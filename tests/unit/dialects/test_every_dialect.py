@@ -9,7 +9,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from rig.sent import sent, shipped_families
 
-from addon.answers.context import Source
+from addon.answers.context import AnswerContext
 from addon.dialects import DIALECTS
 from policies.refusal import Refusal
 
@@ -30,7 +30,7 @@ def called(call_id: str, arguments: str = "{}") -> list[dict[str, Any]]:
 
 def put_together(dialect: str, family: str, *events: dict[str, Any]) -> Any:
     """The first choice of a stream as the official SDK puts it together."""
-    relay = DIALECTS[dialect].stream(Source(SLUG, shipped_families()[family], choices=1))
+    relay = DIALECTS[dialect].stream(AnswerContext(SLUG, shipped_families()[family], choices=1))
     out = relay.feed(b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in events)) + relay.finish()
     state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
     for line in out.split(b"\n"):
@@ -111,7 +111,7 @@ def test_signatures_of_a_text_do_not_run_together() -> None:
 def test_a_number_beyond_all_floats_never_makes_an_answer_that_is_no_json(
     dialect: str, family: str, raw: bytes
 ) -> None:
-    relay = DIALECTS[dialect].whole(Source(SLUG, shipped_families()[family]), 10**6)
+    relay = DIALECTS[dialect].whole(AnswerContext(SLUG, shipped_families()[family]), 10**6)
     assert relay.feed(raw) + relay.finish() == b""
     assert relay.failure is not None
     assert relay.failure.code == "upstream_error"

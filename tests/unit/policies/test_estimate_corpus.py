@@ -28,15 +28,15 @@ from rig.recorded_prompts import (
 )
 
 from addon.answers.chunks import ChatChunks
-from addon.answers.context import Source
-from addon.answers.stream import StreamRelay
+from addon.answers.context import AnswerContext
+from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import rewrite_answer
 from addon.settings.settings import load_settings
 from policies.estimate import estimate_completion_tokens, estimate_prompt_tokens
 from policies.family import Estimator, Family
 
 DEFAULT = Estimator()
-SOURCE = Source("slug", Family("plain"))
+SOURCE = AnswerContext("slug", Family("plain"))
 LEAST_SHARE = 0.97
 MOST_OVER_TOKENS, MOST_OVER_RATIO = 150, 1.6
 MEDIA = frozenset({"image_url", "input_audio", "file", "document", "image"})
@@ -215,7 +215,7 @@ def relayed_chars(record: Record) -> int | None:
     body = record["response_text"].encode()
     if not record["stream"]:
         return rewrite_answer(body, SOURCE).text_chars
-    relay = StreamRelay(ChatChunks(SOURCE), SOURCE)
+    relay = StreamedAnswerReader(ChatChunks(SOURCE), SOURCE)
     relay.feed(body)
     relay.finish()
     return relay.relayed_text_chars

@@ -16,7 +16,7 @@ from rig.reviewed import reviewed
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import reviewed_call
-from addon.text.errors import INTERNAL, REFUSALS, from_refusal
+from addon.text.errors import INTERNAL_ERROR, REFUSALS, refusal_error
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family
 from policies.model import Attempt, Key, Model, Prices, Provider, Route, Workspace
@@ -102,8 +102,8 @@ def test_only_some_codes_are_for_policies(code: RefusalCode) -> None:
 
 def test_each_code_that_policies_may_use_says_their_words() -> None:
     for code in REFUSAL_CODES:
-        answer = from_refusal(Refusal(code, "Not today.", "model"))
-        assert answer != INTERNAL
+        answer = refusal_error(Refusal(code, "Not today.", "model"))
+        assert answer != INTERNAL_ERROR
         assert (answer.status, answer.message, answer.param) == (REFUSALS[code][0], "Not today.", "model")
 
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from addon.text import errors
 from addon.text.errors import (
-    INTERNAL,
+    INTERNAL_ERROR,
     MAX_MESSAGE_CHARS,
     ErrorAnswer,
     ErrorType,
-    from_refusal,
-    from_upstream,
-    from_upstream_payload,
     is_error_payload,
+    refusal_error,
+    upstream_error,
+    upstream_error_in_success,
 )
 from addon.text.provider_error import MAX_SENTENCE_CHARS
 from policies.refusal import Refusal, RefusalCode
@@ -67,7 +67,7 @@ GATEWAY: list[tuple[RefusalCode, int, ErrorType]] = [
 def test_a_refusal_has_the_status_and_type_of_its_code(
     code: RefusalCode, status: int, kind: ErrorType
 ) -> None:
-    answer = from_refusal(Refusal(code, "Said so.", "n"))
+    answer = refusal_error(Refusal(code, "Said so.", "n"))
     assert (answer.status, answer.type, answer.code) == (status, kind, code)
     assert_contract_shape(answer)
 
@@ -77,7 +77,7 @@ def test_no_code_is_missing_from_the_table() -> None:
 
 
 def test_a_refusal_keeps_its_message_and_param() -> None:
-    answer = from_refusal(Refusal("validation_failed", "n: Input should be greater than 0", "n"))
+    answer = refusal_error(Refusal("validation_failed", "n: Input should be greater than 0", "n"))
     assert json.loads(answer.body()) == {
         "error": {
             "message": "n: Input should be greater than 0",
@@ -89,18 +89,18 @@ def test_a_refusal_keeps_its_message_and_param() -> None:
 
 
 def test_an_internal_error_tells_nothing() -> None:
-    answer = from_refusal(Refusal("internal_error", "KeyError: 'secret table'", "x"))
-    assert answer == INTERNAL
+    answer = refusal_error(Refusal("internal_error", "KeyError: 'secret table'", "x"))
+    assert answer == INTERNAL_ERROR
     assert b"secret" not in answer.body()
 
 
 @pytest.mark.parametrize("message", ["a\nb", "a\r\n\r\nb", "a\u2028b", "a\x85b", "a \x00 b"])
 def test_a_refusal_is_one_line_whatever_it_quotes(message: str) -> None:
-    assert from_refusal(Refusal("bad_request", message)).message == "a b"
+    assert refusal_error(Refusal("bad_request", message)).message == "a b"
 
 
 def test_a_lone_surrogate_does_not_make_a_body_that_is_no_utf8() -> None:
-    assert_contract_shape(from_refusal(Refusal("bad_request", "x \ud800 y")))
+    assert_contract_shape(refusal_error(Refusal("bad_request", "x \ud800 y")))
     assert_contract_shape(ErrorAnswer(400, "api_error", "x", "\udfff", "\ud800"))
 
 
@@ -110,9 +110,9 @@ def test_a_lone_surrogate_does_not_make_a_body_that_is_no_utf8() -> None:
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (errors.unreachable(), 502),
-        (errors.timed_out(), 504),
-        (errors.upstream_garbage("an empty body"), 502),
+        (errors.provider_unreachable(), 502),
+        (errors.provider_timed_out(), 504),
+        (errors.unreadable_answer("an empty body"), 502),
         (errors.stream_interrupted(), 502),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_provider_that_fails_without_a_word_is_an_upstream_error(answer: Error
 
 
 def test_garbage_says_why() -> None:
-    assert "an empty body" in errors.upstream_garbage("an empty body").message
+    assert "an empty body" in errors.unreadable_answer("an empty body").message
 
 
 # --- status, type and code of an upstream error --------------------------------------------------------------
@@ -151,13 +151,13 @@ STATUSES: list[tuple[int, int, ErrorType, str]] = [
 def test_an_upstream_status_has_the_contracts_type_and_code(
     status: int, becomes: int, kind: ErrorType, code: str
 ) -> None:
-    answer = from_upstream(status, b'{"error":{"message":"No."}}')
+    answer = upstream_error(status, b'{"error":{"message":"No."}}')
     assert (answer.status, answer.type, answer.code, answer.message) == (becomes, kind, code, "No.")
 
 
 def test_every_standard_error_status_is_kept() -> None:
     standard = [status.value for status in HTTPStatus if status >= 400]
-    assert [from_upstream(status, b"").status for status in standard] == standard
+    assert [upstream_error(status, b"").status for status in standard] == standard
 
 
 # --- the sentence --------------------------------------------------------------------------------------------
@@ -236,8 +236,8 @@ WORDINGS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("body", "message"), [row[1:] for row in WORDINGS], ids=[row[0] for row in WORDINGS])
 def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: str) -> None:
-    assert from_upstream(400, json.dumps(body).encode()).message == message
-    assert from_upstream_payload(body).message == message
+    assert upstream_error(400, json.dumps(body).encode()).message == message
+    assert upstream_error_in_success(body).message == message
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: st
     ],
 )
 def test_the_sentence_is_found_in_bodies_that_are_not_quite_json(body: bytes, message: str) -> None:
-    assert from_upstream(503, body).message == message
+    assert upstream_error(503, body).message == message
 
 
 SPEECHLESS: list[bytes] = [
@@ -301,7 +301,7 @@ SPEECHLESS: list[bytes] = [
 
 @pytest.mark.parametrize("body", SPEECHLESS, ids=lambda body: repr(body[:30]))
 def test_where_there_is_no_sentence_a_general_one_names_the_status(body: bytes) -> None:
-    answer = from_upstream(503, body)
+    answer = upstream_error(503, body)
     assert answer.message == "The provider reported an error (status 503) without a readable explanation."
     assert_contract_shape(answer)
 
@@ -311,7 +311,7 @@ def test_a_payload_too_deep_for_recursion_has_no_sentence(wrap: Callable[[Any], 
     payload: Any = "at the bottom"
     for _ in range(100_000):
         payload = wrap(payload)
-    assert from_upstream_payload(payload).message.endswith("without a readable explanation.")
+    assert upstream_error_in_success(payload).message.endswith("without a readable explanation.")
 
 
 @pytest.mark.parametrize(
@@ -331,24 +331,24 @@ def test_a_payload_too_deep_for_recursion_has_no_sentence(wrap: Callable[[Any], 
     ],
 )
 def test_the_param_is_kept_when_it_is_a_string(body: Any, param: str | None) -> None:
-    assert from_upstream(400, json.dumps(body).encode()).param == param
+    assert upstream_error(400, json.dumps(body).encode()).param == param
 
 
 def test_a_long_message_is_bounded() -> None:
-    message = from_upstream(400, json.dumps({"error": "word " * 10_000}).encode()).message
+    message = upstream_error(400, json.dumps({"error": "word " * 10_000}).encode()).message
     assert len(message) == MAX_MESSAGE_CHARS
     assert message.endswith("…")
     exact = "x" * MAX_MESSAGE_CHARS
-    assert from_upstream(400, json.dumps({"error": exact}).encode()).message == exact
+    assert upstream_error(400, json.dumps({"error": exact}).encode()).message == exact
 
 
 def test_what_stands_beyond_the_bound_of_a_sentence_is_not_read() -> None:
     message = "No." + " " * MAX_SENTENCE_CHARS + "[google.rpc.error_details_ext] and more"
-    assert from_upstream(400, json.dumps({"error": {"message": message}}).encode()).message == "No."
+    assert upstream_error(400, json.dumps({"error": {"message": message}}).encode()).message == "No."
 
 
 def test_a_character_reference_of_endless_digits_is_not_read() -> None:
-    answer = from_upstream(502, b"<html><title>Busy &#" + b"9" * 9_000 + b";</title>")
+    answer = upstream_error(502, b"<html><title>Busy &#" + b"9" * 9_000 + b";</title>")
     assert answer.code == "upstream_error"
 
 
@@ -360,7 +360,7 @@ def test_a_character_reference_of_endless_digits_is_not_read() -> None:
     [f"Incorrect API key provided: {KEY}.", f"Authorization: Bearer {KEY}", f"x{KEY}y", f"see ?key={KEY}"],
 )
 def test_a_credential_is_not_repeated(message: str) -> None:
-    answer = from_upstream(401, json.dumps({"error": {"message": message}}).encode(), secrets=[KEY])
+    answer = upstream_error(401, json.dumps({"error": {"message": message}}).encode(), secrets=[KEY])
     assert KEY not in answer.message
     assert KEY[3:] not in answer.message
     assert "***" in answer.message
@@ -368,14 +368,14 @@ def test_a_credential_is_not_repeated(message: str) -> None:
 
 def test_the_keys_of_the_call_are_masked_even_when_they_look_like_words() -> None:
     secrets = ["", "plain", "plain/word/secret"]
-    answer = from_upstream(401, b'{"error":"plain/word/secret and plain are wrong"}', secrets=secrets)
+    answer = upstream_error(401, b'{"error":"plain/word/secret and plain are wrong"}', secrets=secrets)
     assert answer.message == "*** and *** are wrong"
 
 
 def test_a_secret_at_the_bound_is_masked_before_it_is_cut() -> None:
     secret = "abcdefgh" * 4
     body = json.dumps({"error": "x " * 990 + secret}).encode()
-    assert "abcdefgh" not in from_upstream(400, body, secrets=[secret]).message
+    assert "abcdefgh" not in upstream_error(400, body, secrets=[secret]).message
 
 
 NAMES = {"gpt-4": "fast", "vendor/gpt-4.1": "faster", "m(1)": "odd"}
@@ -396,8 +396,8 @@ NAMES = {"gpt-4": "fast", "vendor/gpt-4.1": "faster", "m(1)": "odd"}
 )
 def test_the_vendors_model_id_becomes_the_slug_where_it_stands_alone(said: str, shown: str | None) -> None:
     body = json.dumps({"error": said}).encode()
-    assert from_upstream(404, body, NAMES).message == (shown or said)
-    assert from_upstream_payload({"error": said}, names=NAMES).message == (shown or said)
+    assert upstream_error(404, body, NAMES).message == (shown or said)
+    assert upstream_error_in_success({"error": said}, names=NAMES).message == (shown or said)
 
 
 # --- errors inside a success ---------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_an_answer_is_not_taken_for_an_error(payload: Any) -> None:
     ],
 )
 def test_an_error_inside_a_success_has_the_status_that_it_states(payload: Any, status: int) -> None:
-    assert from_upstream_payload(payload).status == status
+    assert upstream_error_in_success(payload).status == status
 
 
 # --- whatever comes ------------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ PAYLOADS = st.recursive(
     status=st.integers(-1000, 2000), body=st.binary(max_size=200) | PAYLOADS.map(lambda p: json.dumps(p).encode())
 )  # fmt: skip
 def test_any_status_with_any_body_is_the_contracts_error(status: int, body: bytes) -> None:
-    answer = from_upstream(status, body, {"gpt": "slug"}, ["secret"])
+    answer = upstream_error(status, body, {"gpt": "slug"}, ["secret"])
     assert 400 <= answer.status <= 599
     assert_contract_shape(answer)
 
@@ -508,7 +508,7 @@ def test_any_status_with_any_body_is_the_contracts_error(status: int, body: byte
 @settings(max_examples=150, deadline=None)
 @given(payload=PAYLOADS)
 def test_any_payload_is_the_contracts_error(payload: Any) -> None:
-    answer = from_upstream_payload(payload)
+    answer = upstream_error_in_success(payload)
     assert_contract_shape(answer)
     assert not answer.message.startswith(("{", "[{", '["'))
     assert isinstance(is_error_payload(payload), bool)

@@ -13,7 +13,7 @@ import pytest
 from rig.corpus import Recorded, needs_corpus, read_corpus, read_whole_corpus
 
 from addon.calls.chat_request import parse_chat_request
-from addon.text.errors import ErrorAnswer, from_upstream, from_upstream_payload, is_error_payload
+from addon.text.errors import ErrorAnswer, is_error_payload, upstream_error, upstream_error_in_success
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
 
@@ -120,7 +120,7 @@ def test_every_recorded_error_answer_of_every_api_gets_its_sentence(everything: 
     }
     for record in failed:
         text = record["response_text"] or ""
-        answer = from_upstream(record["status"], text.encode())
+        answer = upstream_error(record["status"], text.encode())
         assert answer.status == record["status"], record["id"]
         assert_sensible(answer, text)
 
@@ -130,14 +130,14 @@ def test_a_status_that_is_no_standard_one_becomes_502_and_keeps_its_sentence(
 ) -> None:
     failed = [record for record in everything if record["status"] >= 400 and record["response_text"]]
     for record in failed:
-        answer = from_upstream(529, record["response_text"].encode())
+        answer = upstream_error(529, record["response_text"].encode())
         assert answer.status == 502
         assert_sensible(answer, record["response_text"])
 
 
 def test_a_bad_key_that_a_provider_calls_a_bad_request_stays_one(everything: list[Recorded]) -> None:
     found = [
-        (record["provider"], from_upstream(400, record["response_text"].encode()))
+        (record["provider"], upstream_error(400, record["response_text"].encode()))
         for record in everything
         if record["status"] == 400
         and re.search(r"API key (not valid|provided)", record["response_text"] or "")
@@ -155,7 +155,7 @@ def test_every_recorded_success_that_is_an_error_is_seen(everything: list[Record
     assert errors
     assert {id_ for id_, payload in payloads.items() if is_error_payload(payload)} == set(errors)
     for payload in errors.values():
-        assert_sensible(from_upstream_payload(payload), json.dumps(payload))
+        assert_sensible(upstream_error_in_success(payload), json.dumps(payload))
 
 
 def test_every_recorded_chunk_that_is_an_error_is_seen(everything: list[Recorded]) -> None:
@@ -167,7 +167,7 @@ def test_every_recorded_chunk_that_is_an_error_is_seen(everything: list[Recorded
             assert is_error_payload(chunk) is is_error, record["id"]
             if is_error:
                 seen.add(record["api"])
-                assert_sensible(from_upstream_payload(chunk), json.dumps(chunk))
+                assert_sensible(upstream_error_in_success(chunk), json.dumps(chunk))
     assert {"openai_chat", "anthropic_messages"} <= seen
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.text.json_edits import apply_edits, first_member, members, model_edits
+from addon.text.json_edits import apply_edits, members, model_edits, prepend_edit
 
 SLUG = b'"house/slug"'
 
@@ -62,7 +62,7 @@ def test_members_are_found_in_objects_and_arrays() -> None:
 
 
 def test_a_member_put_into_an_empty_object_brings_no_comma() -> None:
-    assert apply_edits(b"[{ }]", [first_member(b"[{ }]", 1, "k", b"1")]) == b'[{"k":1 }]'
+    assert apply_edits(b"[{ }]", [prepend_edit(b"[{ }]", 1, "k", b"1")]) == b'[{"k":1 }]'
 
 
 KEYS = st.sampled_from(["model", "mode", '"model', "model\\", "a", "choices", "m\u00f6del"])

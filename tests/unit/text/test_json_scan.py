@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from addon.text import json_scan, large_strings
 from addon.text.json_decode import decode_large_object
-from addon.text.json_encode import request_text
+from addon.text.json_encode import encode_request
 from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
 from addon.text.large_strings import LargeStrings, boundary
 from policies.estimate import count_text, estimate_prompt_tokens
@@ -64,7 +64,7 @@ def test_members_are_counted_whatever_stands_in_strings(
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
     found = scan(text)
-    assert found.colons == members_of(value)
+    assert found.members == members_of(value)
     for start, end in found.large:
         assert isinstance(json.loads(text[start - 1 : end + 1]), str)
 
@@ -75,7 +75,7 @@ def test_values_are_bounded_and_a_prompt_of_commas_is_one() -> None:
         scan(b"[" + b"1," * (MAX_VALUES - 1) + b"1]")
     with pytest.raises(TooManyValuesError):
         scan(b'{"messages":[' + b'{"role":"user","content":"x"},' * 1_000_000)
-    assert scan(b'["' + b",:[{" * 1_000_000 + b'"]').colons == 0
+    assert scan(b'["' + b",:[{" * 1_000_000 + b'"]').members == 0
 
 
 def test_depth_is_bounded_over_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_long_strings_are_cut_out_read_and_put_back_to_the_byte(texts: list[str]
     value, large = decode_large_object(body)
     assert plain(value) == json.loads(body)
     assert large is None or large.restore(large.skeleton()) == body
-    sent = request_text(value)
+    sent = encode_request(value)
     assert json.loads(large.restore(sent) if large else sent) == json.loads(body)
     for text in larges_in(value):
         assert count_text(whole_text(text)) == count_text(text.beginning).plus(text.rest.counts)
@@ -173,7 +173,7 @@ def test_nobody_can_write_a_mark() -> None:
     value, large = decode_large_object(forged)
     assert large is not None
     assert whole_text(value["b"]) == mark.decode()
-    assert large.restore(request_text(value)) == forged
+    assert large.restore(encode_request(value)) == forged
 
 
 @pytest.mark.usefixtures("small")

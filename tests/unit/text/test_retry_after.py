@@ -14,9 +14,9 @@ from rig.gateway import Gateway
 from rig.scripts import Received, Script, completion, whole
 from rig.upstream import Upstream
 
-from addon.text.errors import INTERNAL, ErrorAnswer, from_refusal
+from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, refusal_error
 from addon.text.retry_after import (
-    MOST_S,
+    MAX_WAIT_S,
     NO_ADVICE,
     RetryAdvice,
     parse_retry_advice,
@@ -39,7 +39,7 @@ ERROR: Any = {"error": {"message": "Slower."}}
         ({"retry-after": "1.2"}, RetryAdvice(2)),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, RetryAdvice(30)),
         ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, RetryAdvice(1)),
-        ({"retry-after": "9" * 90}, RetryAdvice(MOST_S)),
+        ({"retry-after": "9" * 90}, RetryAdvice(MAX_WAIT_S)),
         ({"retry-after": "soon"}, NO_ADVICE),
         ({"retry-after": "7, 8"}, NO_ADVICE),
         ({"retry-after": "-3"}, NO_ADVICE),
@@ -60,7 +60,7 @@ def test_a_providers_advice_is_read(headers: dict[str, str], advice: RetryAdvice
 def test_whatever_a_provider_says_the_client_gets_an_integer_and_a_word(headers: dict[str, str]) -> None:
     told = retry_headers(with_advice(BUSY, parse_retry_advice(headers, NOW)))
     assert told.keys() <= {"retry-after", "x-should-retry"}
-    assert 1 <= int(told.get("retry-after", "1")) <= MOST_S
+    assert 1 <= int(told.get("retry-after", "1")) <= MAX_WAIT_S
     assert told.get("x-should-retry", "true") in ("true", "false")
 
 
@@ -80,11 +80,11 @@ def test_a_wait_that_no_sdk_obeys_is_no_reason_to_retry(
     after_s: int | None, should_retry: bool | None, headers: dict[str, str]
 ) -> None:
     refusal = Refusal("payment_required", "No.", retry_after_s=after_s, should_retry=should_retry)
-    assert retry_headers(from_refusal(refusal)) == headers
+    assert retry_headers(refusal_error(refusal)) == headers
 
 
 def test_a_failure_of_the_gateways_own_bears_no_providers_advice() -> None:
-    assert with_advice(INTERNAL, RetryAdvice(7, True)) is INTERNAL
+    assert with_advice(INTERNAL_ERROR, RetryAdvice(7, True)) is INTERNAL_ERROR
 
 
 # --- over the gateway --------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def relayed(chunks: list[list[Any]], n: int | None = None) -> list[list[Any]]:
     for choices in chunks:
         normal = normalizer.normalize({"id": "c", "choices": choices})
         out.append(choices if normal.choices is None else normal.choices)
-    return [*out, last] if (last := normalizer.last()) else out
+    return [*out, last] if (last := normalizer.finish()) else out
 
 
 # what it shows: a message or delta, what is relayed
@@ -157,7 +157,7 @@ def test_details_that_repeat_what_was_told_are_not_told_again():
 def test_a_renamed_key_can_be_an_edit_of_the_bytes(payload: bytes):
     chunk = json.loads(payload)
     normal = ChunkNormalizer(FAMILY).normalize(chunk)
-    assert normal.renames and normal.repeatable is (b"role" not in payload)
+    assert normal.is_renamed and normal.is_repeatable is (b"role" not in payload)
     edits = rename_edits(payload, chunk)
     assert json.loads(apply_edits(payload, edits)) == {**chunk, "choices": normal.choices}
     assert [new for _, _, new in edits] == [b'"reasoning_content"']
@@ -172,7 +172,7 @@ def test_no_edit_of_a_key_is_offered_where_more_must_change():
         {"index": 0, "delta": {"reasoning": "hm"}, "message": {"content": ""}},
     ):
         normal = ChunkNormalizer(FAMILY).normalize({"choices": [choice]})
-        assert normal.choices and not normal.renames and not normal.repeatable
+        assert normal.choices and not normal.is_renamed and not normal.is_repeatable
 
 
 REASONS: dict[Any, tuple[str | None, str | None]] = {
@@ -405,5 +405,5 @@ def test_whatever_stands_in_a_stream_it_is_put_right_once(choices: list[Any], th
         made = [choice] if normal.choices is None else normal.choices
         if not think_tags:
             assert second.normalize({"choices": made}).choices is None
-    first.last()
+    first.finish()
     assert json.dumps(choices) == before

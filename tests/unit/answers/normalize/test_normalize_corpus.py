@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 from rig.corpus import needs_corpus, read_corpus
 
 from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
-from addon.answers.normalize.in_bytes import choices_edits
+from addon.answers.normalize.chunk_edits import choices_edits
 from addon.text.json_edits import apply_edits
 from policies.family import Family
 
@@ -50,9 +50,9 @@ def normalized(payloads: list[Any], n: int | None, family: Family = FAMILIES[0])
         if normal.choices is not None:
             edits = choices_edits(before.encode(), payload, normal)
             assert json.loads(apply_edits(before.encode(), edits))["choices"] == normal.choices
-        if not normal.skip:
+        if not normal.is_empty:
             out.append(payload if normal.choices is None else {**payload, "choices": normal.choices})
-    if last := normalizer.last():
+    if last := normalizer.finish():
         out.append({"id": payloads[0].get("id"), "choices": last})
     return out
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
+from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult, normalize_message_choices
 from addon.answers.normalize.think_tags import ThinkTags, split_text
 from policies.family import Family
 
@@ -60,9 +60,9 @@ def streamed(chunks: list[dict], family: Family = TAGGED) -> dict[int, tuple[str
     shown = []
     for one in chunks:
         normal = normalizer.normalize(one)
-        if not normal.skip:
+        if not normal.is_empty:
             shown += one["choices"] if normal.choices is None else normal.choices
-    for choice in [*shown, *normalizer.last()]:
+    for choice in [*shown, *normalizer.finish()]:
         reasoning, content = told.get(choice["index"], ("", ""))
         delta = choice["delta"]
         told[choice["index"]] = (
@@ -122,20 +122,20 @@ def test_each_choice_has_its_own_tags():
 
 def test_a_chunk_whose_text_is_all_held_back_is_not_relayed():
     normalizer = ChunkNormalizer(TAGGED)
-    assert normalizer.normalize(chunk({"content": "<th"})).skip
-    assert not normalizer.normalize(chunk({"role": "assistant", "content": "ink"})).skip
-    assert normalizer.normalize(chunk({"content": ">"})).skip
+    assert normalizer.normalize(chunk({"content": "<th"})).is_empty
+    assert not normalizer.normalize(chunk({"role": "assistant", "content": "ink"})).is_empty
+    assert normalizer.normalize(chunk({"content": ">"})).is_empty
 
 
 def test_a_chunk_that_also_says_something_else_is_relayed():
     normalizer = ChunkNormalizer(TAGGED)
-    assert not normalizer.normalize(chunk({"content": "<th"}) | {"usage": {"total_tokens": 3}}).skip
-    assert not normalizer.normalize(chunk({"content": "in"}, finish="length")).skip
+    assert not normalizer.normalize(chunk({"content": "<th"}) | {"usage": {"total_tokens": 3}}).is_empty
+    assert not normalizer.normalize(chunk({"content": "in"}, finish="length")).is_empty
 
 
 def test_the_last_chunk_of_a_choice_tells_what_was_held():
     normal = ChunkNormalizer(TAGGED).normalize(chunk({"content": "<th"}, finish="length"))
-    assert normal == Normal(None, False), "nothing had to be held: it is the end"
+    assert normal == ChunkResult(None, False), "nothing had to be held: it is the end"
     normalizer = ChunkNormalizer(TAGGED)
     normalizer.normalize(chunk({"content": "<think>a</th"}))
     choices = normalizer.normalize(chunk({}, finish="length")).choices
@@ -145,7 +145,7 @@ def test_the_last_chunk_of_a_choice_tells_what_was_held():
 def test_chunks_may_be_taken_for_repetitions_once_the_answer_has_begun():
     normalizer = ChunkNormalizer(TAGGED)
     seen = [normalizer.normalize(chunk({"content": text})) for text in ("<think>a", "b", "</think>c", "d")]
-    assert [normal.repeatable for normal in seen] == [False, False, False, True]
+    assert [normal.is_repeatable for normal in seen] == [False, False, False, True]
     assert seen[-1].choices is None
 
 

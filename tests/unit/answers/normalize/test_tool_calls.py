@@ -10,7 +10,7 @@ from openai._models import construct_type
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from addon.answers.normalize.choices import ChunkNormalizer, Normal, normalize_message_choices
+from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult, normalize_message_choices
 from policies.family import Family
 
 FAMILY = Family("plain")
@@ -146,8 +146,10 @@ def _ordered(call: dict[str, Any]) -> list[Any]:
 
 def test_a_delta_that_needs_nothing_is_left_to_its_bytes():
     normalizer = ChunkNormalizer(FAMILY)
-    assert normalizer.normalize(chunk([FIRST])) == Normal(None, False)
-    assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == Normal(None, True)
+    assert normalizer.normalize(chunk([FIRST])) == ChunkResult(None, False)
+    assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == ChunkResult(
+        None, True
+    )
 
 
 def test_an_id_that_no_provider_gave_is_made_once_and_always_the_same():
@@ -298,6 +300,6 @@ def test_a_call_without_id_begins_again_only_where_the_arguments_before_it_are_w
     assert numbers == [0, 0, 1]
 
 
-def numbered(normal: Normal, calls: list[Any]) -> int:
+def numbered(normal: ChunkResult, calls: list[Any]) -> int:
     shown = calls if normal.choices is None else normal.choices[0]["delta"]["tool_calls"]
     return int(shown[0]["index"])

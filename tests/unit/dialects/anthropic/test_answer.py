@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.dialects.anthropic.answer import Stream, chat_usage, to_completion
+from addon.dialects.anthropic.answer import AnthropicStream, chat_usage, to_completion
 from addon.dialects.anthropic.request import to_request
 from policies.family import Family
 from tests.rig.native_anthropic import (
@@ -84,10 +84,10 @@ def deltas(kind, name, text, pieces):
 
 
 def chunks(stream_events):
-    stream = Stream("slug", 17)
+    stream = AnthropicStream("slug", 17)
     made = [chunk for event in stream_events for chunk in stream.read(event)]
-    assert stream.ended
-    return made + stream.last()
+    assert stream.is_closed
+    return made + stream.finish()
 
 
 # --- whole answers ---------------------------------------------------------------------------------------------
@@ -312,14 +312,14 @@ def test_a_stream_without_any_count_ends_without_a_usage_chunk():
 
 
 def test_of_a_stream_that_is_cut_the_prompt_is_known_and_a_count_that_still_runs_is_not():
-    stream = Stream("slug", 17)
+    stream = AnthropicStream("slug", 17)
     assert stream.usage is None
     for event in list(
         events(TEXT, start={"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 1})
     )[:4]:
         stream.read(event)
     assert stream.usage == {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
-    assert not stream.ended
+    assert not stream.is_closed
 
 
 def test_a_message_delta_that_is_repeated_ends_the_answer_once():
@@ -346,7 +346,7 @@ def test_a_message_delta_that_is_repeated_ends_the_answer_once():
 )
 def test_an_event_that_makes_no_sense_is_garbage(garbage):
     with pytest.raises(ValueError, match="event of the API"):
-        Stream("slug", 17).read(garbage)
+        AnthropicStream("slug", 17).read(garbage)
 
 
 # --- there and back --------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from addon.calls.chat_request import parse_chat_request
-from addon.dialects.anthropic.answer import Stream, to_completion
+from addon.dialects.anthropic.answer import AnthropicStream, to_completion
 from addon.dialects.anthropic.request import to_request
 from policies.family import Family
 from policies.refusal import Refusal
@@ -72,10 +72,10 @@ def test_every_recorded_stream_says_chunk_by_chunk_what_the_sdk_accumulates():
         events = events_of(record["response_text"])
         if any(event["type"] == "error" for event in events):
             continue
-        stream = Stream("claude", 1)
+        stream = AnthropicStream("claude", 1)
         chunks = [chunk for event in events for chunk in stream.read(event)]
-        assert stream.ended
-        made = assembled(chunks + stream.last())
+        assert stream.is_closed
+        made = assembled(chunks + stream.finish())
         assert meaning_of_completion(made) == expected(accumulated(events)), record["id"]
         assert (made["model"], made["created"]) == ("claude", 1)
         count += 1

@@ -13,7 +13,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from rig.readers import chat, difference, gemini_sdk
 
-from addon.dialects.gemini.answer import Stream, to_completion
+from addon.dialects.gemini.answer import GeminiStream, to_completion
 
 SLUG, CREATED_S = "gemini-3", 1_700_000_000
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 7, "totalTokenCount": 12}
@@ -42,10 +42,10 @@ def choice(native: dict[str, Any]) -> dict[str, Any]:
 
 
 def streamed(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    stream = Stream(SLUG, CREATED_S)
+    stream = GeminiStream(SLUG, CREATED_S)
     chunks = [made for event in events for made in stream.read(event)]
-    assert stream.finished
-    chunks += stream.last()
+    assert stream.has_finished
+    chunks += stream.finish()
     for made in chunks:
         counts = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0} | made.get("usage", {})
         ChatCompletionChunk.model_validate(made | {"usage": counts})
@@ -299,11 +299,11 @@ def test_a_count_that_was_not_reported_stays_absent(metadata: Any, usage: Any):
 def test_a_stream_that_is_cut_tells_what_no_longer_runs():
     metadata = USAGE | {"thoughtsTokenCount": 90, "cachedContentTokenCount": 2}
     prompt = {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}}
-    hidden = Stream(SLUG, CREATED_S)
+    hidden = GeminiStream(SLUG, CREATED_S)
     hidden.read(answer({"text": "x"}, finish=None, usageMetadata=metadata))
-    assert not hidden.finished
+    assert not hidden.has_finished
     assert hidden.usage == prompt | {"completion_tokens_details": {"reasoning_tokens": 90}}
-    shown = Stream(SLUG, CREATED_S)
+    shown = GeminiStream(SLUG, CREATED_S)
     shown.read(answer({"text": "x", "thought": True}, finish=None, usageMetadata=metadata))
     assert shown.usage == prompt
 
@@ -329,8 +329,8 @@ def test_counts_that_came_before_the_last_event_are_final_once_the_answer_has_en
 def test_a_body_without_candidates_is_no_answer_and_a_stream_of_it_never_ends(native: dict[str, Any]):
     with pytest.raises(ValueError, match="without candidates"):
         to_completion(native, SLUG, CREATED_S)
-    stream = Stream(SLUG, CREATED_S)
-    assert stream.read(native) == [] and not stream.finished
+    stream = GeminiStream(SLUG, CREATED_S)
+    assert stream.read(native) == [] and not stream.has_finished
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_garbage_is_a_value_error(candidates: Any):
     with pytest.raises(ValueError):
         to_completion(native, SLUG, CREATED_S)
     with pytest.raises(ValueError):
-        Stream(SLUG, CREATED_S).read(native)
+        GeminiStream(SLUG, CREATED_S).read(native)
 
 
 JSON = st.recursive(
@@ -390,8 +390,8 @@ GARBLED_CANDIDATE = st.fixed_dictionaries(
 )
 def test_whatever_a_provider_sends_is_read_or_is_a_value_error(native: dict[str, Any]):
     before = copy.deepcopy(native)
-    stream = Stream(SLUG, CREATED_S)
-    for read in (lambda: to_completion(native, SLUG, CREATED_S), lambda: stream.read(native), stream.last):
+    stream = GeminiStream(SLUG, CREATED_S)
+    for read in (lambda: to_completion(native, SLUG, CREATED_S), lambda: stream.read(native), stream.finish):
         with suppress(ValueError):
             json.dumps(read())
     assert native == before

@@ -12,7 +12,7 @@ from rig.readers import Answer, chat, difference, gemini_sdk
 from rig.readers.events import event_texts
 
 from addon.calls.chat_request import parse_chat_request
-from addon.dialects.gemini.answer import Stream, to_completion
+from addon.dialects.gemini.answer import GeminiStream, to_completion
 from addon.dialects.gemini.request import to_request
 from policies.family import Family
 from policies.refusal import Refusal
@@ -89,11 +89,11 @@ def payloads_of(record: dict[str, Any]) -> list[dict[str, Any]]:
 def told_of(record: dict[str, Any], payloads: list[dict[str, Any]]) -> Answer:
     if not record["stream"]:
         return chat.read([to_completion(payloads[0], "slug", 1)], think_tags=False)
-    stream = Stream("slug", 1)
+    stream = GeminiStream("slug", 1)
     chunks = [made for payload in payloads for made in stream.read(payload)]
-    if not stream.finished:
+    if not stream.has_finished:
         raise ValueError("a stream that was cut")
-    return chat.read([*chunks, *stream.last()], think_tags=False)
+    return chat.read([*chunks, *stream.finish()], think_tags=False)
 
 
 def test_every_recorded_answer_tells_what_the_sdk_reads_in_it():

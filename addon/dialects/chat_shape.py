@@ -1,4 +1,4 @@
-"""What a translation into the chat shape is made of: whole completions and the chunks of streams. Pure.
+"""The chat shape that native answers are translated into: whole completions and the chunks of streams. Pure.
 
 Source: contract, "Chat completion response" and "Streaming chunk".
 """
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 HEAD: Final = frozenset({"id", "object", "created", "model"})
-"""What every chunk bears."""
+"""The members of every chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What every chunk of one answer bears; ``created_s`` is a Unix time in whole seconds."""
+    """The identity that every chunk of one answer carries. ``created_s`` is a Unix time in whole seconds."""
 
     id: str
     created_s: int
@@ -23,29 +23,29 @@ class Identity:
 class StreamTranslator(Protocol):
     """One streamed answer of a provider, translated event by event.
 
-    ``finished`` is true once the provider has said how its answer ended; a stream that closes before that was cut
-    short. ``ended``: it has said that nothing follows. ``usage`` is the chat shape's usage block as far as it is known,
-    for streams that are cut: a count that is still running is not among it.
+    ``usage`` is the chat shape's usage block as far as it is known, for streams that are cut. A count that is still
+    running is not part of it.
     """
 
     @property
-    def finished(self) -> bool:
-        """See above."""
+    def has_finished(self) -> bool:
+        """Whether the provider has said how its answer ended. A stream that closes before that was cut short."""
 
-    ended: bool
+    is_closed: bool
+    """Whether the provider has said that nothing follows."""
     usage: dict[str, Any] | None
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the chunks that one event makes, often none. Raises ValueError for what can't be understood."""
+        """Return the chunks of one event, often none. Raises ValueError for an event that makes no sense."""
 
-    def last(self) -> list[dict[str, Any]]:
-        """Return the chunks that are left to be sent once the provider's stream has ended."""
+    def finish(self) -> list[dict[str, Any]]:
+        """Return the chunks that are left to send when the provider's stream has ended."""
 
 
 def completion(
     identity: Identity, choices: list[dict[str, Any]], usage: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return a whole answer; ``choices`` are made by ``choice``."""
+    """Return a whole answer. ``choice`` makes each of ``choices``."""
     made = {
         "id": identity.id,
         "object": "chat.completion",
@@ -69,7 +69,7 @@ def chunk(
 
 
 def usage_chunk(identity: Identity, usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chunk after the last choice's: no choices, and what the answer used."""
+    """Return the chunk after those of the choices: it has the usage and no choices."""
     return _chunk(identity, []) | {"usage": usage}
 
 

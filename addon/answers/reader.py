@@ -1,0 +1,76 @@
+"""The protocol of answer readers, and what readers share that keep the body to its end. Pure."""
+
+from typing import Protocol
+
+from addon.answers.context import AnswerContext
+from addon.text.errors import ErrorAnswer
+from policies.model import Usage
+
+
+class AnswerReader(Protocol):
+    """Turns the bytes of one upstream answer into the bytes for the client, and collects its facts.
+
+    A reader never raises. A fault is in ``failure``; from then on the reader returns nothing.
+    """
+
+    usage: Usage | None
+    finish_reason: str | None
+    relayed_text_chars: int
+    failure: ErrorAnswer | None
+    has_finished: bool
+    """The provider has said how its answer ended. The usage may still follow."""
+    is_done: bool
+    """The client has the whole answer, whatever the upstream may still send."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer is whole, even if the connection breaks now."""
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether bytes wait for something that may follow. ``flush_pending`` ends the wait."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many bytes ``finish`` has to read."""
+
+    def flush_pending(self) -> bytes:
+        """Return the bytes that wait."""
+
+    def error_so_far(self) -> ErrorAnswer | None:
+        """Return the error that the upstream has reported so far, for an answer that breaks off."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take bytes as they came from the network. Return those that may go to the client now."""
+
+    def finish(self) -> bytes:
+        """Take the end of the upstream's message. Return the last bytes for the client."""
+
+
+class EndOnlyReader:
+    """The part of a reader that sends nothing before the end of the message."""
+
+    is_complete = False
+    has_pending = False
+
+    def flush_pending(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class BufferingReader(EndOnlyReader):
+    """The part of a reader that keeps the body to its end."""
+
+    def __init__(self, context: AnswerContext) -> None:
+        self.context = context
+        self.body = bytearray()
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.relayed_text_chars = 0
+        self.failure: ErrorAnswer | None = None
+        self.has_finished = self.is_done = False
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The size of the body so far."""
+        return len(self.body)

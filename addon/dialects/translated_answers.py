@@ -1,0 +1,110 @@
+"""Readers of answers in another shape than the client's: they read an answer, translate it and write it. Pure."""
+
+from collections.abc import Callable
+from typing import Any
+
+from addon.answers.context import AnswerContext
+from addon.answers.stream import Event
+from addon.answers.stream_frames import StreamFrames
+from addon.answers.streamed_secrets import StreamedSecrets
+from addon.answers.text_length import finish_reason, relayed_chars
+from addon.answers.usage import parse_usage
+from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
+from addon.dialects.chat_shape import HEAD, StreamTranslator
+from addon.text.errors import ErrorAnswer, unreadable_answer
+from addon.text.json_encode import encode_json
+from policies.model import Usage
+from policies.plausible_usage import NOT_A_COUNT
+
+type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
+"""From a provider's whole answer, a catalog slug, a Unix time in seconds and an id to a chat completion."""
+
+
+class TranslatedChunks:
+    """The chunks of a stream of another shape; see ``answers.stream.Chunks``."""
+
+    def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
+        self.finish_reason: str | None = None
+        self.text_chars = 0
+        self.frames = StreamFrames(separate_usage=context.include_usage)
+        self._secrets = StreamedSecrets(context.secrets)
+        self._family = context.family
+        self._translator = translator
+
+    @property
+    def usage(self) -> Usage | None:
+        """The counts that are known so far."""
+        return parse_usage({"usage": self._translator.usage}, self._family)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the provider has said how its answer ended."""
+        return self._translator.has_finished
+
+    has_all_choices = is_complete
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the provider has said that nothing follows."""
+        return self._translator.is_closed
+
+    def fill(self, _event: bytes) -> bytes | None:
+        """Return None: each event is read."""
+
+    def read(self, _event: Event, chunk: dict[str, Any]) -> bytes:
+        """Return the chunks of one event."""
+        return b"".join([self._add(made) for made in self._translator.read(chunk)])
+
+    def finish(self) -> bytes:
+        """Return the chunks that follow the provider's last event."""
+        sent = [self._add(made) for made in self._translator.finish()]
+        if left := self._secrets.finish():
+            made = encode_json({**self.frames.head, "choices": left})
+            sent.append(self.frames.add_chunk(made, left, has_usage=False))
+        return b"".join([*sent, self.frames.finish()])
+
+    def _add(self, chunk: dict[str, Any]) -> bytes:
+        choices = chunk["choices"]
+        if not choices:
+            shown = _without_impossible_counts(chunk)
+            return self.frames.add_event(encode_json(shown), shown)
+        if not self.frames.head:
+            self.frames.head = {name: value for name, value in chunk.items() if name in HEAD}
+        self.finish_reason = finish_reason(choices) or self.finish_reason
+        self.text_chars += sum(map(relayed_chars, choices))
+        masked = self._secrets.mask(choices)
+        made = encode_json(chunk if masked is choices else {**chunk, "choices": masked})
+        return self.frames.add_chunk(made, masked, has_usage=False)
+
+
+def _without_impossible_counts(made: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer or chunk for the client: its usage has no count that is ``NOT_A_COUNT``."""
+    return {**made, "usage": _possible_counts(made["usage"])} if "usage" in made else made
+
+
+def _possible_counts(counts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _possible_counts(count) if isinstance(count, dict) else count
+        for name, count in counts.items()
+        if count != NOT_A_COUNT
+    }
+
+
+def translating_reader(translate: Translate) -> Callable[[bytes, AnswerContext], Answer]:
+    """Return a function that reads a whole answer and makes a chat completion of it with ``translate``."""
+
+    def read(body: bytes, context: AnswerContext) -> Answer:
+        payload = decode_answer(body, context)
+        if isinstance(payload, ErrorAnswer):
+            return failed(payload)
+        try:
+            made = translate(payload, context.model_slug, context.created_s, context.answer_id)
+            usage, choices = parse_usage(made, context.family), made["choices"]
+            noted = _without_impossible_counts(made) | {"choices": with_billing_notes(choices, usage)}
+            shown = encode_json(noted)
+        except ValueError:
+            return failed(unreadable_answer("it is not the answer of a chat model."))
+        chars = sum(map(relayed_chars, choices))
+        return Answer(shown, usage, finish_reason(choices), text_chars=chars)
+
+    return read
