@@ -1,1 +1,1 @@
-"""The core: pure decisions over plain values. Imports nothing from ``addon``, knows no HTTP, clock or disk."""
+"""The core: pure decisions over plain values. It imports nothing from ``addon``, and uses no HTTP, clock or disk."""

@@ -1,14 +1,19 @@
-"""When a provider that keeps failing is passed over: a circuit opens after failures in a row and closes at a success.
+"""Circuit breakers: calls skip a provider that keeps failing.
 
-Closed → open: ``FAILURES`` attempts in a row failed, all within ``WINDOW_US``. Open → half-open: it rested for
-``REST_US``. Half-open: one call, the probe, may try it while the others go elsewhere; if that fails it rests again.
-Whatever succeeds closes it, and one that nobody tries is forgotten. A call that can't go elsewhere is sent all the
-same, and what becomes of it counts, too.
+| state | begins | calls that have a fallback |
+|---|---|---|
+| closed | at the start, after any success, and when nobody has tried for ``FORGET_US`` | are sent |
+| open | after ``FAILURES`` failures in a row within ``WINDOW_US``, or a failed probe; rests for ``REST_US`` | skip it |
+| half-open | after the rest | one of them is the probe; the others skip it |
 
-Each workspace has circuits of its own: one customer's failures, which it may provoke, send nobody else away. With the
-platform's keys a provider is also passed over for all workspaces, while the circuits of ``LEAST_WORKSPACES`` of them
-are open and nobody has succeeded there since the first of these failures. What is kept of that is a ``Circuit`` of one
-failure, which never is open itself: ``began_us`` is when a success was last noted, ``retry_us`` when all may try again.
+A call without a fallback is always sent, and its outcome counts, too.
+
+Each workspace has circuits of its own, because a customer can provoke failures, and these must not affect others. With
+the platform's keys, a provider is also skipped for all workspaces, while the circuits of ``LEAST_WORKSPACES`` of them
+are open and no workspace has succeeded since the first of these failures. The shared state of a provider is a
+``Circuit`` of one failure, which is never open itself: ``began_us`` is the time of the last noted success, ``retry_us``
+the time when all may try again.
+
 Times are readings of one clock, in µs. Source: docs/decisions/circuit-breakers-skip-failing-providers.md.
 """
 
@@ -23,10 +28,10 @@ FAILURES = 5
 WINDOW_US = 60_000_000
 REST_US = 30_000_000
 PROBE_US = 60_000_000
-"""How long a probe is waited for whose process does not say that it goes on."""
+"""How long others wait for a probe whose process does not renew it."""
 LEAST_WORKSPACES = 2
 FORGET_US = 600_000_000
-"""How long after its rest a circuit that nobody tried is remembered: what failed then tells nothing of now."""
+"""How long after its rest an untried circuit is kept. Later, its failures say nothing about the present."""
 
 CircuitState = Literal["closed", "open", "half_open"]
 CircuitScope = Literal["workspace", "all"]
@@ -36,7 +41,7 @@ _MODES: Mapping[str, Mode] = {"payg": "payg", "byok": "byok"}
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """How many attempts in a row failed, when the first of them did, and, once it is open, when it may be tried."""
+    """The number of failures in a row, the time of the first one and, if open, the time of the next probe."""
 
     failures: int = 0
     began_us: int = 0
@@ -44,37 +49,37 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls that can go elsewhere do, but for a probe."""
+        """Whether calls that have a fallback skip it, except a probe."""
         return self.failures >= FAILURES
 
 
 CLOSED = Circuit()
 
 type Change = Callable[[Circuit, int], Circuit]
-"""What becomes of a circuit at a time."""
+"""A function that returns the next state of a circuit at a time."""
 
 
 def circuit_of(attempt: Attempt, workspace: Workspace) -> str:
-    """Return the name of the circuit that an attempt for a workspace belongs to."""
+    """Return the name of the circuit of an attempt for a workspace."""
     return circuit_name(attempt.model.provider.name, attempt.mode, workspace.id)
 
 
 def circuit_name(provider: str, mode: Mode, workspace: str) -> str:
-    """Return which circuit an attempt belongs to: that of a workspace at a provider, with whose key it is made.
+    """Return the name of the circuit of a workspace at a provider, by mode.
 
-    A customer's key that is revoked, or out of its quota, says nothing of the platform's.
+    BYOK has circuits of its own: a customer's key that is revoked or over its quota says nothing about platform keys.
     """
     return f"{provider}/{mode}/{workspace}"
 
 
 def shared_name(name: str) -> str | None:
-    """Return the name of what all workspaces share with this circuit; None for that of a customer's own key."""
+    """Return the name of the shared state that a circuit belongs to, None for a circuit of a customer's own key."""
     provider, _, rest = name.partition("/")
     return f"{provider}/payg/" if rest.startswith("payg/") else None
 
 
 def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode, CircuitScope]]:
-    """Return how many of these circuits each provider has in each mode, and for whom: no word of the workspaces."""
+    """Return the number of these circuits by provider, mode and scope. It names no workspace."""
     parts = (name.partition("/") for name in names)
     found = ((provider, *rest.partition("/")[::2]) for provider, _, rest in parts)
     return Counter(
@@ -85,20 +90,20 @@ def count_circuits(names: Iterable[str]) -> Counter[tuple[str, Mode, CircuitScop
 
 
 def state_of(circuit: Circuit, now_us: int) -> CircuitState:
-    """Return what a circuit is now."""
-    if not _remembered(circuit, now_us).is_open:
+    """Return the state of a circuit at ``now_us``."""
+    if not _unless_outdated(circuit, now_us).is_open:
         return "closed"
     return "open" if now_us < circuit.retry_us else "half_open"
 
 
 def after_success(_circuit: Circuit, _now_us: int) -> Circuit:
-    """An attempt succeeded."""
+    """Return a circuit after an attempt succeeded."""
     return CLOSED
 
 
 def after_failure(circuit: Circuit, now_us: int) -> Circuit:
-    """An attempt failed. While a circuit rests that tells nothing new."""
-    circuit = _remembered(circuit, now_us)
+    """Return a circuit after an attempt failed. While the circuit rests, nothing changes."""
+    circuit = _unless_outdated(circuit, now_us)
     if circuit.is_open:
         rests = now_us < circuit.retry_us <= now_us + REST_US
         return circuit if rests else replace(circuit, retry_us=now_us + REST_US)
@@ -109,29 +114,29 @@ def after_failure(circuit: Circuit, now_us: int) -> Circuit:
 
 
 def after_probe(circuit: Circuit, now_us: int) -> Circuit:
-    """A call would go there. Where that changes the circuit, the call is its probe."""
+    """Return a circuit after a call asks to try it. Where that changes the circuit, the call is its probe."""
     if state_of(circuit, now_us) != "half_open":
         return circuit
     return replace(circuit, retry_us=now_us + PROBE_US)
 
 
-def probe_goes_on(circuit: Circuit, now_us: int, *, until_us: int) -> Circuit:
-    """A probe is in flight that was waited for until ``until_us``; nothing else has happened meanwhile."""
+def renew_probe(circuit: Circuit, now_us: int, *, until_us: int) -> Circuit:
+    """Renew the wait for a probe in flight, unless the circuit no longer waits until ``until_us``."""
     return replace(circuit, retry_us=now_us + PROBE_US) if circuit.retry_us == until_us else circuit
 
 
-def probe_was_lost(circuit: Circuit, now_us: int, *, until_us: int) -> Circuit:
-    """As ``probe_goes_on``, of a probe that ended and says nothing of the provider: another may follow at once."""
+def release_probe(circuit: Circuit, now_us: int, *, until_us: int) -> Circuit:
+    """End the wait for a probe that ended without an outcome, as ``renew_probe`` does. Another may follow at once."""
     return replace(circuit, retry_us=now_us) if circuit.retry_us == until_us else circuit
 
 
 def shared_state(circuits: Iterable[Circuit], shared: Circuit, now_us: int) -> CircuitState:
-    """Return what a provider is to all workspaces, by their ``circuits`` there."""
-    shared = _remembered(shared, now_us)
+    """Return the state of a provider for all workspaces, from their ``circuits`` at it."""
+    shared = _unless_outdated(shared, now_us)
     failing = [
         circuit
         for circuit in circuits
-        if _remembered(circuit, now_us).is_open and circuit.began_us > shared.began_us
+        if _unless_outdated(circuit, now_us).is_open and circuit.began_us > shared.began_us
     ]
     if len(failing) < LEAST_WORKSPACES:
         return "closed"
@@ -140,29 +145,29 @@ def shared_state(circuits: Iterable[Circuit], shared: Circuit, now_us: int) -> C
 
 
 def after_shared_success(_shared: Circuit, now_us: int) -> Circuit:
-    """An attempt of some workspace succeeded."""
+    """Return the shared state after an attempt of any workspace succeeded."""
     return Circuit(1, now_us)
 
 
 def after_shared_failure(shared: Circuit, now_us: int) -> Circuit:
-    """An attempt of some workspace failed while the provider is passed over for all."""
+    """Return the shared state after an attempt failed while the provider is skipped for all."""
     rests = now_us < shared.retry_us <= now_us + REST_US
     return shared if rests else replace(shared, failures=1, retry_us=now_us + REST_US)
 
 
 def after_shared_probe(shared: Circuit, now_us: int) -> Circuit:
-    """A call would go there, for all. Where that changes anything, the call is the probe."""
+    """Return the shared state after a call asks to try the provider. Where it changes, the call is the probe."""
     is_waited_for = now_us < shared.retry_us <= now_us + PROBE_US
     return shared if is_waited_for else replace(shared, failures=1, retry_us=now_us + PROBE_US)
 
 
 def forget(circuit: Circuit, now_us: int) -> Circuit:
-    """Time passes: what says nothing of now any more need not be kept."""
+    """Return a circuit, or a closed one in place of one that is too old to say anything about the present."""
     last_us = max(circuit.began_us, circuit.retry_us)
     return CLOSED if now_us - last_us > FORGET_US or circuit.began_us > now_us else circuit
 
 
-def _remembered(circuit: Circuit, now_us: int) -> Circuit:
-    """A circuit of the future is of a clock that began anew, and tells nothing either."""
-    is_forgotten = circuit.is_open and now_us - circuit.retry_us > FORGET_US
-    return CLOSED if is_forgotten or circuit.began_us > now_us else circuit
+def _unless_outdated(circuit: Circuit, now_us: int) -> Circuit:
+    """Return a circuit, or a closed one in place of one that is too old, or from a clock that was reset since."""
+    is_outdated = circuit.is_open and now_us - circuit.retry_us > FORGET_US
+    return CLOSED if is_outdated or circuit.began_us > now_us else circuit

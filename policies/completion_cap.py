@@ -1,4 +1,4 @@
-"""The effective completion cap is the smallest of the caps that apply, and a lower cap winning is no error.
+"""The effective completion cap: the smallest of the caps that apply. A lower cap that wins is no error.
 
 Source: contract, "Endpoints" (effective completion cap).
 """
@@ -17,9 +17,12 @@ def completion_cap(
 
 
 def completion_cap(requested: int | None, hard_maximum: int | None, budget: int | None = None) -> int | None:
-    """Return the outbound cap in tokens: the minimum of those that are set, None where none is.
+    """Return the outbound cap in tokens: the smallest of the given caps, None without any.
 
-    ``requested`` is the client's smaller cap (None: it set none), ``hard_maximum`` the catalog's (None: the model
-    is not in it), ``budget`` what overage protection leaves on platform-metered traffic (None: it does not apply).
+    | cap | is | None |
+    |---|---|---|
+    | ``requested`` | the client's smaller cap | it set none |
+    | ``hard_maximum`` | the catalog's maximum | the model is outside the catalog |
+    | ``budget`` | the tokens that overage protection allows on platform-metered traffic | it does not apply |
     """
     return min((cap for cap in (requested, hard_maximum, budget) if cap is not None), default=None)

@@ -20,18 +20,25 @@ _DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": 
 # Source: contract, "Message object".
 MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
-# Ours alone: whatever a client said about them was decided before, and reaches the interpreter as an argument.
+# The gateway sets these itself. What the client sent for them is decided earlier, and passed to ``sanitize``.
 RESERVED: Final = frozenset({"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """How the provider of one family counts tokens, nearly always at most; in tokens, or in bytes for each token.
+    """The coefficients of a family that estimate tokens. Nearly every estimate of a prompt is an upper bound.
 
-    ``letters_per_token`` speaks of small ASCII letters and spaces, ``marks_per_token`` of all other ASCII (capitals,
-    digits, punctuation, line ends), ``other_bytes_per_token`` of UTF-8 bytes beyond ASCII. ``tokens_per_message``
-    are added for each message and each tool call, ``tools_tokens`` once to a prompt with tools or a response format.
-    ``completion_chars_per_token`` is the middle, not a bound: it serves answers.
+    | field | is |
+    |---|---|
+    | ``base_tokens`` | added once to each prompt |
+    | ``tokens_per_message`` | added for each message and each tool call |
+    | ``letters_per_token`` | small ASCII letters and spaces in one token |
+    | ``marks_per_token`` | all other ASCII characters (capitals, digits, punctuation, line ends) in one token |
+    | ``other_bytes_per_token`` | UTF-8 bytes beyond ASCII in one token |
+    | ``tools_tokens`` | added once to a prompt with tools or a response format |
+    | ``tokens_per_image`` | added for each image |
+    | ``completion_chars_per_token`` | characters of an answer in one token: an average, not a bound |
+
     Source: recorded traffic; docs/decisions/prompt-estimates-are-calibrated.md.
     """
 
@@ -47,26 +54,48 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What the models of one family accept; everything not named here is accepted as the contract states it.
+    """The fields and values that the models of one family accept. All others are accepted as the contract says.
 
-    ``clamps`` maps a field to its (lowest, highest) accepted value; ``drops`` are fields never sent;
-    ``renames`` maps the contract's field to the provider's; ``extra`` are accepted beyond the contract's fields.
-    ``values`` maps a field to what some of its values are called. While a field is set and not off, ``conflicts``
-    drops others, and ``implies`` sets others.
+    Fields of a request:
 
-    Of a message: ``message_extra`` are accepted beyond the contract's five fields, ``message_drops`` are never sent,
-    ``message_renames`` maps one of them to the provider's name,
-    ``roles`` maps a role to the one sent in its place, ``late_system_role`` replaces ``system`` after the first message
-    of another role; ``tool_call_id_chars`` is the exact length of an id, ``tool_call_id_limit`` its greatest.
-    ``tool_types`` are taken; a provider runs and bills any other by itself.
-    ``needs_reasoning_content``: an assistant message with tool calls must bear it, be it empty.
-    ``tool_choices`` and ``response_formats`` map a form to what is sent for it, or refuse it; a JSON schema may go
-    ``"in_prompt"``.
+    | rule | says |
+    |---|---|
+    | ``cap_field`` | the name of the field for the completion cap |
+    | ``drops`` | fields that are never sent |
+    | ``clamps`` | the lowest and highest value of a field |
+    | ``renames`` | the provider's name of a field |
+    | ``extra`` | fields that are accepted beyond those of the contract |
+    | ``values`` | the provider's names of some values of a field |
+    | ``conflicts`` | fields that are dropped while another one is set and not off |
+    | ``implies`` | fields that are set while another one is set and not off |
+    | ``stop_limit``, ``n_limit`` | the most stop sequences and choices |
+    | ``tool_types`` | the accepted types of tools; a provider runs and bills other types itself |
+    | ``tool_choices``, ``response_formats`` | what is sent for a form, such as ``"in_prompt"``, or ``"refused"`` |
+    | ``effort_budgets`` | tokens of each reasoning effort in native dialects; if empty, the effort's name is sent |
 
-    Of an answer: with ``think_tags``, text between a leading ``<think>`` and ``</think>`` is reasoning;
-    ``cached_tokens_at`` and ``reasoning_tokens_at`` are dotted paths in ``usage``, the known ones where empty.
-    ``reasons_unseen``: it may reason without showing it, some ``tokens_per_s`` (0: unknown) of it.
-    ``effort_budgets`` (tokens) serve native dialects: where empty, the effort's name is sent.
+    Fields of a message:
+
+    | rule | says |
+    |---|---|
+    | ``message_extra`` | fields that are accepted beyond the contract's five |
+    | ``message_drops`` | fields that are never sent |
+    | ``message_renames`` | the provider's name of a field |
+    | ``roles`` | the role that is sent in place of another |
+    | ``late_system_role`` | the role that replaces ``system`` after the first message of another role |
+    | ``joins_text_parts`` | text parts are sent as one string |
+    | ``needs_reasoning_content`` | an assistant message with tool calls must have it, even empty |
+    | ``tool_call_id_chars``, ``tool_call_id_limit`` | the exact and the greatest length of an id |
+
+    Answers:
+
+    | rule | says |
+    |---|---|
+    | ``asks_stream_usage`` | ``stream_options`` is sent, so that a stream has its usage |
+    | ``think_tags`` | text between a leading ``<think>`` and ``</think>`` is reasoning |
+    | ``cached_tokens_at``, ``reasoning_tokens_at`` | dotted paths in ``usage``; the known ones where empty |
+    | ``reasoning_beside_completion`` | ``completion_tokens`` does not include reasoning |
+    | ``uncapped_completion_tokens`` | tokens that a choice may have beyond its cap |
+    | ``reasons_unseen``, ``tokens_per_s`` | it may reason without showing it, so many tokens a second (0: unknown) |
     """
 
     name: str
@@ -105,17 +134,17 @@ class Family:
 
 
 CUSTOM_FAMILY: Final = Family("custom")
-"""What a model outside the catalog accepts where its provider does not say: the contract as it stands."""
+"""The family of models outside the catalog, unless their provider has another: the contract without changes."""
 
 
 def check_family(family: Family) -> None:
-    """Raise ValueError, naming the fields, for a family that touches what no family may."""
+    """Raise ValueError, naming the fields, for a family that changes fields which no family may change."""
     held = NEVER_DROPPED | RESERVED
     renamed = family.renames.keys() | set(family.renames.values())
     conflicting = {name for names in family.conflicts.values() for name in names}
     implied = {name for fields in family.implies.values() for name in fields}
     touched = family.drops | family.clamps.keys() | renamed | family.extra | family.values.keys()
-    # What is held for a call is counted by ``n``, so ``n`` must be what it is called, and sent as it is counted.
+    # The hold of a call is computed from ``n``, so ``n`` keeps its name, and is sent as it is counted.
     wrong = (touched | conflicting | implied) & held | (renamed | conflicting | implied) & {"n"}
     _refuse(family, "drop, clamp, rename, set or add", wrong)
     if family.response_formats.get("with_tools", "refused") != "refused":

@@ -1,6 +1,6 @@
-"""What became of a request on its way upstream: every field that was changed is named, with the reason and its source.
+"""The changes to a request on its way upstream: each changed field, with the reason and the source of the rule.
 
-A source says where the rule stands: a key of families.toml or models.toml, or a table of the contract.
+A source is a key of families.toml or models.toml, or a table of the contract.
 """
 
 import re
@@ -15,13 +15,13 @@ CHAT_BODY: Final = "the contract, chat request body"
 MESSAGE_OBJECT: Final = "the contract, message object"
 STREAMING_CHUNK: Final = "the contract, streaming chunk"
 
-_UNSAID: Final = Family("")
+_DEFAULTS: Final = Family("")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """What became of one field of the client's, or which field of ours was added."""
+    """The change of one field of the client's, or the addition of a field by the gateway."""
 
     field: str
     action: Action
@@ -30,8 +30,8 @@ class FieldChange:
 
 
 def family_rule(family: Family, key: str, entry: str | None = None) -> str:
-    """Return where families.toml says it: ``families.toml [claude] clamps.temperature``, or that it is the default."""
-    if getattr(family, key) == getattr(_UNSAID, key):
+    """Return the source of a family's rule, such as ``families.toml [claude] clamps.temperature``, or its default."""
+    if getattr(family, key) == getattr(_DEFAULTS, key):
         return f"families.toml, default of {key}"
     name = family.name if _BARE_KEY.fullmatch(family.name) else f'"{family.name}"'
     return f"families.toml [{name}] {key if entry is None else f'{key}.{entry}'}"

@@ -1,4 +1,4 @@
-"""Whose a key's hash is where two workspaces claim it: the one that had it keeps it, and none gets it by a claim.
+"""The owner of an API key's hash that two workspaces claim: the one that had it keeps it. A new claim never wins.
 
 Source: docs/configuration.md, "Edits".
 """
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SettledClaims:
-    """Who does not get which hash, each by the workspace's id with another that claims it too.
+    """The claims that are refused. Workspaces are named by their ids.
 
-    ``gave_way``: the text claims what is another's, so the last good text stays. ``refused``: no last good text settles
-    the matter, so the hash alone is refused.
+    ``gave_way`` maps a workspace to a hash and the other workspace that claims it. Its new text claims another's hash,
+    so its last good text stays in use. ``refused`` maps a workspace and a hash to the other workspace. No last good
+    text decides between them, so only the hash is refused.
     """
 
     gave_way: Mapping[str, tuple[str, str]]
@@ -22,14 +23,15 @@ class SettledClaims:
 def settle_claims(
     claims: Mapping[str, tuple[str, ...]], had: Callable[[str], tuple[str, ...] | None]
 ) -> SettledClaims:
-    """Return who does not get what it claims.
+    """Return the claims that are refused.
 
-    ``claims`` are the hashes of each workspace's text, ``had`` those of its last good text, None where there is none.
+    ``claims`` has the hashes in each workspace's text. ``had`` returns those in its last good text, None without one.
     """
     current, gave_way = dict(claims), dict[str, tuple[str, str]]()
     while True:
         refused = _refused(current, had)
-        # One that gives way claims again what it had, which may be contested by now; each gives way once.
+        # A workspace that gives way claims its former hashes again, and others may claim them by now. So repeat; each
+        # workspace gives way once.
         losers: dict[str, tuple[str, str]] = {}
         for (workspace, key_hash), other in refused.items():
             if workspace not in gave_way and had(workspace) not in (None, current[workspace]):
@@ -43,7 +45,7 @@ def settle_claims(
 def _refused(
     claims: Mapping[str, tuple[str, ...]], had: Callable[[str], tuple[str, ...] | None]
 ) -> dict[tuple[str, str], str]:
-    """Return who may not have which hash now, with another that claims it."""
+    """Return the workspaces and hashes that are refused now, each with another workspace that claims the hash."""
     first: dict[str, str] = {}
     contested: dict[str, list[str]] = {}
     for workspace, hashes in claims.items():

@@ -1,10 +1,15 @@
-"""How long a platform key that its provider turned down is left alone, and which key's turn it is.
+"""The cooldown of a platform key that its provider rejected, and the choice of the next key.
 
-A key that answered 401 rests, and each time that it does so again twice as long; one that answered 429 rests as long
-as the provider said, or else likewise. A success makes it fresh, any other answer says nothing about it. What fails
-while a key rests, or was sent before its rest began, is of the same rest, and what was sent before and succeeds does
-not end it. No call is refused for a rest: where all keys rest, the one that is ready soonest is taken. Moments are
-readings of one clock, in seconds.
+| a call with the key is answered with | the key |
+|---|---|
+| 401 | rests, each further time twice as long |
+| 429 | rests as long as the provider says, or else like after a 401 |
+| a status below 400 | rests no more |
+| any other status | stays as it is |
+
+A failure during a cooldown, or of a call that was sent before it began, belongs to that cooldown. A success of such a
+call does not end it. No call is refused because of a cooldown: where all keys rest, the one that is ready first is
+used. Times are readings of one clock, in seconds.
 Source: docs/decisions/platform-keys-rotate-and-cool-down.md.
 """
 
@@ -13,69 +18,77 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-REST_S: Final[Mapping[int, tuple[float, float]]] = MappingProxyType({401: (60.0, 600.0), 429: (5.0, 60.0)})
-"""By status: how long a first rest is, and how long one is at most."""
+COOLDOWN_S: Final[Mapping[int, tuple[float, float]]] = MappingProxyType(
+    {401: (60.0, 600.0), 429: (5.0, 60.0)}
+)
+"""By status: the length of a first cooldown, and the greatest length."""
 
-LEAST_TOLD_S, MOST_TOLD_S = 1.0, 600.0
-"""The bounds of a rest that the provider asked for."""
+MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S = 1.0, 600.0
+"""The bounds of a cooldown whose length the provider sets."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRest:
-    """Until when a key rests, the status that it rests for, and which rest in a row for that status it is."""
+class Cooldown:
+    """The end of a key's cooldown, the status that caused it, and its number in a row for that status."""
 
     until_s: float = float("-inf")
     status: int = 0
     times: int = 0
 
-    def lasts(self, now_s: float) -> bool:
-        """Whether the key rests."""
+    def is_active(self, now_s: float) -> bool:
+        """Return whether the key rests."""
         return now_s < self.until_s
 
 
-FRESH: Final = KeyRest()
+READY: Final = Cooldown()
 
 
 def after_answer(
-    rest: KeyRest, now_s: float, status: int, told_s: float | None = None, *, was_sent_before: bool = False
-) -> KeyRest:
-    """Return what becomes of a key's rest once a call with that key was answered with ``status``.
+    cooldown: Cooldown,
+    now_s: float,
+    status: int,
+    retry_after_s: float | None = None,
+    *,
+    was_sent_before: bool = False,
+) -> Cooldown:
+    """Return the cooldown of a key after a call with it was answered with ``status``.
 
-    ``told_s`` is how long the provider asks to be left alone. ``was_sent_before``: the call was, before the rest began.
+    ``retry_after_s`` is the wait that the provider asks for. ``was_sent_before``: the call was sent before the cooldown
+    began.
     """
     if status < 400:
-        return rest if was_sent_before else FRESH
-    if status not in REST_S:
-        return rest
-    told_s = told_s if status == 429 else None
-    if status != rest.status:
+        return cooldown if was_sent_before else READY
+    if status not in COOLDOWN_S:
+        return cooldown
+    retry_after_s = retry_after_s if status == 429 else None
+    if status != cooldown.status:
         times = 1
-    elif rest.lasts(now_s) and told_s is None:
-        return rest
+    elif cooldown.is_active(now_s) and retry_after_s is None:
+        return cooldown
     else:
-        is_another = not rest.lasts(now_s) and not was_sent_before
-        times = rest.times + 1 if is_another else rest.times
-    until_s = now_s + (_length_s(status, times) if told_s is None else _bounded(told_s))
-    # A shorter rest ends inside the longer one.
-    return rest if until_s <= rest.until_s else KeyRest(until_s, status, times)
+        is_another = not cooldown.is_active(now_s) and not was_sent_before
+        times = cooldown.times + 1 if is_another else cooldown.times
+    until_s = now_s + (_length_s(status, times) if retry_after_s is None else _bounded(retry_after_s))
+    # A cooldown that would end earlier changes nothing.
+    return cooldown if until_s <= cooldown.until_s else Cooldown(until_s, status, times)
 
 
-def next_key(rests: Sequence[KeyRest], turn: int, now_s: float) -> int:
-    """Return the index of the key to take: from ``turn`` on the first that does not rest, else the one ready soonest.
+def next_index(cooldowns: Sequence[Cooldown], turn: int, now_s: float) -> int:
+    """Return the index of the first key, from ``turn`` on, that does not rest; else of the key that is ready first.
 
-    ``rests`` has one key at least. Who takes the index plus one for the next ``turn`` takes them round robin.
+    ``cooldowns`` has at least one key. With the index plus one as the next ``turn``, keys are used round robin.
     """
-    count = len(rests)
+    count = len(cooldowns)
     in_turn = [(turn + step) % count for step in range(count)]
-    soonest = min(in_turn, key=lambda at: rests[at].until_s)
-    return next((at for at in in_turn if not rests[at].lasts(now_s)), soonest)
+    soonest = min(in_turn, key=lambda index: cooldowns[index].until_s)
+    return next((index for index in in_turn if not cooldowns[index].is_active(now_s)), soonest)
 
 
-def _bounded(told_s: float) -> float:
-    return min(max(told_s, LEAST_TOLD_S), MOST_TOLD_S)
+def _bounded(retry_after_s: float) -> float:
+    return min(max(retry_after_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
 
 
 def _length_s(status: int, times: int) -> float:
-    first_s, longest_s = REST_S[status]
-    # Beyond 2³⁰ times the first nothing grows any more, whatever the numbers above become.
+    first_s, longest_s = COOLDOWN_S[status]
+    # The exponent is bounded, so that the power never overflows, whatever the table above says.
     return min(first_s * 2.0 ** min(times - 1, 30), longest_s)

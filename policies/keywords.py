@@ -1,9 +1,9 @@
-"""Where a keyword stands in a text as whole words: one compiled pattern a rule, in time linear in the text.
+"""Keywords as whole words of a text: one compiled pattern for each rule, in time linear in the text.
 
-A keyword is found whatever its case (Unicode case folding) and however its words are spaced. Neither of its ends may
-fall inside a word: a letter, digit, underscore or combining mark there is not followed, or preceded, by another one.
-Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without spaces, so there it is found wherever it stands.
-Source: Unicode Standard Annex 29, "Word Boundaries", made simple.
+Case (Unicode case folding) and white space between words do not matter. A keyword does not begin or end inside a word:
+no letter, digit, underscore or combining mark is next to another one there. Chinese, Japanese, Thai, Lao, Khmer and
+Burmese have no spaces between words, so keywords of these scripts are found anywhere. Source: Unicode Standard Annex
+29, "Word Boundaries", simplified.
 """
 
 import re
@@ -25,22 +25,22 @@ _JOINERS: Final = "\u200c\u200d"
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """The keywords of one rule, compiled. ``written`` maps what is found to what the operator wrote."""
+    """The keywords of one rule, compiled. ``written`` maps the text that is found to the operator's spelling."""
 
     pattern: re.Pattern[str]
     written: Mapping[str, str]
 
     def find_in(self, folded: str) -> str | None:
-        """Return the keyword, as it was written, that stands first in a text that is case-folded already."""
+        """Return the first keyword in a case-folded text, in the operator's spelling; None without any."""
         found = self.pattern.search(folded)
         return self.written[_spaced(found[0])] if found else None
 
 
 @lru_cache(maxsize=4096)
 def compile_keywords(keywords: tuple[str, ...]) -> Keywords:
-    """Return ``keywords``, each with at least one character that is no white space, ready to be looked for."""
-    # A text may spell an accent as a character of its own or not. Both spellings are looked for, because to normalize
-    # the text takes time that grows with its square, where a client piles up combining marks.
+    """Return compiled ``keywords``. Each has at least one character that is not white space."""
+    # A text may have an accent as a character of its own or not. The pattern has both spellings, because normalizing
+    # the text takes quadratic time where a client repeats combining marks.
     written = {
         _spaced(unicodedata.normalize(form, keyword).casefold()): keyword
         for form in ("NFD", "NFC")
@@ -56,12 +56,12 @@ def _spaced(text: str) -> str:
 
 
 def _guards(word: str) -> tuple[bool, bool]:
-    """Tell whether the beginning and the end of a keyword could be the inside of a longer word."""
+    """Return whether the beginning and the end of a keyword could be inside a longer word."""
     return bool(_joining().match(word[0])), bool(_joining().match(word[-1]))
 
 
 def _pattern_of(words: list[str], guards_start: bool, guards_end: bool) -> str:
-    """Return a pattern that begins with a set of characters, which is searched for much faster than a look behind."""
+    """Return a pattern that begins with a set of characters. A search for it is much faster than for a look-behind."""
     rests: dict[str, list[str]] = {}
     for word in words:
         rests.setdefault(word[0], []).append(word[1:])
@@ -78,7 +78,7 @@ def _any_of(tails: Iterable[str]) -> str:
 
 @cache
 def _joining() -> re.Pattern[str]:
-    """Return what matches one character that makes a word longer."""
+    """Return the pattern of one character that makes a word longer."""
     marks = "".join(
         chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)).startswith("M")
     )
@@ -86,7 +86,7 @@ def _joining() -> re.Pattern[str]:
 
 
 def _ranges(characters: str) -> str:
-    """Return the inside of a character set, a hundred times shorter than its characters and as much faster read."""
+    """Return ``characters`` as ranges of a character set, which is a hundred times shorter and faster to compile."""
     runs: list[list[str]] = []
     for character in characters:
         if runs and ord(character) == ord(runs[-1][1]) + 1:

@@ -1,4 +1,4 @@
-"""A long text of a request, which is never held decoded: its beginning, its counts, and how to read the rest."""
+"""A long text of a request, which is never decoded as a whole: its beginning, its counts, and a reader of the rest."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TextCounts(NamedTuple):
-    """What a text is made of, in bytes of UTF-8 by kind; see ``estimate.count_text``. ``chars`` is its length."""
+    """The bytes of a text in UTF-8, by kind (see ``estimate.count_text``), and its length in characters."""
 
     letters: int = 0
     marks: int = 0
@@ -21,17 +21,17 @@ class TextCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextRest:
-    """What follows the beginning of a long text: its counts, and ``pieces``, which decodes it anew each time."""
+    """The rest of a long text after its beginning: its counts, and ``pieces``, which decodes it again at each call."""
 
     counts: TextCounts
     pieces: Callable[[], Iterator[str]]
 
 
 class LargeText(str):
-    """A long text. As a string it is its beginning, followed by a mark that stands for ``rest``.
+    """A long text. As a string, it is the beginning of the text and a mark in place of ``rest``.
 
-    It passes for the whole text wherever nobody looks beyond the beginning. When the request is sent, the bytes that
-    the client wrote stand in place of the mark.
+    It works as the whole text wherever code reads the beginning only. When the request is sent, the bytes of the client
+    replace the mark.
     """
 
     rest: TextRest
@@ -39,7 +39,7 @@ class LargeText(str):
 
     @classmethod
     def of(cls, beginning: str, mark: str, rest: TextRest) -> "LargeText":
-        """Return the text that begins so."""
+        """Return the long text of ``beginning`` and ``rest``."""
         made = cls(beginning + mark)
         made.beginning, made.rest = beginning, rest
         return made
@@ -56,12 +56,12 @@ class LargeText(str):
 
 
 def first_chars(text: str, chars: int) -> str:
-    """Return the first ``chars`` characters of ``text``, decoded where it is a long one."""
+    """Return the first ``chars`` characters of ``text``, decoded if it is a long one."""
     return text.first(chars) if isinstance(text, LargeText) else text[:chars]
 
 
 def whole_text(text: str) -> str:
-    """Return ``text``, decoded where it is a long one."""
+    """Return ``text``, decoded if it is a long one."""
     return first_chars(text, sys.maxsize)
 
 

@@ -1,7 +1,7 @@
-"""Which limits a call stands under, in the order in which they are checked, and which counters it adds to.
+"""The limits that apply to a call, in the order of their checks, and the counters that it adds to.
 
-A counter is what one scope used up within one period. Periods are UTC: a day ("2026-11-21"), a week from Monday on
-("2026-W47", ISO 8601), a month ("2026-11"), or "ever". A call belongs to the periods in which it came in.
+A counter holds the use of one scope within one period. Periods are in UTC: a day ("2026-11-21"), a week from Monday on
+("2026-W47", ISO 8601), a month ("2026-11"), or "ever". A call belongs to the periods in which it arrived.
 Source: contract, "402 situations" and "Limits".
 """
 
@@ -17,15 +17,15 @@ from policies.model import Key, Mode, Reset, Workspace
 EVER = "ever"
 
 LimitKind = Literal["request_cap", "spend_cap", "wallet", "monthly_spend_cap"]
-"""In the order in which they are checked. ``request_cap`` counts calls, the others nano-USD."""
+"""In the order of the checks. ``request_cap`` counts calls, the others nano-USD."""
 
 LIMITS_OF_KEYS: frozenset[LimitKind] = frozenset({"request_cap", "spend_cap"})
-"""Those that one API key stands under; the others are its workspace's."""
+"""The limits of one API key. The others are of its workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a scope ("key:acme/ci", "workspace:acme", "wallet:acme") used up within one period."""
+    """The use of a scope ("key:acme/ci", "workspace:acme", "wallet:acme") within one period."""
 
     scope: str
     period: str
@@ -33,9 +33,9 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A counter that may not pass ``most``: calls where ``kind`` is ``request_cap``, else nano-USD.
+    """A counter that may not exceed ``most``: in calls for ``request_cap``, else in nano-USD.
 
-    The wallet's counter is what was spent less what was credited, so its limit is always 0.
+    The wallet's counter is the spent amount minus the credited amount, so its limit is always 0.
     """
 
     kind: LimitKind
@@ -44,7 +44,7 @@ class Limit:
 
 
 def period_of(moment: datetime, reset: Reset) -> str:
-    """Return the name of the period that ``moment``, a time in UTC, lies in."""
+    """Return the name of the period of ``moment``, a time in UTC."""
     return _period_of(moment.date(), reset)
 
 
@@ -63,7 +63,7 @@ def _period_of(day: date, reset: Reset) -> str:
 
 
 def period_start(period: str) -> str:
-    """Return the first UTC day of a period ("2026-W47" → "2026-11-16"); of ``EVER``, what sorts before all days."""
+    """Return the first UTC day of a period ("2026-W47" → "2026-11-16"). For ``EVER``, it sorts before all days."""
     if period == EVER:
         return ""
     if "W" in period:
@@ -72,7 +72,7 @@ def period_start(period: str) -> str:
 
 
 def period_end(period: str) -> str:
-    """Return the first UTC day after a period ("2026-W47" → "2026-11-23"); of ``EVER``, what sorts after all days."""
+    """Return the first UTC day after a period ("2026-W47" → "2026-11-23"). For ``EVER``, it sorts after all days."""
     if period == EVER:
         return "~"
     first = date.fromisoformat(period_start(period))
@@ -82,7 +82,7 @@ def period_end(period: str) -> str:
 
 
 def seconds_to_reset(period: str, now: datetime) -> int | None:
-    """Return in how many seconds ``period`` ends, from ``now`` (UTC) on, at least 1; None where it never does."""
+    """Return the seconds from ``now`` (UTC) to the end of ``period``, at least 1; None for ``EVER``."""
     if period == EVER:
         return None
     end = datetime.fromisoformat(period_end(period)).replace(tzinfo=UTC)
@@ -100,21 +100,21 @@ def workspace_scope(workspace: str) -> str:
 
 
 def wallet_counter(workspace: str) -> Counter:
-    """Return the counter whose amount is what the wallet lacks: its balance with the sign turned."""
+    """Return the counter of the wallet. Its amount is the negative balance."""
     return Counter(f"wallet:{workspace}", EVER)
 
 
 def counters_of(workspace: str, key_id: str, created_at: datetime) -> tuple[Counter, ...]:
-    """Return every counter that a call adds to, besides the wallet's.
+    """Return every counter that a call adds to, except the wallet's.
 
-    All periods of a key are counted, whichever it is limited by, so that another ``spend_reset`` counts from the start.
+    A key has a counter for each kind of period, so that a change of ``spend_reset`` counts from the period's start.
     """
     return counters_of_day(workspace, key_id, created_at.date())
 
 
 @lru_cache(maxsize=4096)
 def counters_of_day(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
-    """Return what ``counters_of`` does for any call of ``day`` (UTC)."""
+    """As ``counters_of``, for any call of ``day`` (UTC)."""
     key = key_scope(workspace, key_id)
     periods = tuple(Counter(key, _period_of(day, reset)) for reset in get_args(Reset))
     return (*periods, Counter(workspace_scope(workspace), _period_of(day, "monthly")))
@@ -128,17 +128,17 @@ def rpm_of(workspace: Workspace, standard_rpm: int, pro_rpm: int) -> int:
 
 
 def pays_from_wallet(workspace: Workspace, mode: Mode) -> bool:
-    """Tell whether a call is paid from the wallet: metered calls of workspaces that are not Pro."""
+    """Return whether the wallet pays for a call: a metered call of a workspace that is not Pro."""
     return mode == "payg" and workspace.plan != "pro"
 
 
 def is_exposed(workspace: Workspace) -> bool:
-    """Tell whether the workspace's wallet pays for calls, and nothing keeps those in flight from overdrawing it."""
+    """Return whether the workspace's wallet pays for calls, and calls in flight can overdraw it."""
     return pays_from_wallet(workspace, "payg") and not workspace.overage_protection
 
 
 def limits_of(workspace: Workspace, key: Key, mode: Mode, created_at: datetime) -> tuple[Limit, ...]:
-    """Return the limits of a call that came in at ``created_at`` (UTC), in the order in which they are checked."""
+    """Return the limits of a call that arrived at ``created_at`` (UTC), in the order of the checks."""
     return tuple(_limits(workspace, key, mode, created_at))
 
 

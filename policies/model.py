@@ -1,6 +1,6 @@
-"""The nouns that decisions are made of: frozen values, never changed once they are built.
+"""The values that decisions use: providers, models, workspaces, routes and usage. All are frozen.
 
-Money stands in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
+Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """USD prices of one model, each in micro-USD per million tokens.
+    """The prices of one model, each in micro-USD per million tokens.
 
-    Without a price of their own, tokens that are written into a cache bear the input price.
+    Tokens that are written into a cache have the input price, unless the model has another price for them.
     """
 
     input_microusd_per_mtok: int
@@ -37,19 +37,23 @@ class Prices:
 
 
 NO_SECRET: Final = SecretStr("")
-"""What is sent to a provider that takes no key: no header at all."""
+"""The secret for a provider that takes no key. No header is sent for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An upstream vendor. ``base_url`` has no trailing slash; ``platform_keys`` are those that are set, each once.
+    """An upstream vendor.
 
-    A ``builtin`` provider is started by the gateway itself (the sandbox); its ``base_url`` is filled in then.
-    ``auth`` is how a key is sent; with ``"none"`` there is none, neither the platform's nor a customer's. With
-    ``"google_service_account"`` a key is the account's JSON. ``chat_path`` follows ``base_url`` in the openai dialect,
-    with ``{model}`` for the upstream model id. ``headers`` (names in lower case) are no secrets, and go with each call.
-    ``custom_family`` is what its models outside the catalog accept. ``skipped_keys`` are the places of the keys in the
-    operator's list that are not among ``platform_keys``, because nothing is set there, or the same as before.
+    | field | is |
+    |---|---|
+    | ``base_url`` | without a trailing slash; of a builtin provider, known once it is started |
+    | ``platform_keys`` | the keys that are set, each once |
+    | ``builtin`` | whether the gateway itself starts it (the sandbox) |
+    | ``auth`` | how a key is sent; ``"none"``: no key; ``"google_service_account"``: the key is its JSON |
+    | ``chat_path`` | follows ``base_url`` in the openai dialect, with ``{model}`` for the upstream model id |
+    | ``headers`` | sent with each call, names in lower case; they are no secrets |
+    | ``custom_family`` | the family of its models outside the catalog |
+    | ``skipped_keys`` | places in the operator's list whose key is not set, or is the same as an earlier one |
     """
 
     name: str
@@ -65,7 +69,7 @@ class Provider:
 
     @property
     def key_places(self) -> Mapping[SecretStr, int]:
-        """The place of each platform key in the operator's list, from 1."""
+        """The place of each platform key in the operator's list, starting at 1."""
         written = range(1, self.keys_written + 1)
         places = (place for place in written if place not in self.skipped_keys)
         return dict(zip(self.platform_keys, places, strict=True))
@@ -77,21 +81,20 @@ class Provider:
 
     @property
     def has_platform_key(self) -> bool:
-        """Whether platform-managed calls can be made at all: a key that rests is one, and so is none where none is
-        wanted."""
+        """Whether platform-managed calls are possible: with any key, also a resting one, or where none is needed."""
         return self.builtin or self.platform_secret is not None
 
     @property
     def platform_secret(self) -> SecretStr | None:
-        """What a platform-managed call is made with: empty where the provider takes no key, None where it lacks one."""
+        """The secret of a platform-managed call: empty where the provider takes no key, None where a key is missing."""
         return NO_SECRET if self.auth == "none" else next(iter(self.platform_keys), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One catalog row, or a model outside it that a customer's own key is used for.
+    """One catalog row, or a model outside the catalog that is called with a customer's own key.
 
-    ``max_completion_tokens`` is the catalog hard maximum of the contract; outside the catalog there is none.
+    ``max_completion_tokens`` is the catalog hard maximum of the contract, None outside the catalog.
     """
 
     slug: str
@@ -106,13 +109,13 @@ class Model:
 
     @property
     def needs_own_key(self) -> bool:
-        """Whether it is served with customers' own keys only, by its row or for want of a platform key."""
+        """Whether it is served with customers' own keys only: by its row, or because a platform key is missing."""
         return self.byok_only or not self.provider.has_platform_key
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One API key of a workspace; only its SHA-256 (``hash``, hex) is known."""
+    """One API key of a workspace. Only its SHA-256 (``hash``, in hex) is stored."""
 
     id: str
     hash: str
@@ -133,7 +136,10 @@ class Byok:
 
 @dataclass(frozen=True, slots=True)
 class KeywordRule:
-    """Whole words, case-insensitive, looked for in the last user message only; ``compiled`` is made of them."""
+    """Whole words, in any case, that choose a model where the last user message has one of them.
+
+    ``compiled`` is made of ``keywords``.
+    """
 
     keywords: tuple[str, ...]
     model: str
@@ -145,7 +151,7 @@ class KeywordRule:
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """A fact about the request that chooses a model; ``threshold_tokens`` serves ``prompt_tokens_above``."""
+    """A fact about the request that chooses a model. ``threshold_tokens`` is for ``prompt_tokens_above``."""
 
     when: HeuristicWhen
     model: str
@@ -154,9 +160,9 @@ class Heuristic:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """All that the Dashboard of the contract would set for one customer.
+    """The settings of one customer, which the contract's Dashboard would have.
 
-    ``states_overage_protection``: its file says whether it is on; else that is the default.
+    ``states_overage_protection``: whether its file sets ``overage_protection``, or the default applies.
     """
 
     id: str
@@ -175,16 +181,16 @@ class Workspace:
     heuristics: tuple[Heuristic, ...] = ()
 
     def routed_key(self, provider: Provider) -> Byok | None:
-        """Return the customer's own key for ``provider``, where calls are routed with it."""
+        """Return the customer's own key for ``provider`` if its routing is on, else None."""
         byok = self.byok.get(provider.name)
         return byok if byok and byok.routing else None
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to serve a call: this model, at its provider, with this key. ``secret`` never leaves for elsewhere.
+    """One way to serve a call: a model, its provider, and the key. ``secret`` is sent to that provider only.
 
-    It is empty where the provider takes no key. ``is_fallback``: it stands in for one that failed.
+    It is empty where the provider takes no key. ``is_fallback``: the attempt replaces one that failed.
     """
 
     model: Model
@@ -194,7 +200,7 @@ class Attempt:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What of this attempt nobody may read in an error, a log line or a row."""
+        """The texts of this attempt that no error, log line or ledger row may contain."""
         secret = self.secret.get_secret_value()
         return (secret,) if secret else ()
 
@@ -222,7 +228,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as one provider reported them; a count that it did not report is None, never zero.
+    """The token counts that a provider reported. A count that it did not report is None, never zero.
 
     Source: contract, "usage object".
     """

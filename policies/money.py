@@ -1,8 +1,12 @@
-"""Money is integers: a price or a cost is parsed, marked up, summed and printed here, and nowhere else.
+"""Prices and costs as integers: they are parsed, marked up, summed and printed only here.
 
-Three scales, each in the name: prices in micro-USD (10⁻⁶) per million tokens, costs in nano-USD (10⁻⁹), and
-between them, inside one sum, pico-USD (10⁻¹²): what one token costs at one micro-USD per million. A sum is
-rounded half up once, at its end.
+| value | unit |
+|---|---|
+| a price | micro-USD (10⁻⁶ USD) per million tokens |
+| a cost | nano-USD (10⁻⁹ USD) |
+| a part of a sum | pico-USD (10⁻¹² USD): the cost of one token at one micro-USD per million |
+
+A sum is rounded half up once, at its end.
 """
 
 import re
@@ -13,9 +17,9 @@ from typing import Final
 
 from policies.model import Prices, Usage
 
-# A dollar a token: beyond it a slip of the decimal point is certain.
+# One dollar a token. A higher price is certainly a wrong decimal point.
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
-# Below 2^53 nano-USD: scripts in Redis count in doubles, and limits are compared exactly there.
+# Below 2^53 nano-USD: scripts in Redis count in doubles, which are exact up to there.
 MAX_CAP_USD: Final = 9_000_000
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
@@ -25,8 +29,8 @@ _PICOUSD_PER_NANOUSD: Final = 1_000
 def parse_price_microusd_per_mtok(text: str) -> int:
     """Return a price written as USD per million tokens ("0.15") in micro-USD per million tokens (150000).
 
-    Raises ValueError, with a reason fit to be shown, for anything but a plain non-negative decimal of at most
-    six fractional digits. Source: contract, "Catalog row" (scaled to six fractional digits).
+    Raises ValueError, with a reason for the operator, for anything but a plain non-negative decimal of at most six
+    fractional digits. Source: contract, "Catalog row" (scaled to six fractional digits).
     """
     return _parse_usd(text, fraction_digits=6, limit_usd=MAX_PRICE_USD_PER_MTOK)
 
@@ -34,13 +38,14 @@ def parse_price_microusd_per_mtok(text: str) -> int:
 def parse_usd_nanousd(text: str) -> int:
     """Return an amount written as USD ("250", "20.5") in nano-USD.
 
-    Raises ValueError, with a reason fit to be shown, beyond nine fractional digits or what a sum can be.
+    Raises ValueError, with a reason for the operator, also for more than nine fractional digits and for an amount above
+    ``MAX_CAP_USD``.
     """
     return _parse_usd(text, fraction_digits=9, limit_usd=MAX_CAP_USD)
 
 
 def format_nanousd(amount_nanousd: int) -> str:
-    """Return an amount as USD with at least two decimals and none that is needless: 1500000000 → "1.50"."""
+    """Return an amount as USD with two decimals, or more where needed: 1500000000 → "1.50"."""
     whole, fraction = divmod(abs(amount_nanousd), 10**9)
     decimals = f"{fraction:09d}".rstrip("0").ljust(2, "0")
     return f"{'-' if amount_nanousd < 0 else ''}{whole}.{decimals}"
@@ -53,14 +58,14 @@ def format_nanousd_rounded(amount_nanousd: int) -> str:
 
 
 def price_usd_per_mtok(price_microusd_per_mtok: int) -> Decimal:
-    """Return a price as exact USD without needless zeros: 156000 → 0.156."""
+    """Return a price as exact USD without trailing zeros: 156000 → 0.156."""
     return Decimal(price_microusd_per_mtok).scaleb(-6).normalize()
 
 
 def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> int:
-    """Return ``wholesale`` × (1 + markup), rounded half up to whole micro-USD, six decimals of a USD.
+    """Return ``wholesale`` × (1 + markup), rounded half up to whole micro-USD.
 
-    Raises ValueError for a markup that is negative or no number. Source: contract, "Limits".
+    Raises ValueError for a markup that is negative or not a number. Source: contract, "Limits".
     """
     if not markup_percent.is_finite() or markup_percent < 0:
         raise ValueError(f"the markup must be a percentage of at least 0, not {markup_percent}")
@@ -69,7 +74,7 @@ def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> i
 
 
 def retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
-    """Return wholesale ``prices`` with the markup on each of them."""
+    """Return wholesale ``prices``, each with the markup."""
     stated = {name: price for name, price in asdict(prices).items() if price is not None}
     return Prices(
         **{name: retail_price_microusd_per_mtok(price, markup_percent) for name, price in stated.items()}
@@ -77,11 +82,10 @@ def retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
 
 
 def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
-    """Return what one call cost at ``prices``, rounded half up once.
+    """Return the cost of one call at ``prices``, rounded half up once.
 
-    Prompt tokens that the provider reported as cached, or as written into its cache, bear those prices, never more of
-    them than the prompt has.
-    A count that was not reported counts as none. ``reasoning_beside`` is the family's
+    Prompt tokens that the provider reports as cached, or as written into its cache, have prices of their own. There are
+    never more of them than the prompt has. A count that was not reported is 0. ``reasoning_beside`` is the family's
     ``reasoning_beside_completion``. Source: contract, "usage object".
     """
     prompt = _count(usage.prompt_tokens)
@@ -97,11 +101,10 @@ def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
 
 
 def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
-    """Return the tokens that bear the output price: the completion, and the reasoning where it is beside it.
+    """Return the tokens at the output price: the completion, and reasoning that is not part of it.
 
-    A provider that counts reasoning beside the completion without naming it (Gemini's compatible endpoint), or leaves
-    out the completion (Gemini, where it is nought), still has it in its own total: what that holds beyond the prompt is
-    taken for output.
+    Gemini's compatible endpoint counts such reasoning without reporting it, and Gemini leaves out a completion of zero.
+    Their totals include both. So the total minus the prompt is the output there.
     """
     beside = _count(usage.reasoning_tokens) if reasoning_beside else 0
     output = _count(usage.completion_tokens) + beside
@@ -110,8 +113,8 @@ def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
     return output
 
 
-def dearest_input_microusd_per_mtok(prices: Prices) -> int:
-    """Return the most that a token of a prompt can cost."""
+def highest_input_microusd_per_mtok(prices: Prices) -> int:
+    """Return the highest price that a token of a prompt can have."""
     return max(
         prices.input_microusd_per_mtok,
         prices.cached_input_microusd_per_mtok,
@@ -127,7 +130,7 @@ def _cache_write_price(prices: Prices) -> int:
 def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
     """Return ``text`` USD × 10^fraction_digits, exactly, or raise ValueError."""
     if not isinstance(text, str):
-        # A TOML float has already lost its digits, so only a string states a price exactly.
+        # A TOML float has already lost digits. Only a string is exact.
         raise ValueError('must be a string such as "0.15"')
     match = _AMOUNT.fullmatch(text)
     if match is None:
@@ -138,7 +141,7 @@ def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
     if len(fraction) > fraction_digits:
         raise ValueError(f"has {len(fraction)} fractional digits; at most {fraction_digits} are possible")
     whole = match["whole"].lstrip("0") or "0"
-    # Length first: Python refuses to read integers of thousands of digits with an error of its own.
+    # Check the length first: Python raises an error of its own for integers of thousands of digits.
     if len(whole) <= len(str(limit_usd)):
         amount = int(whole + fraction.ljust(fraction_digits, "0"))
         if amount <= limit_usd * 10**fraction_digits:
@@ -147,7 +150,7 @@ def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
 
 
 def _count(tokens: int | None) -> int:
-    # A negative count is no credit: it is taken for none.
+    # A negative count is no credit. It counts as 0.
     return max(tokens or 0, 0)
 
 

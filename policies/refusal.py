@@ -1,4 +1,4 @@
-"""The only way to say no: every refused call is a ``Refusal`` raised, and ``addon/text/errors.py`` gives it a face."""
+"""``Refusal``: the only way to refuse a call. ``addon/text/errors.py`` makes the error object of it."""
 
 from typing import Literal
 
@@ -23,11 +23,15 @@ RefusalCode = Literal[
 
 
 class Refusal(Exception):  # noqa: N818  (a refusal is an answer, not a fault)
-    """A call that the gateway itself turns down, before or instead of any upstream.
+    """A call that the gateway itself refuses, before or instead of any upstream request.
 
-    ``code`` is the contract's ``error.code``; ``message`` is shown to the client, so it never bears a secret;
-    ``param`` names the one request field at fault, where there is one. ``retry_after_s`` is how many seconds the same
-    call should wait, ``should_retry`` whether it should be made again at all; None where that is not known.
+    | field | is |
+    |---|---|
+    | ``code`` | the contract's ``error.code`` |
+    | ``message`` | shown to the client, so it never contains a secret |
+    | ``param`` | the one request field at fault, if there is one |
+    | ``retry_after_s`` | how many seconds the client should wait before it repeats the call; None if not known |
+    | ``should_retry`` | whether repeating the call makes sense at all; None if not known |
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What routing may know of a request, and nothing else of it: a rule can't see what does not stand here."""
+"""The facts of a request that routing uses. A routing rule sees nothing else of it."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,17 +14,22 @@ _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})
 _MOST_CAUTIOUS: Final = Estimator()
 MAX_RULE_CHARS: Final = 250_000
-"""Keyword rules read no more of a message: some forty thousand words."""
+"""Keyword rules read no more of a message. It is some forty thousand words."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
     """One chat request as routing sees it.
 
-    ``model`` is the name that the client gave; ``last_user_text`` the text of the last message whose role is ``user``,
-    its parts on lines of their own, "" where it has none, and at most its first ``MAX_RULE_CHARS`` characters. Images
-    count in any message. ``prompt_tokens`` estimates the whole prompt when it is first called: at most, nearly always,
-    by the most cautious coefficients, because no model is chosen yet whose family could say better.
+    | field | is |
+    |---|---|
+    | ``model`` | the name that the client gave |
+    | ``last_user_text`` | the text of the last ``user`` message, its first ``MAX_RULE_CHARS`` characters; "" without |
+    | ``has_images`` | whether any message has an image |
+    | ``prompt_tokens`` | a function that estimates the whole prompt, when it is first called |
+
+    The estimate is nearly always an upper bound. It uses the most cautious coefficients, because no model is chosen yet
+    whose family has better ones.
     """
 
     model: str | None
@@ -36,7 +41,7 @@ class RequestFacts:
 
 
 def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
-    """Return the facts of a validated request. ``fields`` has ``messages``, and the contract's other fields if set."""
+    """Return the facts of a validated request. ``fields`` are the fields of the contract that are set."""
     messages = fields["messages"]
     users = (message.get("content") for message in reversed(messages) if message["role"] == "user")
     return RequestFacts(
@@ -50,7 +55,7 @@ def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
 
 
 def text_of(content: str | list[Mapping[str, Any]] | None, max_chars: int = sys.maxsize) -> str:
-    """Return the text of a message's content, its parts on lines of their own, at most the first ``max_chars``."""
+    """Return the first ``max_chars`` characters of a message's text, each part on a line of its own."""
     if content is None or isinstance(content, str):
         return first_chars(content or "", max_chars)
     texts = (part.get("text") for part in content if part["type"] in _TEXT_PARTS)

@@ -1,6 +1,6 @@
-"""A JSON schema in the prompt, for models that know JSON mode and no schemas: the answer is asked for, not enforced.
+"""A JSON schema in the prompt, for models that have JSON mode but no schemas. Nothing enforces the schema.
 
-Source: docs/catalog.md, "A schema in the prompt"; github.com/vercel/ai, packages/deepseek, which words it likewise.
+Source: docs/catalog.md, "A schema in the prompt"; github.com/vercel/ai, packages/deepseek, which uses a similar text.
 """
 
 import json
@@ -17,9 +17,9 @@ _FIELD: Final = "response_format.json_schema.schema"
 
 
 def with_schema(messages: Sequence[Message], response_format: Mapping[str, Any], role: str) -> list[Message]:
-    """Return the messages with the schema of ``response_format`` in the system message in front, or in a new one.
+    """Return the messages with the schema of ``response_format`` in the first system message, or in a new one.
 
-    ``role`` is what the model calls the system. Nothing of ``messages`` is changed. Raises Refusal
+    ``role`` is the model's role for the system message. ``messages`` stay unchanged. Raises Refusal
     ``validation_failed``, naming the field, where there is no schema.
     """
     text = INSTRUCTION + json.dumps(_schema(response_format), ensure_ascii=False, separators=(",", ":"))

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.model import Prices
-from policies.money import dearest_input_microusd_per_mtok, format_nanousd
+from policies.money import format_nanousd, highest_input_microusd_per_mtok
 from policies.refusal import Refusal, RefusalCode
 
 PICOUSD_PER_NANOUSD = 1_000
@@ -99,7 +99,7 @@ def wanted(
     its cap.
     """
     token_picousd = prices.output_microusd_per_mtok * choices
-    prompt_picousd = prompt_tokens * dearest_input_microusd_per_mtok(prices)
+    prompt_picousd = prompt_tokens * highest_input_microusd_per_mtok(prices)
     sure_picousd = prompt_picousd + uncapped_tokens * token_picousd
     prompt_nanousd = _divide_up(sure_picousd, PICOUSD_PER_NANOUSD)
     return Want(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)

@@ -1,16 +1,21 @@
-"""The rate limiter's rule: a bucket of RPM tokens; a call takes one, which comes back 60 s after it was taken.
+"""The rule of the rate limiter: a bucket of RPM tokens. Each call takes one, which comes back after 60 s.
 
-So never more than RPM calls in any 60 s, and a full burst after an idle minute. Takes are remembered in groups. In a
-bucket of up to ``GROUPS`` tokens each take is a group of its own; in a larger one, takes of one ``slice_us`` share a
-group and come back together, with the last of them: at most one slice late, never early, in bounded memory.
+So there are never more than RPM calls in any 60 s, and a full burst is possible after an idle minute. A store keeps
+takes in groups, so that its memory is bounded:
+
+| bucket | one group | its tokens come back |
+|---|---|---|
+| up to ``GROUPS`` tokens | one take | 60 s after the take |
+| more | the takes within ``slice_us`` | together, 60 s after the last one: at most one slice late, and never early |
+
 Source: contract, "Limits" (window); docs/limits.md.
 """
 
 WINDOW_US = 60_000_000
 GROUPS = 400
-"""Groups per workspace, at some 150 bytes each in Redis: under 64 KiB."""
+"""The most groups of one workspace. Each takes some 150 bytes in Redis, so all are under 64 KiB."""
 
 
 def slice_us(limit_rpm: int) -> int:
-    """Return how long a group takes in takes, from its first on; 0: one take only."""
+    """Return how long after its first take a group is open for more takes. 0: it has one take only."""
     return 0 if limit_rpm <= GROUPS else WINDOW_US // GROUPS

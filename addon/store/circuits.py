@@ -63,7 +63,7 @@ class Circuits:
         self._read_us, self._read_s = reading.now_us, self._clock.monotonic_s()
         for call_id, (name, until_us) in list(self._probes.items()):
             if until_us - self._now_us < PROBE_US / 2:
-                changed = await self._change(name, partial(circuit_breaker.probe_goes_on, until_us=until_us))
+                changed = await self._change(name, partial(circuit_breaker.renew_probe, until_us=until_us))
                 if changed and call_id in self._probes:
                     self._probes[call_id] = name, changed[1].retry_us
         await self._forget_old()
@@ -94,7 +94,7 @@ class Circuits:
         """Return what is to be awaited when a call has ended that was a probe of which nothing was noted."""
         probe = self._probes.pop(call_id, None)
         return (
-            self._change(probe[0], partial(circuit_breaker.probe_was_lost, until_us=probe[1]))
+            self._change(probe[0], partial(circuit_breaker.release_probe, until_us=probe[1]))
             if probe
             else None
         )

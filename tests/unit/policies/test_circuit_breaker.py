@@ -21,8 +21,8 @@ from policies.circuit_breaker import (
     circuit_name,
     count_circuits,
     forget,
-    probe_goes_on,
-    probe_was_lost,
+    release_probe,
+    renew_probe,
     shared_name,
     shared_state,
     state_of,
@@ -158,14 +158,14 @@ def test_after_the_rest_one_call_of_all_workspaces_is_the_probe() -> None:
 def test_a_probe_is_waited_for_while_it_goes_on_and_no_longer() -> None:
     then = NOW + REST_US
     probing = after_probe(OPENED, then)
-    again = probe_goes_on(probing, then + PROBE_US // 2, until_us=probing.retry_us)
+    again = renew_probe(probing, then + PROBE_US // 2, until_us=probing.retry_us)
     assert after_probe(again, then + PROBE_US) == again
-    lost = probe_was_lost(again, then + PROBE_US, until_us=again.retry_us)
+    lost = release_probe(again, then + PROBE_US, until_us=again.retry_us)
     assert after_probe(lost, then + PROBE_US) != lost
     # What happened meanwhile counts.
     failed = after_failure(again, then + PROBE_US // 2 + 1)
-    assert probe_goes_on(failed, then + PROBE_US, until_us=again.retry_us) == failed
-    assert probe_was_lost(failed, then + PROBE_US, until_us=again.retry_us) == failed
+    assert renew_probe(failed, then + PROBE_US, until_us=again.retry_us) == failed
+    assert release_probe(failed, then + PROBE_US, until_us=again.retry_us) == failed
 
 
 def test_what_says_nothing_of_now_any_more_is_forgotten() -> None:

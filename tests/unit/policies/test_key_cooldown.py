@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.text.retry_after import MAX_CHARS, parse_retry_after
-from policies.key_cooldown import FRESH, LEAST_TOLD_S, MOST_TOLD_S, REST_S, KeyRest, after_answer, next_key
+from policies.key_cooldown import (
+    COOLDOWN_S,
+    MAX_RETRY_AFTER_S,
+    MIN_RETRY_AFTER_S,
+    READY,
+    Cooldown,
+    after_answer,
+    next_index,
+)
 
 # One rest after the other: each answer is of a call that was sent when the rest before it was over.
 # Each is a status, or a 429 with the seconds of its Retry-After.
@@ -29,13 +37,13 @@ IN_A_ROW: dict[str, tuple[list[int | tuple[int, float]], list[float]]] = {
 @pytest.mark.parametrize("case", IN_A_ROW)
 def test_how_long_a_key_rests(case: str) -> None:
     answers, lengths_s = IN_A_ROW[case]
-    rest, now_s, found = FRESH, 100.0, []
+    rest, now_s, found = READY, 100.0, []
     for answer in answers:
-        status, told_s = answer if isinstance(answer, tuple) else (answer, None)
-        rest = after_answer(rest, now_s, status, told_s)
+        status, retry_after_s = answer if isinstance(answer, tuple) else (answer, None)
+        rest = after_answer(rest, now_s, status, retry_after_s)
         found.append(max(rest.until_s - now_s, 0))
         now_s = max(rest.until_s, now_s)
-        assert not rest.lasts(now_s)
+        assert not rest.is_active(now_s)
     assert found == lengths_s
 
 
@@ -54,25 +62,25 @@ RESTING = [
 ]
 
 
-@pytest.mark.parametrize(("first", "after_s", "then", "told_s", "ends_s"), RESTING)
+@pytest.mark.parametrize(("first", "after_s", "then", "retry_after_s", "ends_s"), RESTING)
 def test_what_fails_while_a_key_rests_is_of_that_rest_unless_it_asks_for_a_longer_one(
-    first: int, after_s: float, then: int, told_s: float | None, ends_s: float
+    first: int, after_s: float, then: int, retry_after_s: float | None, ends_s: float
 ) -> None:
-    rest = after_answer(FRESH, 0, first)
-    again = after_answer(rest, after_s, then, told_s)
+    rest = after_answer(READY, 0, first)
+    again = after_answer(rest, after_s, then, retry_after_s)
     assert (again.until_s, again.times) == (ends_s, 1)
 
 
 def test_a_call_that_was_sent_before_the_rest_does_not_double_it_however_late_it_fails() -> None:
-    rest = after_answer(after_answer(FRESH, 0, 401), 60, 401)
+    rest = after_answer(after_answer(READY, 0, 401), 60, 401)
     late = after_answer(rest, 200, 401, was_sent_before=True)
-    assert late == KeyRest(320, 401, times=2)
-    assert after_answer(late, 320, 401) == KeyRest(560, 401, times=3)
+    assert late == Cooldown(320, 401, times=2)
+    assert after_answer(late, 320, 401) == Cooldown(560, 401, times=3)
 
 
 def test_a_success_ends_a_rest_at_once_unless_its_call_was_sent_before() -> None:
-    rest = after_answer(FRESH, 0, 429, 600)
-    assert after_answer(rest, 1, 200) == FRESH
+    rest = after_answer(READY, 0, 429, 600)
+    assert after_answer(rest, 1, 200) == READY
     assert after_answer(rest, 1, 200, was_sent_before=True) == rest
 
 
@@ -88,24 +96,24 @@ ANSWERS = st.tuples(
 def test_no_rest_is_shorter_or_longer_than_its_bounds_and_none_ends_early_but_by_a_success(
     answers: list[tuple[float, int, float | None, bool]],
 ) -> None:
-    rest, now_s = FRESH, 0.0
-    for waited_s, status, told_s, was_sent_before in answers:
+    rest, now_s = READY, 0.0
+    for waited_s, status, retry_after_s, was_sent_before in answers:
         now_s += waited_s
-        before, rest = rest, after_answer(rest, now_s, status, told_s, was_sent_before=was_sent_before)
+        before, rest = rest, after_answer(rest, now_s, status, retry_after_s, was_sent_before=was_sent_before)
         if status < 400:
-            assert rest == (before if was_sent_before else FRESH)
+            assert rest == (before if was_sent_before else READY)
             continue
         assert rest.until_s >= before.until_s
         if rest != before:
-            assert status in REST_S
-            assert rest.until_s - now_s >= LEAST_TOLD_S - 1e-6
-            assert rest.until_s - now_s <= MOST_TOLD_S + 1e-6
+            assert status in COOLDOWN_S
+            assert rest.until_s - now_s >= MIN_RETRY_AFTER_S - 1e-6
+            assert rest.until_s - now_s <= MAX_RETRY_AFTER_S + 1e-6
 
 
-@given(times=st.integers(1, 10_000), status=st.sampled_from(sorted(REST_S)))
+@given(times=st.integers(1, 10_000), status=st.sampled_from(sorted(COOLDOWN_S)))
 def test_a_key_that_is_turned_down_for_ever_is_tried_again_for_ever(times: int, status: int) -> None:
-    longest_s = REST_S[status][1]
-    assert after_answer(KeyRest(0, status, times), 1, status).until_s <= 1 + longest_s
+    longest_s = COOLDOWN_S[status][1]
+    assert after_answer(Cooldown(0, status, times), 1, status).until_s <= 1 + longest_s
 
 
 # Whose turn it is.
@@ -115,10 +123,10 @@ RESTS = st.lists(st.floats(-100, 100), min_size=1, max_size=8)
 
 @given(until_s=RESTS, turn=st.integers(0, 100))
 def test_a_key_that_is_ready_is_always_preferred(until_s: list[float], turn: int) -> None:
-    rests = [KeyRest(moment_s, 429, 1) for moment_s in until_s]
-    taken = rests[next_key(rests, turn, now_s=0)]
-    if any(not rest.lasts(0) for rest in rests):
-        assert not taken.lasts(0)
+    rests = [Cooldown(moment_s, 429, 1) for moment_s in until_s]
+    taken = rests[next_index(rests, turn, now_s=0)]
+    if any(not rest.is_active(0) for rest in rests):
+        assert not taken.is_active(0)
     else:
         assert taken.until_s == min(until_s)
 
@@ -127,10 +135,10 @@ def test_a_key_that_is_ready_is_always_preferred(until_s: list[float], turn: int
 def test_keys_that_are_ready_are_taken_equally_often_and_always_in_the_same_order(
     ready: list[bool], turn: int
 ) -> None:
-    rests = [FRESH if is_ready else KeyRest(1, 401, 1) for is_ready in ready]
+    rests = [READY if is_ready else Cooldown(1, 401, 1) for is_ready in ready]
     taken = []
     for _ in range(3 * sum(ready)):
-        taken.append(next_key(rests, turn, now_s=0))
+        taken.append(next_index(rests, turn, now_s=0))
         turn = taken[-1] + 1
     assert taken == taken[: sum(ready)] * 3
     assert sorted(taken[: sum(ready)]) == [at for at, is_ready in enumerate(ready) if is_ready]

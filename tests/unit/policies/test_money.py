@@ -12,9 +12,9 @@ from policies.model import Prices, Usage
 from policies.money import (
     billable_output_tokens,
     cost_nanousd,
-    dearest_input_microusd_per_mtok,
     format_nanousd,
     format_nanousd_rounded,
+    highest_input_microusd_per_mtok,
     parse_price_microusd_per_mtok,
     parse_usd_nanousd,
     retail_price_microusd_per_mtok,
@@ -184,8 +184,8 @@ def test_what_is_written_into_a_cache_has_its_own_price(usage: Usage, prices: Pr
 
 
 def test_a_prompt_is_held_for_at_its_dearest_price() -> None:
-    assert dearest_input_microusd_per_mtok(PRICES) == 150_000
-    assert dearest_input_microusd_per_mtok(WRITES) == 187_500
+    assert highest_input_microusd_per_mtok(PRICES) == 150_000
+    assert highest_input_microusd_per_mtok(WRITES) == 187_500
 
 
 @pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
