@@ -26,7 +26,7 @@ from addon.store.protocol import StoreUnavailable
 from addon.text.errors import refusal_error
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings
-from addon.wire.host import WireHost
+from addon.wire.hooks import WireHost
 from addon.wire.layer import Serving
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal

@@ -16,7 +16,7 @@ from addon.gateway.options import MODE, mitmproxy_options
 from addon.runtime.listening import base_url, bind
 from addon.serve.signals import stop_signals
 from addon.settings.settings import Settings, SettingsFiles
-from addon.wire.host import Listener
+from addon.wire.hooks import Listener
 
 GC_THRESHOLD = 20_000
 """New objects between two collections; a call makes some hundreds, and nearly all die by themselves."""

@@ -18,7 +18,7 @@ from addon.text.http1 import (
 )
 from addon.text.http1_body import BodyReader
 from addon.text.http_heads import ResponseHead
-from addon.upstream.link import Link
+from addon.upstream.provider_socket import Link
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 """Unread bytes of a body at which a connection stops reading."""

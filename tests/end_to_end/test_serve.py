@@ -141,7 +141,7 @@ def test_wrong_arguments_are_one_clear_line(tmp_path: Path, arguments: tuple[str
 
 REPORT_NODELAY = """
 import socket, sys
-from addon.wire.host import Listener
+from addon.wire.hooks import Listener
 stock = Listener.handle_stream
 async def handle_stream(self, reader, writer):
     accepted = writer.get_extra_info("socket")

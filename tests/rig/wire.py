@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     from mitmproxy.options import Options
     from mitmproxy.utils import asyncio_utils
 
-    from addon.wire.host import Listener, WireHost
+    from addon.wire.hooks import Listener, WireHost
     from addon.wire.layer import Serving
 
 MODE = "reverse:http://tollgate.invalid:1"

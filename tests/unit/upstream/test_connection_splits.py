@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.upstream.connection import UpstreamBroke, UpstreamConnection
-from addon.upstream.link import Link
+from addon.upstream.provider_socket import Link
 
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 COUNTED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
