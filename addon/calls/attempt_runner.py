@@ -94,7 +94,7 @@ class AttemptRunner:
         origin = origin_of(self.attempt, workspace.id)
         timeout_s = self.call.settings.conf.upstream.connect_timeout_s
         try:
-            with self.stream.present():
+            with self.stream.while_connected():
                 connection = await self.deps.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
         except PoolFull:
             self.attempt.lagged = True
@@ -113,7 +113,7 @@ class AttemptRunner:
         connection.send(request_head(self.attempt), self.attempt.request.content)
         while True:
             try:
-                with self.stream.present(), self.deadline.patience:
+                with self.stream.while_connected(), self.deadline.patience:
                     return await connection.head()
             except TimeoutError:
                 await self._handle_silence()
@@ -152,7 +152,7 @@ class AttemptRunner:
         connection = self._connection()
         while True:
             try:
-                with self.stream.present(), self.deadline.patience:
+                with self.stream.while_connected(), self.deadline.patience:
                     return await connection.read()
             except UpstreamBroke:
                 if reader.is_complete:
@@ -175,7 +175,7 @@ class AttemptRunner:
             self._send_head()
             self.call.first_byte_s = self.deps.clock.monotonic_s()
         self.deadline.note_output()
-        with self.stream.present():
+        with self.stream.while_connected():
             await self.stream.send(output)
 
     async def _end(self, reader: AnswerReader, last: bytes) -> ErrorAnswer | None:
@@ -216,9 +216,9 @@ class AttemptRunner:
             self.attempt.lagged = self.deadline.patience.lagged
             reader = self.attempt.reader
             raise _Failed((reader.error_so_far() if reader else None) or provider_timed_out())
-        if not self.stream.is_behind:
+        if not self.stream.has_backlog:
             self._send_head()
-            with self.stream.present():
+            with self.stream.while_connected():
                 await self.stream.send(HEARTBEAT)
         self.deadline.resume_after_heartbeat()
 

@@ -111,7 +111,7 @@ async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAns
     """End a call with an error of the gateway's own, and answer it. The answer does not wait for the settlement."""
     deps.in_flight.settle_in_background(call, error.status, error.code)
     deps.in_flight.refuse(call, error.status, error.code)
-    if stream.has_left or stream.is_ended:
+    if stream.is_client_gone or stream.is_ended:
         return
     if call.is_head_sent:
         await stream.end(error.sse_event())

@@ -94,7 +94,7 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
     is_counted = False
     patience = Patience(TIMEOUT_S)
     try:
-        with stream.present(), patience:
+        with stream.while_connected(), patience:
             while piece := await stream.read():
                 received_bytes += len(piece)
                 if received_bytes > limit:

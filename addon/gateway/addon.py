@@ -26,19 +26,19 @@ from addon.store.protocol import StoreUnavailable
 from addon.text.errors import refusal_error
 from addon.text.http_heads import Response
 from addon.wire.connection import WireSettings
-from addon.wire.hooks import WireHost
-from addon.wire.layer import Serving
+from addon.wire.hooks import ClientHooks
+from addon.wire.layer import WireConfig
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.gateway")
 
 
-class Gateway(WireHost):
-    """mitmproxy's addon; the hooks of client connections are those of ``WireHost``."""
+class Gateway(ClientHooks):
+    """mitmproxy's addon; the hooks of client connections are those of ``ClientHooks``."""
 
     def __init__(self) -> None:
-        serving = Serving(self.serve_stream, WireSettings(refuse=self._refuse))
+        serving = WireConfig(self.serve_stream, WireSettings(refuse=self._refuse))
         super().__init__(serving, self._certificate)
         self._lifecycle: Lifecycle | None = None
         self._shown_calls: ShownCalls | None = None

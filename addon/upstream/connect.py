@@ -16,8 +16,8 @@ from typing import Final, Protocol
 from addon.runtime.deadline import Deadline
 from addon.runtime.keepalive import keep_alive
 from addon.settings.egress_proxy import EgressProxy
-from addon.upstream.provider_socket import Link
 from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.provider_socket import Link
 from addon.upstream.tls import TlsTransport, make_context
 from addon.upstream.tunnel import Tunnel
 

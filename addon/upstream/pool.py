@@ -11,10 +11,10 @@ from addon.runtime.deadline import within
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
-from addon.upstream.semaphores import Gate
-from addon.upstream.provider_socket import Link
 from addon.upstream.numbers import DEFAULT_LIMITS, PoolLimits, PoolStats
 from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.provider_socket import Link
+from addon.upstream.semaphores import Gate
 
 __all__ = [
     "EgressProxy",

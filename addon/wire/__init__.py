@@ -1,4 +1,4 @@
-"""The client's side: one client connection inside mitmproxy, HTTP/1.1 and HTTP/2, and the streams that calls see.
+"""The client's side: client connections inside mitmproxy, HTTP/1.1 and HTTP/2, and the streams that calls see.
 
-Knows nothing of calls: a connection is handed the coroutine to run for each stream.
+It knows nothing of calls: a connection receives the coroutine that it runs for each stream.
 """

@@ -1,4 +1,4 @@
-"""The client connections of a process: admitted, found, drained, closed."""
+"""``Clients``: all client connections of a process."""
 
 import asyncio
 import resource
@@ -10,37 +10,37 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
 from addon.runtime.keepalive import keep_alive
-from addon.wire.layer import ClientConnection, GatewayLayer, Serving
+from addon.wire.layer import ClientConnection, GatewayLayer, WireConfig
 from addon.wire.transport import READ_BYTES
 
 CLOSE_TIMEOUT_S = 5.0
 
-_FILES_PER_CLIENT = 3  # its socket, an upstream's, and one to spare
-_FILES_OF_OUR_OWN = 64
+_FILES_PER_CLIENT = 3  # its socket, the socket of an upstream, and a spare one
+_OTHER_FILES = 64
 
 
 def max_clients() -> int:
-    """Return how many clients the limit of open files has room for, raised to what the system allows us."""
+    """Raise the limit of open files as far as the system allows. Return how many clients then fit in it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(1, (min(wanted, 65_536) - _FILES_OF_OUR_OWN) // _FILES_PER_CLIENT)
+    return max(1, (min(wanted, 65_536) - _OTHER_FILES) // _FILES_PER_CLIENT)
 
 
 class Clients:
-    """The open client connections. Its methods with names of mitmproxy's hooks are called by the gateway's own."""
+    """The open client connections. The gateway's hooks call the methods that have the names of mitmproxy's hooks."""
 
-    def __init__(self, limit: int, serving: Serving) -> None:
+    def __init__(self, limit: int, serving: WireConfig) -> None:
         self.limit = limit
         self.serving = serving
         self.open: dict[str, ClientConnection] = {}
-        self._all_gone = asyncio.Event()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._no_clients = asyncio.Event()
+        self._call_tasks: set[asyncio.Task[None]] = set()
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def client_connected(self, client: Client) -> None:
-        """Admit ``client`` and take over its socket, or mark it to be closed at once."""
+        """Admit ``client`` and take over its socket, or set the error that makes mitmproxy close it."""
         handler = _handler_of(client)
         io = handler.transports.get(client) if handler else None
         transport = io.writer.transport if io and isinstance(io.writer, asyncio.StreamWriter) else None
@@ -53,41 +53,41 @@ class Clients:
             client.error = "too many client connections"
         else:
             keep_alive(transport.get_extra_info("socket"))
-            _disarm_watchdog(handler)
+            _disable_watchdog(handler)
             one = ClientConnection(handler, transport, reader, self.serving, self._buffer)
             self.open[client.id] = one
-            self._all_gone.clear()
+            self._no_clients.clear()
             _replace_reading(handler, one)
 
     def client_disconnected(self, client: Client) -> None:
-        """Forget ``client``, but for its calls: they settle."""
+        """Remove ``client``. Its calls go on until they are settled."""
         one = self.open.pop(client.id, None)
-        if one and one.connection and one.connection.streams:
-            task = asyncio.get_running_loop().create_task(one.connection.tasks_ended())
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+        if one and one.connection and one.connection.stream_count:
+            task = asyncio.get_running_loop().create_task(one.connection.wait_for_tasks())
+            self._call_tasks.add(task)
+            task.add_done_callback(self._call_tasks.discard)
         if not self.open:
-            self._all_gone.set()
+            self._no_clients.set()
 
-    def layer(self, context: Context, kind: type[GatewayLayer] = GatewayLayer) -> GatewayLayer:
-        """Return the innermost layer of one client connection."""
+    def make_layer(self, context: Context, kind: type[GatewayLayer] = GatewayLayer) -> GatewayLayer:
+        """Return a new innermost layer for a client connection."""
         return kind(context, self._find)
 
     def find(self, peer: tuple[str, int]) -> Client | None:
-        """Return the open connection from ``peer``, None where there is none. Looks at every connection."""
+        """Return the client with the address ``peer``, or None. This looks at every connection."""
         return next((one.client for one in self.open.values() if one.client.peername[:2] == peer), None)
 
     def _find(self, client: Client) -> ClientConnection | None:
         return self.open.get(client.id)
 
     def announce_end(self) -> None:
-        """Let the next answer on every connection be its last, those that are idle now included."""
+        """Make the next answer on every connection its last one. Idle connections are included."""
         for one in list(self.open.values()):
             if one.connection:
                 one.connection.announce_end()
 
     def close_when_idle(self) -> None:
-        """Let every connection close once its calls are answered; those without a call close at once."""
+        """Close every connection as soon as its calls are answered. A connection without a call closes at once."""
         for one in list(self.open.values()):
             if one.connection:
                 one.connection.close_when_idle()
@@ -96,14 +96,14 @@ class Clients:
 
     async def wait_until_gone(self) -> None:
         """Wait until every connection is closed and its calls have ended. A slow client may take long."""
-        while self.open or self._calls:
+        while self.open or self._call_tasks:
             if self.open:
-                await self._all_gone.wait()
+                await self._no_clients.wait()
             else:
-                await asyncio.wait(self._calls)
+                await asyncio.wait(self._call_tasks)
 
     async def close_all(self) -> None:
-        """Cut off every connection and wait, a bounded time, until they are gone."""
+        """Abort every connection and wait until they are gone, at most ``CLOSE_TIMEOUT_S``."""
         for one in list(self.open.values()):
             one.socket.abort()
         with suppress(TimeoutError):
@@ -112,7 +112,7 @@ class Clients:
 
 
 def _replace_reading(handler: ConnectionHandler, one: ClientConnection) -> None:
-    """Read the client by ``one``. No other connection is opened by a handler of ours."""
+    """Let ``one`` read the client in place of ``handler``. Our handlers open no other connection."""
 
     async def handle_connection(connection: Connection) -> None:  # noqa: ARG001
         await one.run()
@@ -120,10 +120,10 @@ def _replace_reading(handler: ConnectionHandler, one: ClientConnection) -> None:
     handler.handle_connection = handle_connection  # type: ignore[method-assign]
 
 
-def _disarm_watchdog(handler: ConnectionHandler) -> None:
-    """Keep mitmproxy's timeout from closing a connection. Each wait here has a bound of its own.
+def _disable_watchdog(handler: ConnectionHandler) -> None:
+    """Keep mitmproxy's timeout from closing a connection. Each wait of the gateway has its own bound.
 
-    ``disarm`` is not enough: a watch that already sleeps closes the connection when it wakes.
+    ``disarm`` is not enough: a watchdog that already sleeps closes the connection when it wakes.
     """
 
     async def do_nothing() -> None:

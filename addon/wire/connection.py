@@ -1,45 +1,63 @@
-"""One client connection, whatever its version of HTTP: what it gets, what it gives, and the tasks that it owns."""
+"""What client connections of HTTP/1.1 and HTTP/2 have in common: settings, transport, tasks, and the field ``Date``."""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Protocol
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.telemetry.log_limits import LogLimit
-from addon.text.http_heads import Response
-from addon.wire.date import DateField
+from addon.text.http_heads import Field, Response
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.wire")
 
 ServeStream = Callable[[Stream], Awaitable[None]]
-"""Answers one request. Called once for each stream, in a task that the connection owns and never cancels."""
+"""Answers one request. A connection runs it once for each stream, in a task that it owns and never cancels."""
+
+
+class DateField:
+    """The field ``Date`` of answers, made once a second. Source: RFC 9110, 6.6.1: a server with a clock sends it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._field = ("date", "")
+        self._until_s = float("-inf")
+
+    def now(self) -> Field:
+        """Return the field for the current second."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._until_s:
+            at_s = self._clock.now().timestamp()
+            self._field = ("date", formatdate(int(at_s), usegmt=True))
+            self._until_s = now_s + 1 - at_s % 1
+        return self._field
 
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """The bounds of a client connection. ``refuse`` makes the answer to what never becomes a call."""
+    """The bounds of a client connection. ``refuse`` makes the answer to a request that does not become a call."""
 
     refuse: Callable[[Refusal], Response]
     head_timeout_s: float = 10.0
-    """For a request head, from its first byte; also for the first byte of a new connection."""
+    """For a request head, from its first byte. Also for the first byte of a new connection."""
     idle_timeout_s: float = 75.0
     """Between two requests."""
     discard_timeout_s: float = 10.0
-    """For the rest of a body that came later than its answer."""
+    """For the rest of a body whose request is already answered."""
     max_discard_bytes: int = 1_048_576
     linger_s: float = 2.0
-    """How long bytes are dropped after the last answer, so that they don't reset it away."""
+    """How long the connection drops bytes after its last answer. Closing on unread bytes would reset that answer."""
     write_timeout_s: float = 300.0
-    """How long a client may take nothing of what waits for it."""
+    """How long a client may read nothing of what waits for it."""
     max_unread_bytes: int = 65_536
-    """What may wait to be read, by a call or as the next requests, before the socket is not read on."""
+    """How much may wait for a call, or as the next requests, before the connection stops reading."""
     refusals: LogLimit = field(default_factory=lambda: LogLimit(log))
-    """Writes a line for what was refused."""
+    """Writes a log line for each refusal, within a limit."""
     clock: Clock = SYSTEM_CLOCK
     """For the field ``Date``."""
     date: DateField = field(init=False)
@@ -49,45 +67,45 @@ class WireSettings:
 
 
 class ClientTransport(Protocol):
-    """Bytes toward one client, whatever is between: nothing, or mitmproxy's TLS layer."""
+    """The transport of one client, with or without TLS."""
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it was closed because the client took nothing of what waited for it."""
+        """Whether it was closed because the client read nothing of what waited for it."""
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes wait for the client to take earlier ones."""
+        """How many bytes wait until the client reads earlier ones."""
 
     @property
-    def is_behind(self) -> bool:
-        """Whether any byte waits for the client to take earlier ones."""
+    def has_backlog(self) -> bool:
+        """Whether any byte waits until the client reads earlier ones."""
 
     @property
     def is_full(self) -> bool:
-        """Whether more than the high-water mark waits for the client: ``drain`` would wait."""
+        """Whether more than the high-water mark waits for the client, so that ``drain`` would wait."""
 
     @property
     def is_closing(self) -> bool:
         """Whether ``close`` or ``abort`` was called, or the client is gone."""
 
     def write(self, data: bytes) -> None:
-        """Send ``data``, or keep it until the client takes it. Does nothing once closed."""
+        """Send ``data``, or keep it until the client reads. Do nothing once closed."""
 
     async def drain(self) -> None:
-        """Wait while more than the high-water mark waits for the client. Raises ``ClientLeft`` when closed."""
+        """Wait while more than the high-water mark waits for the client. Raise ``ClientLeft`` when closed."""
 
     def pause_reading(self) -> None:
-        """Call ``data_received`` no more. A client that leaves meanwhile is not noticed. Twice is harmless."""
+        """Stop calling ``data_received``. A client that leaves while paused is not noticed. Idempotent."""
 
     def resume_reading(self) -> None:
-        """Call ``data_received`` again. Never calls it before it returns. Twice is harmless."""
+        """Call ``data_received`` again, but never before this method returns. Idempotent."""
 
     def write_eof(self) -> None:
-        """Close the sending half, after what waits."""
+        """Close the sending half, after the bytes that wait."""
 
     def close(self) -> None:
-        """Close once what waits was taken. ``connection_lost`` follows."""
+        """Close after the bytes that wait are sent. ``connection_lost`` follows."""
 
     def abort(self) -> None:
         """Close at once. ``connection_lost`` follows."""
@@ -96,7 +114,7 @@ class ClientTransport(Protocol):
 class Connection(ABC):
     """One client connection. ``peer`` is the client's address.
 
-    Whoever drives it calls ``data_received``, ``eof_received`` and, once and last, ``connection_lost``.
+    Its owner calls ``data_received``, ``eof_received`` and, once and last, ``connection_lost``.
     """
 
     def __init__(
@@ -112,50 +130,50 @@ class Connection(ABC):
         self.is_draining = False
         self._serve_stream = serve_stream
         self._streams: dict[Stream, asyncio.Task[None] | None] = {}
-        self._all_ended = asyncio.Event()
+        self._no_streams = asyncio.Event()
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent."""
+        """Handle bytes of the client."""
 
     @abstractmethod
     def eof_received(self) -> None:
-        """Take that the client closed its sending half, or left: every stream leaves."""
+        """Handle the end of what the client sends: it closed its sending half, or it left. The client is gone."""
 
     @abstractmethod
     def announce_end(self) -> None:
-        """Say with the next answer that it is the last one: a request on its way is still answered."""
+        """Mark the next answer as the last one. A request on its way is still answered."""
 
     @abstractmethod
     def close_when_idle(self) -> None:
-        """Take no further request, and close once the current ones are answered: at once where there are none."""
+        """Accept no further request. Close when the current ones are answered, or at once when there are none."""
 
     @abstractmethod
-    def _stream_ended(self, stream: Stream) -> None:
-        """The task of ``stream`` is over; the stream is answered, or has left."""
+    def _on_stream_end(self, stream: Stream) -> None:
+        """Handle the end of the task of ``stream``. The stream is answered, or its client is gone."""
 
     @abstractmethod
-    def _fail(self, stream: Stream) -> None:
-        """Answer 500 where nothing was sent, else break the answer off; an HTTP/1 connection closes either way."""
+    def _fail_stream(self, stream: Stream) -> None:
+        """Answer 500 if nothing was sent, else abort the answer. An HTTP/1 connection closes in both cases."""
 
     def connection_lost(self) -> None:
-        """Take that the transport is closed: every stream leaves."""
+        """Handle the end of the transport: the client is gone."""
         for stream in list(self._streams):
-            stream.leave(cut_off=self.transport.is_cut_off)
+            stream.mark_client_gone(cut_off=self.transport.is_cut_off)
 
     @property
-    def streams(self) -> int:
+    def stream_count(self) -> int:
         """How many streams have a task."""
         return len(self._streams)
 
-    async def tasks_ended(self) -> None:
-        """Wait until no stream has a task: calls whose client left may still settle."""
+    async def wait_for_tasks(self) -> None:
+        """Wait until no stream has a task. A call settles even when its client is gone."""
         while self._streams:
-            self._all_ended.clear()
-            await self._all_ended.wait()
+            self._no_streams.clear()
+            await self._no_streams.wait()
 
-    def _begin_stream(self, stream: Stream) -> None:
-        """Run ``serve_stream``. It may have ended when this returns: tasks may begin eagerly."""
+    def _start_stream(self, stream: Stream) -> None:
+        """Run ``serve_stream`` in a task. Tasks may start eagerly, so it may have ended when this returns."""
         self._streams[stream] = None
         task = asyncio.get_running_loop().create_task(self._serve(stream))
         if stream in self._streams:
@@ -164,23 +182,23 @@ class Connection(ABC):
     async def _serve(self, stream: Stream) -> None:
         try:
             await self._serve_stream(stream)
-            if not (stream.is_ended or stream.has_left):
+            if not (stream.is_ended or stream.is_client_gone):
                 log.error("a call ended without an answer", extra={"event": "no answer"})
-                self._fail(stream)
+                self._fail_stream(stream)
         except ClientLeft:
-            # Raised past the call's own handling: nothing is left to be answered.
-            if not stream.has_left:
-                self._fail(stream)
+            # The call did not handle this itself. There is no client left to answer.
+            if not stream.is_client_gone:
+                self._fail_stream(stream)
         except Exception:
             log.exception("a call failed", extra={"event": "call failed"})
-            self._fail(stream)
+            self._fail_stream(stream)
         except asyncio.CancelledError:
             # Only the end of the event loop cancels a task of ours.
-            stream.leave()
+            stream.mark_client_gone()
             self.transport.abort()
             raise
         finally:
             self._streams.pop(stream, None)
             if not self._streams:
-                self._all_ended.set()
-            self._stream_ended(stream)
+                self._no_streams.set()
+            self._on_stream_end(stream)

@@ -1,4 +1,4 @@
-"""What mitmproxy calls for client connections, and the listener of ``serve``."""
+"""mitmproxy's hooks for client connections, and the listener of ``serve``."""
 
 import asyncio
 import logging
@@ -19,18 +19,18 @@ from addon.runtime.listening import LISTEN_BACKLOG
 from addon.telemetry.log_limits import LogLimit
 from addon.wire import tls
 from addon.wire.clients import Clients, max_clients
-from addon.wire.layer import PlainHttpLayer, Serving
+from addon.wire.layer import PlainHttpLayer, WireConfig
 
 log = logging.getLogger("tollgate.connections")
 
 
-class WireHost:
-    """The hooks of client connections, for an addon to inherit or to call. The same under any mitmproxy.
+class ClientHooks:
+    """The hooks of client connections. An addon inherits or calls them. They are the same in every mode.
 
-    ``certificate`` returns the PEM that clients are served TLS with, or None for plain HTTP.
+    ``certificate`` returns the PEM file for TLS toward clients, or None for plain HTTP.
     """
 
-    def __init__(self, serving: Serving, certificate: Callable[[], Path | None]) -> None:
+    def __init__(self, serving: WireConfig, certificate: Callable[[], Path | None]) -> None:
         self.clients = Clients(max_clients(), serving)
         self._certificate = certificate
         self._certificates = tls.ServerCertificates()
@@ -38,7 +38,7 @@ class WireHost:
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether clients are served TLS."""
+        """Whether clients must use TLS."""
         return self._certificate() is not None
 
     def client_connected(self, client: Client) -> None:
@@ -49,44 +49,46 @@ class WireHost:
 
     def next_layer(self, data: NextLayer) -> None:
         if not self.speaks_tls or data.context.client.tls:
-            data.layer = self.clients.layer(data.context)
+            data.layer = self.clients.make_layer(data.context)
         elif tls.is_tls(first := data.data_client()):
             data.layer = tls.ClientTls(data.context)
         elif first:
-            data.layer = self.clients.layer(data.context, PlainHttpLayer)
+            data.layer = self.clients.make_layer(data.context, PlainHttpLayer)
 
     def tls_start_client(self, data: TlsData) -> None:
         if certificate := self._certificate():
             self._certificates.start_client(data, certificate)
 
     def tls_failed_client(self, data: TlsData) -> None:
-        if data.conn.error != tls.LEFT:
-            told = "a client's TLS handshake failed"
-            self._tls_failures.warning(f"{told}: {data.conn.error}", event="client tls failed")
+        if data.conn.error != tls.CLIENT_LEFT:
+            message = f"a client's TLS handshake failed: {data.conn.error}"
+            self._tls_failures.warning(message, event="client tls failed")
 
 
 class Listener(Proxyserver):
-    """mitmproxy's server on a socket that listens already, with no more around a client than it needs."""
+    """mitmproxy's server on a socket that already listens, with only the layers that a client needs."""
 
     name = "proxyserver"
 
-    def __init__(self, host: WireHost, mode: str) -> None:
+    def __init__(self, host: ClientHooks, mode: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._host = host
         self._mode = ProxyMode.parse(mode)
 
     def configure(self, updated: set[str]) -> None:
-        """Nothing to configure: ``accept`` is told what to do."""
+        """Do nothing: ``accept`` is called directly."""
 
     async def accept(self, sock: socket.socket) -> asyncio.Server:
-        """Begin to accept."""
+        """Start to accept clients on ``sock``."""
         return await asyncio.start_server(self.handle_stream, sock=sock, backlog=LISTEN_BACKLOG)
 
     async def handle_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client connection to its end."""
+        """Serve one client connection until it ends."""
         handler = ProxyConnectionHandler(ctx.master, reader, writer, ctx.options, self._mode)
         context = handler.layer.context
-        # Without TLS the gateway's layer is the first; nothing has to be asked.
-        handler.layer = ReverseProxy(context) if self._host.speaks_tls else self._host.clients.layer(context)
+        # Without TLS, the gateway's layer is the first one, and no ``next_layer`` hook is needed.
+        handler.layer = (
+            ReverseProxy(context) if self._host.speaks_tls else self._host.clients.make_layer(context)
+        )
         with self.register_connection(handler.client.id, handler):
             await handler.handle_client()

@@ -22,7 +22,7 @@ _BODILESS_STATUSES = frozenset({204, 304})
 
 
 class Http1Stream(Stream):
-    """One request and its answer. ``closes``: the connection ends after the answer."""
+    """One request and its answer. ``is_last``: the connection closes after the answer."""
 
     def __init__(
         self,
@@ -31,34 +31,34 @@ class Http1Stream(Stream):
         transport: ClientTransport,
         settings: WireSettings,
         peer: tuple[str, int],
-        on_taken: Callable[[], None],
+        on_read: Callable[[], None],
     ) -> None:
         super().__init__(head, peer)
-        self.closes = not keeps_alive(head)
+        self.is_last = not keeps_alive(head)
         self.body = BodyReader(framing)
         self.unread_bytes = 0
         self._length = framing.length
         self._transport = transport
         self._settings = settings
-        self._on_taken = on_taken
+        self._on_read = on_read
         self._pieces: list[bytes] = []
-        self._fault: Refusal | None = None
+        self._refusal: Refusal | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._received_bytes = 0
         self._awaits_continue = False
-        self._held_head = b""
+        self._pending_head = b""
         self._is_chunked = False
         self._has_body = True
 
     # The request.
 
-    def expect_continue(self) -> None:
-        """The body has not come with its head: find out whether the client waits to be told that it may send it."""
+    def check_expect(self) -> None:
+        """Note whether the client waits for 100 Continue: it asked for it, and no byte of the body has arrived."""
         if self.head.version == "1.1" and not self.body.is_done and not self._received_bytes:
             self._awaits_continue = self.head.headers.get("expect", "").lower() == "100-continue"
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the body. What comes behind its end is in ``body.rest``. Raises HttpSyntaxError."""
+        """Handle bytes of the body. Bytes after its end are in ``body.rest``. Raise HttpSyntaxError."""
         piece = self.body.feed(data)
         if piece:
             self._awaits_continue = False
@@ -70,14 +70,14 @@ class Http1Stream(Stream):
         if piece or self.body.is_done:
             self._wake()
 
-    def break_framing(self) -> None:
-        """The client broke its own framing. Who reads the body is told; an answer on its way has lost its client."""
-        self.closes = True
+    def reject_body(self) -> None:
+        """Handle a body with broken framing. ``read`` raises, or a started answer ends."""
+        self.is_last = True
         if self.is_answered:
             if not self.is_ended:
-                self.leave()
+                self.mark_client_gone()
         else:
-            self._fault = Refusal("bad_request", "The request body is not well-formed.")
+            self._refusal = Refusal("bad_request", "The request body is not well-formed.")
             self._wake()
 
     @property
@@ -86,10 +86,10 @@ class Http1Stream(Stream):
 
     async def read(self) -> bytes:
         while not self._pieces:
-            if self.has_left:
+            if self.is_client_gone:
                 raise ClientLeft
-            if self._fault:
-                raise self._fault
+            if self._refusal:
+                raise self._refusal
             if self.body.is_done:
                 return b""
             if self._awaits_continue:
@@ -100,18 +100,18 @@ class Http1Stream(Stream):
                 await self._waiting
             finally:
                 self._waiting = None
-        if self.has_left:
+        if self.is_client_gone:
             raise ClientLeft
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         was_full = self.unread_bytes >= self._settings.max_unread_bytes
         self.unread_bytes = 0
         if was_full:
-            self._on_taken()
+            self._on_read()
         return piece
 
-    def leave(self, *, cut_off: bool = False) -> None:
-        super().leave(cut_off=cut_off)
+    def mark_client_gone(self, *, cut_off: bool = False) -> None:
+        super().mark_client_gone(cut_off=cut_off)
         self._wake()
 
     def _wake(self) -> None:
@@ -121,13 +121,13 @@ class Http1Stream(Stream):
     # The answer.
 
     async def respond(self, response: Response) -> None:
-        if self.has_left:
+        if self.is_client_gone:
             raise ClientLeft
         self.respond_now(response)
 
     def respond_now(self, response: Response) -> None:
         """Send a whole answer, as ``respond`` does."""
-        self.closes = self.closes or response.close
+        self.is_last = self.is_last or response.close
         self._pieces.clear()
         body = response.body
         has_length = response.status not in _BODILESS_STATUSES
@@ -140,52 +140,52 @@ class Http1Stream(Stream):
     def begin(self, head: ResponseHead) -> None:
         self._has_body = head.status not in _BODILESS_STATUSES and self.head.method != "HEAD"
         self._is_chunked = self.head.version == "1.1"
-        self.closes = self.closes or not self._is_chunked
+        self.is_last = self.is_last or not self._is_chunked
         framing = [("transfer-encoding", "chunked")] if self._is_chunked else []
-        self._held_head = self._encode(head, framing)
+        self._pending_head = self._encode(head, framing)
         self.is_answered = True
 
     @property
-    def is_behind(self) -> bool:
-        return self._transport.is_behind
+    def has_backlog(self) -> bool:
+        return self._transport.has_backlog
 
     async def send(self, piece: bytes) -> None:
-        if self.has_left:
+        if self.is_client_gone:
             raise ClientLeft
         self._write_piece(piece)
         if self._transport.is_full:
             await self._transport.drain()
 
     async def end(self, last_piece: bytes = b"") -> None:
-        if self.has_left:
+        if self.is_client_gone:
             raise ClientLeft
         self.is_ended = True
         self._write_piece(last_piece, LAST_CHUNK)
 
     def _write_piece(self, piece: bytes, end: bytes = b"") -> None:
-        data, self._held_head = self._held_head, b""
+        data, self._pending_head = self._pending_head, b""
         if self._has_body:
             data += encode_chunk(piece) + end if self._is_chunked else piece
         if data:
             self._transport.write(data)
 
     def _encode(self, head: ResponseHead, framing: list[Field]) -> bytes:
-        """Return the head of an answer. From here on it is settled whether the connection ends after it."""
-        self.closes = self.closes or self._leaves_too_much()
+        """Return the encoded head of an answer. It decides whether the connection closes after the answer."""
+        self.is_last = self.is_last or self._has_too_much_left()
         framing.append(self._settings.date.now())
-        if self.closes:
+        if self.is_last:
             framing.append(("connection", "close"))
         elif self.head.version == "1.0":
             framing.append(("connection", "keep-alive"))
         return encode_response_head(head, framing)
 
-    def _leaves_too_much(self) -> bool:
-        """Return whether the rest of the body will not come, or is not worth waiting for."""
+    def _has_too_much_left(self) -> bool:
+        """Return whether the rest of the body will not arrive, or is too long to wait for."""
         if self.body.is_done:
             return False
         left = (self._length or 0) - self._received_bytes
         return self._awaits_continue or left > self._settings.max_discard_bytes
 
     def abort(self) -> None:
-        self.is_answered = self.is_ended = self.closes = True
+        self.is_answered = self.is_ended = self.is_last = True
         self._transport.abort()

@@ -1,22 +1,24 @@
-"""Frames of an HTTP/2 client before the library sees them: cut out of what was read, and counted against budgets.
+"""Frames of an HTTP/2 client before the h2 library gets them: cut out of each read, and counted against budgets.
 
-The library keeps what it gets until a frame is whole, however long the frame claims to be, and works through what one
-read brought before its caller hears of it. So frames are bounded, and budgets taken, before it.
+The library buffers until a frame is whole, whatever length the frame claims. It also handles everything of one read
+before its caller sees an event. So the gateway bounds frames and counts their cost before the library gets them.
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from h2.errors import ErrorCodes
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES: Final = 9
 MAX_PAYLOAD_BYTES: Final = 16_384
-"""Our SETTINGS_MAX_FRAME_SIZE, which is the least that RFC 9113, 4.2, allows."""
+"""Our SETTINGS_MAX_FRAME_SIZE: the least that RFC 9113, 4.2, allows."""
 MAX_BLOCK_BYTES: Final = 65_536
-"""Of a header block before it is decoded, HEADERS and CONTINUATION together."""
+"""The bound of an encoded header block, HEADERS and CONTINUATION together."""
 MAX_SETTINGS: Final = 32
-"""In one SETTINGS frame. Source: nghttp2's NGHTTP2_DEFAULT_MAX_SETTINGS."""
-SMALL_BYTES: Final = 256
-"""A DATA frame with less costs the server more than its client."""
+"""The bound of one SETTINGS frame. Source: nghttp2's NGHTTP2_DEFAULT_MAX_SETTINGS."""
+SMALL_FRAME_BYTES: Final = 256
+"""A DATA frame with fewer bytes costs the server more than its client."""
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)
@@ -25,12 +27,12 @@ END_STREAM = ACK = 0x1
 END_HEADERS: Final = 0x4
 PADDED: Final = 0x8
 LATE_BYTES: Final = 70_000
-"""What may be under way to a stream when it is closed: its window of 65,535, in frames."""
+"""How much may be on its way to a stream when it closes: its window of 65,535, in frames."""
 _BLOCK_TYPES = (HEADERS, CONTINUATION)
 
 
 class Frame(NamedTuple):
-    """One whole frame. ``raw`` is all of its bytes."""
+    """One whole frame. ``raw`` has all of its bytes."""
 
     type: int
     flags: int
@@ -50,20 +52,30 @@ class Frame(NamedTuple):
         return self.payload_bytes
 
 
-class PrefaceError(Exception):
-    """The connection does not begin as RFC 9113, 3.4, wants it."""
+class FrameError(Exception):
+    """The client's frames end the connection, with ``code``."""
+
+    code = ErrorCodes.PROTOCOL_ERROR
 
 
-class FrameSizeError(Exception):
+class PrefaceError(FrameError):
+    """The connection does not begin as RFC 9113, 3.4, requires."""
+
+
+class FrameSizeError(FrameError):
     """A frame is longer than SETTINGS_MAX_FRAME_SIZE."""
 
+    code = ErrorCodes.FRAME_SIZE_ERROR
 
-class BudgetError(Exception):
-    """The client costs more than it may: ENHANCE_YOUR_CALM. The message names the budget."""
+
+class BudgetError(FrameError):
+    """The client costs more than it may. The message names the budget."""
+
+    code = ErrorCodes.ENHANCE_YOUR_CALM
 
 
 class FrameReader:
-    """Cuts what a client sends into frames."""
+    """A reader that cuts the client's bytes into frames."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -71,16 +83,16 @@ class FrameReader:
 
     @property
     def is_in_head(self) -> bool:
-        """Whether the beginning of a HEADERS or CONTINUATION frame waits for its rest."""
+        """Whether a HEADERS or CONTINUATION frame has begun to arrive, but is not whole."""
         return self._has_begun and len(self._rest) > 3 and self._rest[3] in _BLOCK_TYPES
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that ``data`` completes. Raises PrefaceError or FrameSizeError."""
+        """Yield the frames that ``data`` completes. Raise PrefaceError or FrameSizeError."""
         buffer = self._rest + data if self._rest else data
         position = 0
         if not self._has_begun:
             if not PREFACE.startswith(buffer[: len(PREFACE)]):
-                raise PrefaceError
+                raise PrefaceError("preface")
             if len(buffer) < len(PREFACE):
                 self._rest = buffer
                 return
@@ -89,7 +101,7 @@ class FrameReader:
         while len(buffer) - position >= HEADER_BYTES:
             length = int.from_bytes(buffer[position : position + 3])
             if length > MAX_PAYLOAD_BYTES:
-                raise FrameSizeError
+                raise FrameSizeError("frame size")
             end = position + HEADER_BYTES + length
             if end > len(buffer):
                 break
@@ -100,7 +112,7 @@ class FrameReader:
 
 
 class Budget:
-    """So many tokens at first and at most, and so many more each second."""
+    """A token bucket: it starts with ``burst`` tokens, which is also its bound, and gains ``refill_per_s``."""
 
     def __init__(self, name: str, burst: int, refill_per_s: float) -> None:
         self._name = name
@@ -110,7 +122,7 @@ class Budget:
         self._taken_at_s: float | None = None
 
     def take(self, tokens: int, now_s: float) -> None:
-        """Take ``tokens`` at ``now_s``, the loop's time. Raises BudgetError."""
+        """Take ``tokens`` at ``now_s``, the loop's time. Raise BudgetError when there are too few."""
         if self._taken_at_s is not None:
             refill = (now_s - self._taken_at_s) * self._refill_per_s
             self._tokens = min(self._burst, self._tokens + refill)
@@ -119,8 +131,8 @@ class Budget:
         if self._tokens < 0:
             raise BudgetError(self._name)
 
-    def give(self, tokens: int) -> None:
-        """Put ``tokens`` back, up to the most there may be."""
+    def refund(self, tokens: int) -> None:
+        """Put ``tokens`` back, up to the bound."""
         self._tokens = min(self._burst, self._tokens + tokens)
 
 
@@ -129,17 +141,17 @@ class FrameBudgets:
 
     def __init__(self) -> None:
         self.resets = Budget("resets", 1_000, 33)
-        """Streams that the client reset, or made us reset. As nghttp2's nghttp2_option_set_stream_reset_rate_limit."""
+        """Streams that the client reset, or caused us to reset. As nghttp2_option_set_stream_reset_rate_limit."""
         self._control = Budget("control frames", 1_000, 33)
-        """PING, SETTINGS, PRIORITY, GOAWAY, unknown frames, one for each 256 bytes, and what is empty.
+        """PING, SETTINGS, PRIORITY, GOAWAY and unknown frames, one more for each 256 bytes, and empty frames.
 
-        The burst is that of Envoy's max_outbound_control_frames, which bounds what we must send in reply to them.
+        The burst is Envoy's max_outbound_control_frames. It bounds what we must send in reply to them.
         """
         self._window_updates = Budget("window updates", 2_000, 33)
         self._small_data = Budget("small DATA frames", 4_000, 1_000)
-        """A frame costs some 40 µs: these are 4 % of a core."""
+        """A frame costs about 40 µs, so this many a second are 4 % of a core."""
         self._late_bytes = Budget("DATA of closed streams", 8 * 1_048_576, 1_048_576)
-        """What may be under way to 100 streams of 64 KiB when they are closed, and a little more."""
+        """A little more than what may be on its way to 100 streams of 64 KiB when they close."""
         self._block_bytes: int | None = None
 
     @property
@@ -148,7 +160,7 @@ class FrameBudgets:
         return self._block_bytes is not None
 
     def admit(self, frame: Frame, now_s: float, *, is_open: bool, is_late: bool) -> None:
-        """Count ``frame``; ``is_open``: its stream is; ``is_late``: its stream was. Raises BudgetError."""
+        """Count ``frame``. Its stream ``is_open``, or ``is_late``: no longer open. Raise BudgetError."""
         kind = frame.type
         if kind == DATA:
             self._admit_data(frame, now_s, is_open=is_open)
@@ -163,21 +175,22 @@ class FrameBudgets:
         else:
             if kind == SETTINGS and frame.payload_bytes > 6 * MAX_SETTINGS:
                 raise BudgetError("settings in a frame")
-            self._control.take(1 + frame.payload_bytes // SMALL_BYTES, now_s)
+            self._control.take(1 + frame.payload_bytes // SMALL_FRAME_BYTES, now_s)
 
-    def data_sent(self) -> None:
-        """A DATA frame was sent, so window updates may come. Source: ten, as Envoy's
-        max_inbound_window_update_frames_per_data_frame_sent.
+    def credit_sent_data(self) -> None:
+        """Allow ten more window updates for a DATA frame that was sent.
+
+        Source: Envoy's max_inbound_window_update_frames_per_data_frame_sent.
         """
-        self._window_updates.give(10)
+        self._window_updates.refund(10)
 
-    def answered_early(self) -> None:
-        """A stream was answered and reset before its request ended: what is under way to it costs nothing.
+    def credit_early_answer(self) -> None:
+        """Allow what is on its way to a stream that we answered and reset before its request ended.
 
-        That is its window at most, and an empty END_STREAM.
+        That is at most its window and an empty END_STREAM.
         """
-        self._late_bytes.give(LATE_BYTES)
-        self._control.give(1)
+        self._late_bytes.refund(LATE_BYTES)
+        self._control.refund(1)
 
     def _admit_data(self, frame: Frame, now_s: float, *, is_open: bool) -> None:
         if not is_open:
@@ -187,7 +200,7 @@ class FrameBudgets:
         size = frame.data_bytes
         if not size:
             self._control.take(1, now_s)
-        elif size < SMALL_BYTES:
+        elif size < SMALL_FRAME_BYTES:
             self._small_data.take(1, now_s)
 
     def _admit_block(self, frame: Frame, now_s: float) -> None:

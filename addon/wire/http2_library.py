@@ -1,4 +1,4 @@
-"""The h2 library as the gateway uses it: which of its checks are ours, and what of it is bounded."""
+"""The h2 library as the gateway uses it: which of its checks the gateway does itself, and the library's bounds."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -12,15 +12,15 @@ from addon.text.http2_heads import MAX_LIST_BYTES, encode_literals
 from addon.wire.http2_frames import PREFACE
 
 MAX_STREAMS: Final = 100
-"""Open at once, as advertised."""
+"""How many streams may be open at once, as advertised."""
 CONNECTION_WINDOW_BYTES: Final = 1_048_576
-"""Of all bodies of a connection together that no call has read. A stream's own window is RFC 9113's 65,535."""
+"""The unread bytes of all bodies of a connection together. The window of a stream is RFC 9113's 65,535."""
 MAX_TABLE_BYTES: Final = 4_096
-"""Of the compression of our heads, however much the client offers."""
+"""The table that compresses our heads, even when the client offers more."""
 
 
 class _LiteralEncoder(Encoder):
-    """Encodes heads without a table, but says so where the client changes the size of that."""
+    """An encoder of heads that uses no table. It still announces a size when the client changes the table's size."""
 
     def encode(self, headers: Iterable[Any], huffman: bool = True) -> bytes:  # noqa: ARG002
         sizes = super().encode(()) if self.header_table.resized else b""
@@ -28,13 +28,12 @@ class _LiteralEncoder(Encoder):
 
 
 class _H2(H2Connection):
-    MAX_CLOSED_STREAMS = (
-        1_000  # the library remembers 65,536 otherwise: 8 MB for a connection that lives long
-    )
+    # The library's default is 65,536, which takes 8 MB on a long connection.
+    MAX_CLOSED_STREAMS = 1_000
 
 
 def build_h2() -> H2Connection:
-    """Return the server's side of a connection that has sent its settings and taken the client's preface."""
+    """Return the server's side of a connection. It has sent its settings and received the client's preface."""
     config = H2Configuration(
         client_side=False,
         header_encoding=None,
@@ -45,10 +44,11 @@ def build_h2() -> H2Connection:
     )
     h2 = _H2(config)
     h2.encoder = _LiteralEncoder()
-    h2.decoder.max_header_list_size = 4 * MAX_LIST_BYTES  # what is larger ends the connection, not the stream
+    # A larger head ends the connection, not only the stream.
+    h2.decoder.max_header_list_size = 4 * MAX_LIST_BYTES
     h2.initiate_connection()
     h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES - 65_535)
-    # Past its own limit the library ends the connection; ours refuses the stream.
+    # Past its limit the library ends the connection. The gateway's own limit is lower and refuses the stream.
     settings = {SettingCodes(code): value for code, value in h2.local_settings.items()}
     settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 2 * MAX_STREAMS
     h2.local_settings = Settings(client=False, initial_values=settings)
@@ -57,7 +57,7 @@ def build_h2() -> H2Connection:
 
 
 def bound_settings(h2: H2Connection) -> None:
-    """Keep what a client just set from growing what we hold: settings that nobody knows, the table of our heads."""
+    """Bound what the client's settings can make us keep: unknown settings, and the table of our heads."""
     for code in [code for code in h2.remote_settings if not isinstance(code, SettingCodes)]:
         del h2.remote_settings[code]
     if h2.encoder.header_table_size > MAX_TABLE_BYTES:

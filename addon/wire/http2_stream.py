@@ -16,8 +16,9 @@ _FRAMING_FIELDS = frozenset({"date", "content-length"})
 
 
 class Http2Stream(Stream):
-    """One request and its answer. ``stream_id`` is its number on the connection; ``on_over`` takes it off that one,
-    with the code to reset it by, if any. Raises MalformedError where the length of the body is malformed.
+    """One request and its answer. ``on_closed`` removes it from the connection, with the code of a reset, if any.
+
+    Raises MalformedError when the field Content-Length is malformed.
     """
 
     def __init__(
@@ -26,64 +27,64 @@ class Http2Stream(Stream):
         stream_id: int,
         head: RequestHead,
         peer: tuple[str, int],
-        on_over: Callable[["Http2Stream", ErrorCodes | None], None],
+        on_closed: Callable[["Http2Stream", ErrorCodes | None], None],
     ) -> None:
         super().__init__(head, peer)
         self.stream_id = stream_id
         self.request_has_ended = False
         self._output = output
-        self._on_over = on_over
+        self._on_closed = on_closed
         self._length = body_length(head)
         self._received_bytes = 0
         self._pieces: list[bytes] = []
-        self._untaken_bytes = 0
-        self._fault: Refusal | None = None
+        self._unread_bytes = 0
+        self._refusal: Refusal | None = None
         self._awaits_continue = head.headers.get("expect", "").lower() == "100-continue"
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        self._held_head: ResponseHead | None = None
+        self._pending_head: ResponseHead | None = None
         self._has_body = True
 
     # The request.
 
     def feed(self, data: bytes, window_bytes: int) -> None:
-        """Take DATA, which used ``window_bytes`` of the client's window."""
+        """Handle DATA, which used ``window_bytes`` of the client's window."""
         self._received_bytes += len(data)
         self._awaits_continue = False
         if self._length is not None and self._received_bytes > self._length:
-            self._break_framing()
-        if self._fault:
+            self._reject_body()
+        if self._refusal:
             self._output.open_window(self.stream_id, window_bytes)
             return
-        self._untaken_bytes += window_bytes
+        self._unread_bytes += window_bytes
         if data:
             self._pieces.append(data)
             _wake(self._reader)
 
     def end_request(self) -> None:
-        """Take that the request has ended."""
+        """Handle the end of the request."""
         self.request_has_ended = True
         if self._length is not None and self._received_bytes < self._length:
-            self._break_framing()
+            self._reject_body()
         _wake(self._reader)
 
-    def _break_framing(self) -> None:
-        """The body does not have its length. Its reader is told; an answer on its way has lost its client."""
+    def _reject_body(self) -> None:
+        """Handle a body that does not have its length. ``read`` raises, or a started answer ends."""
         self._drop_body()
         if self.is_answered:
-            self.leave()
-        elif not self._fault:
-            self._fault = Refusal(
+            self.mark_client_gone()
+        elif not self._refusal:
+            self._refusal = Refusal(
                 "bad_request", "The request body does not have the length of its Content-Length."
             )
             _wake(self._reader)
 
     def _drop_body(self) -> None:
-        """Give the window of what was not read back to the connection."""
+        """Drop the unread pieces and open the window again by their size."""
         self._pieces.clear()
-        if self._untaken_bytes:
-            self._output.open_window(self.stream_id, self._untaken_bytes)
-            self._untaken_bytes = 0
+        if self._unread_bytes:
+            self._output.open_window(self.stream_id, self._unread_bytes)
+            self._unread_bytes = 0
 
     @property
     def has_whole_body(self) -> bool:
@@ -91,10 +92,10 @@ class Http2Stream(Stream):
 
     async def read(self) -> bytes:
         while True:
-            if self.has_left:
+            if self.is_client_gone:
                 raise ClientLeft
-            if self._fault:
-                raise self._fault
+            if self._refusal:
+                raise self._refusal
             if self._pieces:
                 piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
                 self._drop_body()
@@ -117,7 +118,7 @@ class Http2Stream(Stream):
         await self._write(response.body, is_last=True)
 
     def respond_now(self, response: Response) -> None:
-        """Send a whole small answer without waiting, or only its head and a reset where the client takes no more."""
+        """Send a whole small answer without waiting. Send only its head and a reset when there is no room for it."""
         self._begin(response.status, [("content-length", str(len(response.body)))], response.headers.fields)
         fits = len(response.body) <= min(self._output.room(self.stream_id), MAX_DATA_BYTES)
         body = response.body if self._has_body else b""
@@ -147,44 +148,44 @@ class Http2Stream(Stream):
             self.close(ErrorCodes.INTERNAL_ERROR)
 
     @property
-    def is_behind(self) -> bool:
-        return self._writer is not None or self._output.is_behind
+    def has_backlog(self) -> bool:
+        return self._writer is not None or self._output.has_backlog
 
-    def leave(self, *, cut_off: bool = False) -> None:
-        super().leave(cut_off=cut_off)
+    def mark_client_gone(self, *, cut_off: bool = False) -> None:
+        super().mark_client_gone(cut_off=cut_off)
         _wake(self._reader)
         _wake(self._writer)
 
     def wake_writer(self) -> None:
-        """There may be room now."""
+        """Try to write again: there may be room now."""
         _wake(self._writer)
 
     def close(self, reset_code: ErrorCodes | None) -> None:
-        """Take the stream off its connection. Reset it with ``reset_code``; for None only where its request goes on."""
+        """Remove the stream from its connection. Reset it with ``reset_code``; None: only if its request goes on."""
         self._drop_body()
-        self._on_over(self, reset_code)
+        self._on_closed(self, reset_code)
 
     def _begin(self, status: int, length: list[Field], fields: tuple[Field, ...]) -> None:
         bodiless = status in _BODILESS_STATUSES
         self._has_body = not bodiless and self.head.method != "HEAD"
         self.is_answered = True
         kept = [field for field in fields if field[0] not in _FRAMING_FIELDS]
-        self._held_head = ResponseHead(status, Headers([*kept, *([] if bodiless else length)]), "2")
+        self._pending_head = ResponseHead(status, Headers([*kept, *([] if bodiless else length)]), "2")
 
     def _send_head(self, *, is_last: bool) -> None:
-        if self._held_head is not None:
-            head, self._held_head = self._held_head, None
+        if self._pending_head is not None:
+            head, self._pending_head = self._pending_head, None
             self._output.send_head(self.stream_id, head.status, head.headers.fields, is_last=is_last)
 
     async def _write(self, data: bytes, *, is_last: bool) -> None:
-        """Send ``data`` as the client takes it. Nothing is kept but by the caller, who waits."""
-        if self.has_left:
+        """Send ``data`` as fast as the client reads. The caller waits, so nothing is buffered here."""
+        if self.is_client_gone:
             raise ClientLeft
         while self._output.is_full:
             await self._wait()
         if not self._has_body:
             data = b""
-        if self._held_head is not None:
+        if self._pending_head is not None:
             self._send_head(is_last=is_last and not data)
         elif is_last and not data:
             self._output.send_data(self.stream_id, b"", is_last=True)
@@ -210,7 +211,7 @@ class Http2Stream(Stream):
         self.close(None)
 
     async def _wait(self) -> None:
-        """Wait until there may be room, or the client left."""
+        """Wait until there may be room. Raise ClientLeft when the client is gone."""
         self._writer = asyncio.get_running_loop().create_future()
         self._output.block(self.stream_id)
         try:
@@ -218,7 +219,7 @@ class Http2Stream(Stream):
         finally:
             self._writer = None
             self._output.unblock(self.stream_id)
-        if self.has_left:
+        if self.is_client_gone:
             raise ClientLeft
 
 

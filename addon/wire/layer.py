@@ -1,9 +1,9 @@
 """One client connection inside mitmproxy: our read loop, mitmproxy's layers for TLS, and the HTTP connection.
 
-``serve``, mitmdump and mitmweb alike: ``ClientConnection`` takes the place of the handler's own reading. Plain bytes go
-straight to the HTTP connection; those of TLS go through ``handler.server_event`` and mitmproxy's TLS layer, whose child
-is ``GatewayLayer``. What is sent to a TLS client is encrypted by that layer's own ``send_data``: it and
-``receive_data`` leave OpenSSL only between two whole steps, so that one may run within the other.
+``ClientConnection`` replaces the reading of mitmproxy's handler, in ``serve``, mitmdump and mitmweb alike. Plain bytes
+go straight to the HTTP connection. TLS bytes go through ``handler.server_event`` and mitmproxy's TLS layer, whose child
+is ``GatewayLayer``. ``send_data`` of the TLS layer encrypts the bytes to a TLS client. It and ``receive_data`` leave
+OpenSSL only between two whole steps, so one may run within the other.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from addon.runtime.deadline import MovableDeadline
 from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.http2 import Http2Connection
+from addon.wire.http2_frames import PREFACE
 from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 
 log = logging.getLogger("tollgate.wire")
 
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_UNDECIDED_BYTES = 65_536
-"""What a client may send before it is clear what it speaks, and a read more: TLS handshakes, mostly."""
+"""A client may send this and one read more before its protocol is known. Most of it is the TLS handshake."""
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """What every client connection of a process is served with."""
+class WireConfig:
+    """How all client connections of a process are served: the coroutine of each stream, and the bounds."""
 
     serve_stream: ServeStream
     settings: WireSettings
@@ -49,7 +49,7 @@ class ClientConnection:
         handler: ConnectionHandler,
         transport: asyncio.Transport,
         reader: asyncio.StreamReader,
-        serving: Serving,
+        serving: WireConfig,
         buffer: memoryview,
     ) -> None:
         self.client: Client = handler.client
@@ -60,18 +60,18 @@ class ClientConnection:
         self._reader = reader
         self._serving = serving
         self._uses_layers = True
-        self._passing: set[asyncio.Task[None]] = set()
+        self._layer_tasks: set[asyncio.Task[None]] = set()
         self._first_bytes = b""
         self._undecided_bytes = 0
         self.socket = ClientSocket(transport, self, buffer, serving.settings.write_timeout_s)
         self._deadline: MovableDeadline | None = MovableDeadline(self._expire)
         self._deadline.set(serving.settings.head_timeout_s)
-        # What its own reader has is passed on when the handler runs this connection.
+        # ``run`` passes on what the handler's reader has already read.
         transport.pause_reading()
-        self.socket.take_over()
+        self.socket.attach()
 
     async def run(self) -> None:
-        """Serve the client until its socket is closed. Calls of a client that left may go on."""
+        """Serve the client until its socket is closed. Its calls may go on after that."""
         try:
             self._reader.feed_eof()
             if early := await self._reader.read(-1):
@@ -79,51 +79,51 @@ class ClientConnection:
             self._transport.resume_reading()
             await self.socket.closed
         finally:
-            # mitmproxy cancels this where a layer asks to close: what was sent before is still delivered.
+            # mitmproxy cancels this when a layer asks to close. Bytes that were sent before are still delivered.
             self._handler.transports.pop(self.client, None)
             self.client.state = ConnectionState.CLOSED
             self.socket.close()
 
-    # What the socket says.
+    # Called by the socket.
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the client: of HTTP, or of TLS."""
-        if self._uses_layers or self._passing:
+        """Handle bytes of the client, HTTP or TLS."""
+        if self._uses_layers or self._layer_tasks:
             if self.connection is None:
                 self._undecided_bytes += len(data)
                 if self._undecided_bytes > MAX_UNDECIDED_BYTES:
-                    # Read on once the layers have let a connection come about, within the time for that.
+                    # Reading goes on when the layers have decided on a connection. ``_deadline`` bounds the wait.
                     self.socket.pause_reading()
-            self._pass(events.DataReceived(self.client, data))
+            self._pass_to_layers(events.DataReceived(self.client, data))
         else:
             self.receive(data)
 
     def eof_received(self) -> None:
-        """Take that the client sends no more."""
+        """Handle the end of what the client sends."""
         self.client.state &= ~ConnectionState.CAN_READ
-        if self._uses_layers or self._passing:
-            self._pass(events.ConnectionClosed(self.client))
+        if self._uses_layers or self._layer_tasks:
+            self._pass_to_layers(events.ConnectionClosed(self.client))
         else:
             self.end()
 
     def connection_lost(self) -> None:
-        """The socket is closed."""
+        """Handle the end of the socket."""
         if self._deadline:
             self._deadline.close()
         if self.connection:
             self.connection.connection_lost()
 
-    def _pass(self, event: events.Event) -> None:
-        """Give ``event`` to mitmproxy's layers. Mostly done when this returns."""
+    def _pass_to_layers(self, event: events.Event) -> None:
+        """Give ``event`` to mitmproxy's layers. They have usually handled it when this returns."""
         task = asyncio.get_running_loop().create_task(self._handler.server_event(event))
         if not task.done():
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+            self._layer_tasks.add(task)
+            task.add_done_callback(self._layer_tasks.discard)
 
-    # What the innermost layer says.
+    # Called by the innermost layer.
 
     def start(self, tls: TLSLayer | None) -> None:
-        """The layers are decided: what comes from here on is HTTP."""
+        """Expect HTTP from now on: mitmproxy has chosen its layers."""
         self._uses_layers = tls is not None
         if tls is not None:
             encryption = Encryption(tls)
@@ -132,21 +132,21 @@ class ClientConnection:
                 self._open(Http2Connection, b"")
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of HTTP, which passed the layers. A fault of ours closes the connection."""
+        """Handle bytes of HTTP. A bug in the gateway closes the connection."""
         try:
             if self.connection is not None:
                 self.connection.data_received(data)
             else:
-                self.decide(data)
+                self.detect_protocol(data)
         except Exception:
             log.exception("a client connection failed", extra={"event": "connection failed"})
             self.socket.abort()
 
-    def decide(self, data: bytes) -> None:
-        """Find out by the first bytes what the client speaks."""
+    def detect_protocol(self, data: bytes) -> None:
+        """Find the version of HTTP by the first bytes."""
         first = self._first_bytes + data
-        if first[: len(HTTP2_PREFACE)] == HTTP2_PREFACE[: len(first)]:
-            if len(first) < len(HTTP2_PREFACE):
+        if first[: len(PREFACE)] == PREFACE[: len(first)]:
+            if len(first) < len(PREFACE):
                 self._first_bytes = first
             else:
                 self._open(Http2Connection, first)
@@ -154,10 +154,10 @@ class ClientConnection:
             self._open(Http1Connection, first)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer in plain HTTP whatever the client sent, and close."""
+        """Answer with an error in HTTP/1.1, whatever the client sent, and close."""
         if self.connection is None:
             one = Http1Connection(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
-            self._use(one)
+            self._use_connection(one)
             one.refuse(refusal)
 
     def _expire(self) -> None:
@@ -167,7 +167,7 @@ class ClientConnection:
             self.socket.close()
 
     def end(self) -> None:
-        """Take that no more HTTP comes."""
+        """Handle the end of the client's HTTP."""
         if self.connection is not None:
             self.connection.eof_received()
         else:
@@ -175,11 +175,11 @@ class ClientConnection:
 
     def _open(self, kind: type[Http1Connection] | type[Http2Connection], first: bytes) -> None:
         connection = kind(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
-        self._use(connection)
+        self._use_connection(connection)
         if first:
             connection.data_received(first)
 
-    def _use(self, connection: Connection) -> None:
+    def _use_connection(self, connection: Connection) -> None:
         self.connection = connection
         self.socket.resume_reading()
         self._first_bytes = b""
@@ -189,33 +189,33 @@ class ClientConnection:
 
 
 class Encryption:
-    """Sends through mitmproxy's TLS layer."""
+    """Encrypts with mitmproxy's TLS layer."""
 
     def __init__(self, layer: TLSLayer) -> None:
         self._layer = layer
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the records for ``data``; nothing where the client ended TLS, or broke it."""
+        """Return the TLS records of ``data``, or nothing when the client ended or broke TLS."""
         try:
-            return _sent(self._layer.send_data(data))
+            return _bytes_to_send(self._layer.send_data(data))
         except SSL.Error:
             return b""
 
     def end(self) -> bytes:
-        """Return close_notify: without it a body that ends with its connection would seem cut off."""
+        """Return close_notify. Without it, a body that ends with the connection would seem incomplete."""
         try:
             self._layer.tls.shutdown()
-            return _sent(self._layer.tls_interact())
+            return _bytes_to_send(self._layer.tls_interact())
         except SSL.Error:
             return b""
 
 
-def _sent(generator: CommandGenerator[None]) -> bytes:
+def _bytes_to_send(generator: CommandGenerator[None]) -> bytes:
     return b"".join([command.data for command in generator if isinstance(command, commands.SendData)])
 
 
 class GatewayLayer(Layer):
-    """The innermost layer: hands what the layers above it made of a client's bytes to its ``ClientConnection``."""
+    """mitmproxy's innermost layer. It passes the bytes that the layers above it decrypted to ``ClientConnection``."""
 
     def __init__(self, context: Context, find: Callable[[Client], ClientConnection | None]) -> None:
         super().__init__(context)
@@ -229,7 +229,7 @@ class GatewayLayer(Layer):
             if self._client:
                 self._client.start(tls[-1] if tls else None)
         elif self._client is None:
-            # Nobody admitted this client.
+            # This client was not admitted.
             yield commands.CloseConnection(self.context.client)
         elif isinstance(event, events.DataReceived):
             self._client.receive(event.data)
@@ -238,11 +238,11 @@ class GatewayLayer(Layer):
 
 
 class PlainHttpLayer(GatewayLayer):
-    """Tells a client that speaks plain HTTP to a port of TLS, in plain HTTP, what is wrong."""
+    """The innermost layer of a client that speaks plain HTTP to a TLS port. It answers with the reason."""
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if self._client and isinstance(event, events.DataReceived):
-            told = "This port speaks HTTPS: begin the base URL with https://."
-            self._client.refuse(Refusal("bad_request", told))
+            message = "This port speaks HTTPS: begin the base URL with https://."
+            self._client.refuse(Refusal("bad_request", message))
         else:
             yield from super()._handle_event(event)

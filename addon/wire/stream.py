@@ -1,6 +1,6 @@
-"""``Stream``: one request of a client and its answer, which is all that a call sees of its client.
+"""``Stream``: one request of a client and its answer. A call sees nothing else of its client.
 
-HTTP/1.1 and HTTP/2 each have their own kind. A connection calls ``_leave`` when its client is gone.
+HTTP/1.1 and HTTP/2 each have their own kind. A connection calls ``mark_client_gone`` when its client is gone.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ class ClientLeft(Exception):  # noqa: N818  (an event, not a fault)
     """The client closed its connection or its sending half, reset its stream, broke its framing, or was cut off."""
 
 
-class Presence:
-    """The block of ``Stream.present``."""
+class WhileConnected:
+    """The context manager of ``Stream.while_connected``."""
 
     __slots__ = ("_stream", "_task")
 
@@ -23,26 +23,26 @@ class Presence:
         self._task: asyncio.Task[object] | None = None
 
     def end(self) -> None:
-        """The client is gone: end the block, if there is one."""
-        # A task that notices by itself is not waiting, and meets ``has_left`` at the end of its block.
+        """End the block, if one runs: the client is gone."""
+        # The current task does not wait, so there is nothing to cancel. ``__exit__`` sees ``is_client_gone``.
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     def __enter__(self) -> None:
-        if self._stream.has_left:
+        if self._stream.is_client_gone:
             raise ClientLeft
         self._task = asyncio.current_task()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         task, self._task = self._task, None
-        if not self._stream.has_left or task is None:
+        if not self._stream.is_client_gone or task is None:
             return
         if kind is None or (kind is asyncio.CancelledError and task.uncancel() <= 0):
             raise ClientLeft
 
 
 class Stream(ABC):
-    """One request and its answer. Methods that wait raise ``ClientLeft`` where the client leaves meanwhile.
+    """One request and its answer. Methods that wait raise ``ClientLeft`` when the client leaves.
 
     ``peer`` is the client's address.
     """
@@ -50,52 +50,52 @@ class Stream(ABC):
     def __init__(self, head: RequestHead, peer: tuple[str, int]) -> None:
         self.head = head
         self.peer = peer
-        self.has_left = False
+        self.is_client_gone = False
         self.is_cut_off = False
-        """The gateway would not wait for it any more."""
+        """The gateway closed the connection because the client read too slowly."""
         self.is_answered = False
-        """The answer's head is on its way."""
+        """The head of the answer was sent."""
         self.is_ended = False
-        """The whole answer is on its way."""
-        self._presence = Presence(self)
+        """The whole answer was sent."""
+        self._while_connected = WhileConnected(self)
 
-    def present(self) -> "Presence":
-        """Return a block that raises ``ClientLeft`` where the client has left already, or leaves within it.
+    def while_connected(self) -> "WhileConnected":
+        """Return a context manager that raises ``ClientLeft`` if the client has left, or leaves within the block.
 
-        What the block awaits is cancelled then. One block of one task at a time.
+        What the block awaits is cancelled. A stream has at most one such block at a time.
         """
-        return self._presence
+        return self._while_connected
 
-    def leave(self, *, cut_off: bool = False) -> None:
-        """End the block that waits for anything on the client's behalf: it is gone, or cut off by the gateway."""
-        if not self.has_left:
-            self.has_left, self.is_cut_off = True, cut_off
-            self._presence.end()
+    def mark_client_gone(self, *, cut_off: bool = False) -> None:
+        """End the block of ``while_connected``: the client is gone, or the gateway cut it off."""
+        if not self.is_client_gone:
+            self.is_client_gone, self.is_cut_off = True, cut_off
+            self._while_connected.end()
 
     @abstractmethod
     async def read(self) -> bytes:
-        """Return the next piece of the request's body, all that came since the last one; ``b""`` at its end.
+        """Return all of the request's body that arrived since the last read, or ``b""`` at its end.
 
-        The client is not read on while 64 KiB wait here. Raises ``Refusal`` ``bad_request`` where its framing is
-        broken, ``request_timeout`` never: deadlines are the caller's.
+        The connection stops reading while 64 KiB wait here. Raise ``Refusal`` ``bad_request`` when the framing is
+        broken. The caller sets the deadline.
         """
 
     @property
     @abstractmethod
     def has_whole_body(self) -> bool:
-        """Whether all of the request's body has come, read or not."""
+        """Whether all of the request's body has arrived, read or not."""
 
     @abstractmethod
     async def respond(self, response: Response) -> None:
-        """Send a whole answer, head and body in one write. What is unread of the request is dropped, within bounds."""
+        """Send a whole answer, head and body in one write. Drop the unread rest of the request, within bounds."""
 
     @abstractmethod
     def begin(self, head: ResponseHead) -> None:
-        """Begin a streamed answer. Its head leaves with its first piece."""
+        """Begin a streamed answer. Its head is sent with its first piece."""
 
     @abstractmethod
     async def send(self, piece: bytes) -> None:
-        """Send a piece of a streamed answer. Waits while the client takes no more."""
+        """Send a piece of a streamed answer. Wait while the client reads too slowly."""
 
     @abstractmethod
     async def end(self, last_piece: bytes = b"") -> None:
@@ -103,9 +103,9 @@ class Stream(ABC):
 
     @property
     @abstractmethod
-    def is_behind(self) -> bool:
-        """Whether bytes for this client wait for it to take earlier ones."""
+    def has_backlog(self) -> bool:
+        """Whether bytes wait until the client reads earlier ones."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Close an HTTP/1 connection at once, or reset an HTTP/2 stream: the answer can't be ended properly."""
+        """Close an HTTP/1 connection at once, or reset an HTTP/2 stream. For an answer that can't end properly."""

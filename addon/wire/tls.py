@@ -1,4 +1,4 @@
-"""TLS toward clients, with the operator's certificate; what they send is repeated in no log."""
+"""TLS toward clients, with the operator's certificate. No log line repeats what a client sent."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +14,9 @@ _RELEASE_BUFFERS = 0x10  # SSL_MODE_RELEASE_BUFFERS of OpenSSL
 
 
 class ServerCertificates:
-    """The operator's certificate for clients, as its file has it at each handshake.
+    """The operator's certificate for clients. Each handshake uses the file's current content.
 
-    A file that can't be used, perhaps because it is being written, leaves the certificate that was last read in place.
+    A file that can't be used may be half written. The last certificate that was read then stays in use.
     """
 
     def __init__(self) -> None:
@@ -24,13 +24,13 @@ class ServerCertificates:
         self._context: SSL.Context | None = None
 
     def start_client(self, data: TlsData, certificate: Path) -> None:
-        """Accept a client's TLS with ``certificate``: a PEM with the private key and the chain."""
+        """Accept TLS of a client with ``certificate``: a PEM file with the private key and the chain."""
         connection = SSL.Connection(self.context(certificate))
         connection.set_accept_state()
         data.ssl_conn = connection
 
     def context(self, certificate: Path) -> SSL.Context:
-        """Return what serves the file's certificate. Raises OSError and SSL.Error where none was ever read."""
+        """Return the context of the file's certificate. Raise OSError or SSL.Error if none was ever read."""
         try:
             stat = certificate.stat()
             read = certificate, stat.st_mtime_ns, stat.st_size
@@ -38,7 +38,7 @@ class ServerCertificates:
                 self._context = _client_context(certificate)
                 self._read = read
         except (OSError, SSL.Error):
-            # The watcher of the settings says what is wrong with the file.
+            # The watcher of the settings reports what is wrong with the file.
             if self._context is None:
                 raise
         return self._context
@@ -51,7 +51,7 @@ def _client_context(certificate: Path) -> SSL.Context:
     context.use_privatekey_file(str(certificate))
     context.check_privatekey()
     context.set_alpn_select_callback(_choose_protocol)
-    # An idle connection keeps no buffers for records: 34 KB each, with thousands of open streams.
+    # An idle connection then keeps no record buffers. They take 34 KB each, and thousands of streams may be open.
     context.set_mode(_RELEASE_BUFFERS)
     return context
 
@@ -60,31 +60,31 @@ def _choose_protocol(_connection: SSL.Connection, offered: list[bytes]) -> Any:
     return next((ours for ours in CLIENT_PROTOCOLS if ours in offered), SSL.NO_OVERLAPPING_PROTOCOLS)
 
 
-NO_TLS = "what came is no TLS"
-LEFT = "the client left"
-BROKE_OFF = "the handshake broke off"
+NO_TLS = "the client did not speak TLS"
+CLIENT_LEFT = "the client left"
+HANDSHAKE_INTERRUPTED = "the handshake was interrupted"
 _FAULTS = {
     "Cannot parse ClientHello": NO_TLS,
-    "connection closed": LEFT,
+    "connection closed": CLIENT_LEFT,
     "unsupported protocol": "no TLS version in common",
     "no shared cipher": "no cipher in common",
     "unknown ca": "the client does not trust the certificate",
     "bad certificate": "the client does not trust the certificate",
     "certificate unknown": "the client does not trust the certificate",
 }
-"""What mitmproxy and OpenSSL say of a failed handshake, and what is logged of it: nothing that a peer sent."""
+"""From a part of mitmproxy's or OpenSSL's message to the reason in our log, which has nothing that a peer sent."""
 
 MAX_HELLO_BYTES: Final = 16_384
-"""Of a ClientHello and its records. It has 2 KB at most with today's largest key shares."""
+"""The bound of a ClientHello with its records. With today's largest key shares it has at most 2 KB."""
 MAX_HELLO_RECORDS: Final = 16
 _RECORD_HEADER_BYTES: Final = 5
 
 
 class ClientTls(tls.ClientTLSLayer):
-    """mitmproxy's layer, with bounds, and silent about what a client sent.
+    """mitmproxy's TLS layer, with bounds. It logs nothing that a client sent.
 
-    mitmproxy parses all of a ClientHello again whenever a piece of it comes, and logs what is none as hex digits. It
-    goes on after a fault of TLS, logs one for each later read, and fails where bytes come behind a failed handshake.
+    mitmproxy itself parses a whole ClientHello again for each piece of it, and logs a malformed one as hex digits. It
+    goes on after a TLS error and logs another error for each later read. It fails on bytes after a failed handshake.
     """
 
     def __init__(self, context: Context) -> None:
@@ -93,7 +93,7 @@ class ClientTls(tls.ClientTLSLayer):
         self._records = HelloRecords()
 
     def receive_handshake_data(self, data: bytes) -> layer.CommandGenerator[tuple[bool, str | None]]:
-        """Take bytes of a handshake, and look at a ClientHello once for each of its records."""
+        """Handle bytes of a handshake. Parse a ClientHello once for each of its records."""
         if not self.client_hello_parsed:
             try:
                 has_more = self._records.feed(data)
@@ -105,13 +105,13 @@ class ClientTls(tls.ClientTLSLayer):
         return (yield from super().receive_handshake_data(data))
 
     def on_handshake_error(self, err: str) -> layer.CommandGenerator[None]:
-        """Say why in words of our own. ``tls_failed_client`` logs them."""
+        """Set the reason in our own words. ``tls_failed_client`` logs it."""
         self._has_failed = True
-        yield from tls.TLSLayer.on_handshake_error(self, _told(err, BROKE_OFF))
+        yield from tls.TLSLayer.on_handshake_error(self, _reason_for_log(err, HANDSHAKE_INTERRUPTED))
         self.event_to_child = self.errored  # type: ignore[method-assign]
 
     def receive_data(self, data: bytes) -> layer.CommandGenerator[None]:
-        """Take bytes behind the handshake. A fault of TLS ends the connection: none can be got over."""
+        """Handle bytes after the handshake. An error of TLS ends the connection, as none can be recovered from."""
         if self._has_failed:
             return
         fault = ""
@@ -122,17 +122,17 @@ class ClientTls(tls.ClientTLSLayer):
                 yield command
         if fault:
             self._has_failed = True
-            self.conn.error = _told(fault, "what came behind the handshake is no TLS")
+            self.conn.error = _reason_for_log(fault, "the bytes after the handshake are not TLS")
             yield tls.TlsFailedClientHook(TlsData(self.conn, self.context, self.tls))
             yield commands.CloseConnection(self.conn)
 
 
-def _told(fault: str, otherwise: str) -> str:
-    return next((told for said, told in _FAULTS.items() if said in fault), otherwise)
+def _reason_for_log(fault: str, default: str) -> str:
+    return next((reason for part, reason in _FAULTS.items() if part in fault), default)
 
 
 class HelloRecords:
-    """Counts the records of a ClientHello, and keeps what came since one last ended."""
+    """A counter of the records of a ClientHello. It keeps the bytes since the last complete record."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -141,7 +141,7 @@ class HelloRecords:
         self._bytes = self._records = 0
 
     def feed(self, data: bytes) -> bool:
-        """Keep bytes; return whether they complete a record. Raises ValueError where they are no mere greeting."""
+        """Keep bytes and return whether they complete a record. Raise ValueError when they exceed a ClientHello."""
         self._kept += data
         has_ended = False
         at = 0
@@ -160,7 +160,7 @@ class HelloRecords:
         return has_ended
 
     def take(self) -> bytes:
-        """Return what was kept."""
+        """Return the kept bytes and forget them."""
         kept = bytes(self._kept)
         self._kept.clear()
         return kept

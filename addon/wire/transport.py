@@ -1,7 +1,7 @@
 """``ClientSocket``: the socket of one client, read and written without mitmproxy's tasks and locks.
 
-It takes a connection over from asyncio's streams. What arrives goes to ``receive``: to the HTTP connection itself, or
-through mitmproxy's layers where these have to decrypt or to decide.
+It takes over a connection from asyncio's streams. Its receiver passes the bytes to the HTTP connection, or through
+mitmproxy's layers when they must decrypt, or decide on the protocol.
 """
 
 import asyncio
@@ -14,26 +14,26 @@ from addon.wire.stream import ClientLeft
 READ_BYTES = 65_536
 
 Encrypt = Callable[[bytes], bytes]
-"""Returns what is to be sent for some bytes; nothing where the client ended TLS."""
+"""Returns the TLS records of some bytes, or nothing when the client ended TLS."""
 
 
 class Receiver(Protocol):
-    """Whom a ``ClientSocket`` tells what happens."""
+    """The object that handles what happens on a ``ClientSocket``."""
 
     def data_received(self, data: bytes) -> None:
-        """Take what was read, ``READ_BYTES`` at most."""
+        """Handle the bytes of one read, at most ``READ_BYTES``."""
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """Handle the end of what the client sends."""
 
     def connection_lost(self) -> None:
-        """The socket is closed. Called once, and last."""
+        """Handle the end of the socket. Called once, and last."""
 
 
 class ClientSocket(asyncio.BufferedProtocol):
-    """A ``ClientTransport`` on an asyncio transport, and that one's protocol.
+    """A ``ClientTransport`` on an asyncio transport. It is also the protocol of that transport.
 
-    ``buffer`` may be shared by all sockets of an event loop: what is read is copied out of it at once.
+    All sockets of an event loop may share ``buffer``: the bytes of a read are copied out of it at once.
     """
 
     def __init__(
@@ -44,26 +44,26 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._write_timeout_s = write_timeout_s
         self._writable: asyncio.Future[None] | None = None
-        self._stall: MovableDeadline | None = None
-        self._behind_bytes = 0
+        self._stall_deadline: MovableDeadline | None = None
+        self._backlog_bytes = 0
         self._is_paused = False
-        self._has_ended = False
+        self._is_write_closed = False
         self._encrypt: Encrypt | None = None
-        self._farewell: Callable[[], bytes] | None = None
+        self._close_notify: Callable[[], bytes] | None = None
         self.is_full = False
         self.is_lost = False
         self.is_cut_off = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def take_over(self) -> None:
-        """Become the transport's protocol."""
+    def attach(self) -> None:
+        """Become the protocol of the asyncio transport."""
         self._transport.set_protocol(self)
 
-    def use_tls(self, encrypt: Encrypt, farewell: Callable[[], bytes]) -> None:
-        """Send through ``encrypt``, and what ``farewell`` returns before closing: TLS's close_notify."""
-        self._encrypt, self._farewell = encrypt, farewell
+    def use_tls(self, encrypt: Encrypt, close_notify: Callable[[], bytes]) -> None:
+        """Encrypt with ``encrypt`` from now on. Send the result of ``close_notify`` before closing."""
+        self._encrypt, self._close_notify = encrypt, close_notify
 
-    # asyncio's side.
+    # Called by asyncio.
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """As ``asyncio.BufferedProtocol``."""
@@ -74,11 +74,11 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._receiver.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """As ``asyncio.Protocol``, for an event loop that knows no other kind."""
+        """As ``asyncio.Protocol``, for event loops without ``BufferedProtocol``."""
         self._receiver.data_received(data)
 
     def eof_received(self) -> bool:
-        """As ``asyncio.Protocol``: the transport is not closed for it."""
+        """As ``asyncio.Protocol``. The transport stays open."""
         self._receiver.eof_received()
         return True
 
@@ -90,21 +90,21 @@ class ClientSocket(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """As ``asyncio.Protocol``."""
         self.is_full = False
-        if self._stall and not self._has_ended:
-            self._stall.clear()
+        if self._stall_deadline and not self._is_write_closed:
+            self._stall_deadline.clear()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """As ``asyncio.Protocol``."""
-        self.is_lost = self._has_ended = True
-        if self._stall:
-            self._stall.close()
+        self.is_lost = self._is_write_closed = True
+        if self._stall_deadline:
+            self._stall_deadline.close()
         self._wake()
         self._receiver.connection_lost()
         if not self.closed.done():
             self.closed.set_result(None)
 
-    # The connection's side: ``ClientTransport``.
+    # Called by the connection: ``ClientTransport``.
 
     @property
     def buffered_bytes(self) -> int:
@@ -112,7 +112,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size()
 
     @property
-    def is_behind(self) -> bool:
+    def has_backlog(self) -> bool:
         """As ``ClientTransport``."""
         return self._transport.get_write_buffer_size() > 0
 
@@ -123,7 +123,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """As ``ClientTransport``."""
-        if self._has_ended or self._transport.is_closing():
+        if self._is_write_closed or self._transport.is_closing():
             return
         if self._encrypt is None:
             self._transport.write(data)
@@ -157,10 +157,10 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def write_eof(self) -> None:
         """As ``ClientTransport``."""
-        if self._has_ended or self._transport.is_closing():
+        if self._is_write_closed or self._transport.is_closing():
             return
-        self._say_farewell()
-        self._has_ended = True
+        self._send_close_notify()
+        self._is_write_closed = True
         try:
             self._transport.write_eof()
         except OSError:
@@ -171,22 +171,22 @@ class ClientSocket(asyncio.BufferedProtocol):
         """As ``ClientTransport``."""
         if self._transport.is_closing():
             return
-        self._say_farewell()
-        self._has_ended = True
+        self._send_close_notify()
+        self._is_write_closed = True
         self._transport.close()
-        if self.is_behind:
+        if self.has_backlog:
             self._watch_stall()
         self._wake()
 
     def abort(self) -> None:
         """As ``ClientTransport``."""
-        self._has_ended = True
+        self._is_write_closed = True
         self._transport.abort()
         self._wake()
 
-    def _say_farewell(self) -> None:
-        if self._farewell and not self._has_ended:
-            self._transport.write(self._farewell())
+    def _send_close_notify(self) -> None:
+        if self._close_notify and not self._is_write_closed:
+            self._transport.write(self._close_notify())
 
     def _wake(self) -> None:
         if self._writable is not None and not self._writable.done():
@@ -194,16 +194,16 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._writable = None
 
     def _watch_stall(self) -> None:
-        """Abort where the client takes nothing of what waits for it for ``write_timeout_s``."""
-        if not self.is_behind or self.is_lost:
+        """Abort when the client reads nothing of what waits for it for ``write_timeout_s``."""
+        if not self.has_backlog or self.is_lost:
             return
-        if self._stall is None:
-            self._stall = MovableDeadline(self._check_stall)
-        self._behind_bytes = self.buffered_bytes
-        self._stall.set(self._write_timeout_s)
+        if self._stall_deadline is None:
+            self._stall_deadline = MovableDeadline(self._check_stall)
+        self._backlog_bytes = self.buffered_bytes
+        self._stall_deadline.set(self._write_timeout_s)
 
     def _check_stall(self) -> None:
-        if self.buffered_bytes >= self._behind_bytes > 0:
+        if self.buffered_bytes >= self._backlog_bytes > 0:
             self.is_cut_off = True
             self.abort()
         else:

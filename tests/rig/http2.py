@@ -65,7 +65,7 @@ class Accepted(asyncio.Protocol):
         self._connection = Http2Connection(socket, server.serve_stream, server.settings, peer)
         server.connections.append(self._connection)
         server.transports.append(socket)
-        socket.take_over()
+        socket.attach()
 
     def data_received(self, data: bytes) -> None:
         self._connection.data_received(data)
@@ -109,7 +109,7 @@ async def serving(serve_stream: ServeStream, *, eager: bool = True, **bounds: fl
             transport.abort()
         async with asyncio.timeout(BOUND_S):
             for connection in server.connections:
-                await connection.tasks_ended()
+                await connection.wait_for_tasks()
         await asyncio.sleep(0)
 
 

@@ -28,8 +28,8 @@ with warnings.catch_warnings():
     from mitmproxy.options import Options
     from mitmproxy.utils import asyncio_utils
 
-    from addon.wire.hooks import Listener, WireHost
-    from addon.wire.layer import Serving
+    from addon.wire.hooks import ClientHooks, Listener
+    from addon.wire.layer import WireConfig
 
 MODE = "reverse:http://tollgate.invalid:1"
 
@@ -130,7 +130,7 @@ class Wire:
     """A listening gateway without calls."""
 
     port: int
-    host: WireHost
+    host: ClientHooks
     listener: Listener
     tls: ssl.SSLContext | None = None
     peers: list[Peer] = field(default_factory=list)
@@ -172,7 +172,7 @@ async def wire(
             if isinstance(handler, LegacyLogEvents):
                 handler.uninstall()
         bounds = WireSettings(refuse, **{"linger_s": 0.2} | settings)
-        host = WireHost(Serving(serve_stream, bounds), lambda: certificate)
+        host = ClientHooks(WireConfig(serve_stream, bounds), lambda: certificate)
         listener = Listener(host, MODE)
         master.addons.add(listener, host)
         master.options.update(connection_strategy="lazy", tcp_timeout=tcp_timeout)

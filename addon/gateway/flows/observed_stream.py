@@ -5,7 +5,7 @@ from typing import Any
 
 from addon.gateway.flows.recording import Recording
 from addon.text.http_heads import Response, ResponseHead
-from addon.wire.stream import Presence, Stream
+from addon.wire.stream import Stream, WhileConnected
 
 
 class ObservedStream(Stream):
@@ -22,11 +22,11 @@ class ObservedStream(Stream):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def present(self) -> Presence:
-        return self._stream.present()
+    def while_connected(self) -> WhileConnected:
+        return self._stream.while_connected()
 
-    def leave(self, *, cut_off: bool = False) -> None:
-        self._stream.leave(cut_off=cut_off)
+    def mark_client_gone(self, *, cut_off: bool = False) -> None:
+        self._stream.mark_client_gone(cut_off=cut_off)
 
     @property
     def has_whole_body(self) -> bool:
@@ -60,8 +60,8 @@ class ObservedStream(Stream):
         self._end(last_piece)
 
     @property
-    def is_behind(self) -> bool:
-        return self._stream.is_behind
+    def has_backlog(self) -> bool:
+        return self._stream.has_backlog
 
     def abort(self) -> None:
         self._stream.abort()

@@ -175,4 +175,4 @@ class ShownCall:
     def _why_incomplete(self) -> str:
         if self.stream.is_cut_off:
             return "The gateway cut the client off."
-        return "The client left." if self.stream.has_left else "The answer broke off."
+        return "The client left." if self.stream.is_client_gone else "The answer broke off."

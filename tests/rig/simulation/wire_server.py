@@ -49,7 +49,7 @@ class WireServer:
     async def wait_until_gone(self) -> None:
         """Wait until every connection is closed and its calls have ended."""
         for connection in list(self.connections):
-            await connection.tasks_ended()
+            await connection.wait_for_tasks()
         await self._server.wait_closed()
 
 
@@ -65,7 +65,7 @@ class _Accepting(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._connection = self._server.kind(socket, self._server.serve_stream, settings, peer)
         self._server.connections[self._connection] = socket
-        socket.take_over()
+        socket.attach()
 
     def data_received(self, data: bytes) -> None:
         self._connection.data_received(data)
@@ -75,5 +75,5 @@ class _Accepting(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None = None) -> None:
         self._connection.connection_lost()
-        if not self._connection.streams:
+        if not self._connection.stream_count:
             del self._server.connections[self._connection]

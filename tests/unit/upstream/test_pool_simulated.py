@@ -58,7 +58,7 @@ class Relay:
     async def serve(self, stream: Stream) -> None:
         try:
             body = b""
-            with stream.present():
+            with stream.while_connected():
                 while piece := await stream.read():
                     body += piece
             self.ended[await self._relay(stream, body)] += 1
@@ -68,7 +68,7 @@ class Relay:
     async def _relay(self, stream: Stream, body: bytes) -> str:
         for is_last in (False, True):
             try:
-                with stream.present():
+                with stream.while_connected():
                     connection = await self._pool.acquire(self._origin, "acme", 10.0, fresh=is_last)
             except (Unreachable, PoolFull) as error:
                 return await self._fail(stream, type(error).__name__)
@@ -87,7 +87,7 @@ class Relay:
 
     async def _exchange(self, stream: Stream, connection: UpstreamConnection, body: bytes) -> str:
         head = b"POST / HTTP/1.1\r\nhost: provider\r\ncontent-length: %d\r\n\r\n" % len(body)
-        with stream.present():
+        with stream.while_connected():
             connection.send(head, body)
             answer = await connection.head()
             stream.begin(ResponseHead(answer.status, answer.headers))

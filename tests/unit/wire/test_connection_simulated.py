@@ -44,7 +44,7 @@ class Parrot:
 
     async def serve(self, stream: Stream) -> None:
         try:
-            with stream.present():
+            with stream.while_connected():
                 fields = json.loads(await self._body(stream))
                 await asyncio.sleep(self._random.random())
             words = [f"{fields['user']} "] * self._random.randint(1, 300)
@@ -67,7 +67,7 @@ class Parrot:
         stream.begin(ResponseHead(200, Headers([("content-type", "text/event-stream")])))
         for word in words:
             event = json.dumps({"choices": [{"delta": {"content": word}}]}).encode()
-            with stream.present():
+            with stream.while_connected():
                 await stream.send(b"data: " + event + b"\n\n")
                 await asyncio.sleep(self._random.random() / 20)
         await stream.end(b"data: [DONE]\n\n")
@@ -91,7 +91,7 @@ async def many_calls(world: World) -> list[Answer]:
 
     answers = [one for both in await asyncio.gather(*map(customer, range(0, CALLS, 2))) for one in both]
     await server.stop()
-    assert not any(connection.streams for connection in server.connections)
+    assert not any(connection.stream_count for connection in server.connections)
     return answers
 
 
@@ -119,7 +119,7 @@ async def many_calls_of_http2(world: World) -> list[Answer]:
 
     answers = [one for own in await asyncio.gather(*map(customer, range(0, CALLS, 5))) for one in own]
     await server.stop()
-    assert not any(connection.streams for connection in server.connections)
+    assert not any(connection.stream_count for connection in server.connections)
     return answers
 
 

@@ -60,7 +60,7 @@ class Held:
                 stream.begin(STREAM)
                 await stream.send(b"first")
             self.begun.set()
-            with stream.present():
+            with stream.while_connected():
                 await self.go.wait()
             if self.begins:
                 await stream.end(b"last")
@@ -277,7 +277,7 @@ async def test_a_client_that_does_not_read_stops_the_stream(kind: dict[str, Any]
                 pass
         stream = next(iter(served.host.clients.open.values())).socket
         assert sent < 200
-        assert stream.is_behind
+        assert stream.has_backlog
         assert stream.buffered_bytes < 300_000
         peer.writer.transport.resume_reading()
         assert len((await peer.answer()).body) == 300 * 65_536
@@ -553,7 +553,7 @@ async def test_what_is_neither_http_nor_tls_is_closed(certificate: Path, caplog:
         peer.send(b"\x16\x03\x01\x00\x04oops" + b"\x00" * 100_000)
         await peer.rest()
         await served.all_gone()
-    assert "a client's TLS handshake failed: what came is no TLS" in caplog.messages
+    assert "a client's TLS handshake failed: the client did not speak TLS" in caplog.messages
     assert not any("6f6f7073" in message for message in caplog.messages)
 
 
@@ -683,7 +683,7 @@ async def test_a_client_that_leaves_ends_what_waits_for_it(way: str, begins: boo
         await held.until(held.ended)
         await served.all_gone()
         assert held.left == 1
-        assert held.streams[0].has_left
+        assert held.streams[0].is_client_gone
 
 
 async def test_a_client_that_leaves_tls_ends_what_waits_for_it(certificate: Path, trusting: ssl.SSLContext):
@@ -715,7 +715,7 @@ async def test_the_call_of_a_client_that_left_is_not_cut_off():
 
     async def serve(stream: Stream) -> None:
         try:
-            with stream.present():
+            with stream.while_connected():
                 await asyncio.Event().wait()
         except ClientLeft:
             await go.wait()

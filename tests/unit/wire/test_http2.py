@@ -63,7 +63,7 @@ class Calls:
     async def serve(self, stream: Stream) -> None:
         self.streams.append(stream)
         try:
-            with stream.present():
+            with stream.while_connected():
                 await self.go_on.wait()
             await stream.respond(Response(200, OK, b"done"))
         except ClientLeft:
@@ -107,7 +107,7 @@ async def test_a_request_is_read_and_answered():
         assert head.headers.get("x-name", "").encode("latin-1").decode() == "caf\xe9"
         assert head.headers.get("x-line", "").encode("latin-1").decode() == "a\x85b \t\xa0c"
         assert stream.peer[0] == "127.0.0.1"
-        assert stream.is_answered and stream.is_ended and not stream.has_left
+        assert stream.is_answered and stream.is_ended and not stream.is_client_gone
 
 
 @pytest.mark.parametrize("eager", [True, False])
@@ -119,7 +119,7 @@ async def test_many_requests_share_a_connection(eager: bool):
         client.send()
         for number in numbers:
             assert (await client.answer(number)).body == b"%d" % number
-        assert server.connection.streams == 0
+        assert server.connection.stream_count == 0
 
 
 async def test_an_answer_leaves_in_one_write_and_so_do_the_writes_of_one_turn():
@@ -503,7 +503,7 @@ async def test_a_client_without_a_window_makes_the_call_wait():
         await client.until(lambda: len(client.answers[stream_id].body) == 1_500)
         assert progress == [0]
         [stream] = server.connection._streams
-        assert stream.is_behind
+        assert stream.has_backlog
         client.h2.increment_flow_control_window(1_000, stream_id)
         client.send()
         await client.until(lambda: len(client.answers[stream_id].body) == 2_500)
@@ -579,8 +579,8 @@ async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call
     begun, passed = [], []
 
     async def serve(stream: Stream) -> None:
-        begun.append(stream.has_left)
-        with stream.present():
+        begun.append(stream.is_client_gone)
+        with stream.while_connected():
             passed.append(stream)
         await echo(stream)
 
@@ -593,7 +593,7 @@ async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call
         await client.request()
         assert begun == [True] * 10 + [False]
         assert len(passed) == 1
-        assert server.connection.streams == 0
+        assert server.connection.stream_count == 0
 
 
 async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
@@ -605,9 +605,9 @@ async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
         client.h2.reset_stream(stream_id)
         client.send()
         await settled(lambda: len(calls.left) == 1)
-        assert server.connection.streams == 1
+        assert server.connection.stream_count == 1
         calls.finish.set()
-        await server.connection.tasks_ended()
+        await server.connection.wait_for_tasks()
         calls.go_on.set()
         assert (await client.request()).body == b"done"
 
@@ -628,7 +628,7 @@ async def test_every_call_leaves_with_its_connection(how: str):
             client.writer.transport.abort()
         await settled(lambda: len(calls.left) == 3)
         calls.finish.set()
-        await server.connection.tasks_ended()
+        await server.connection.wait_for_tasks()
         await settled(lambda: server.transports[0].is_closing)
 
 
@@ -654,7 +654,7 @@ async def test_a_reader_and_a_writer_that_wait_leave():
         client.h2.reset_stream(writes)
         client.send()
         await settled(lambda: sorted(left) == ["/read", "/write"])
-        await server.connection.tasks_ended()
+        await server.connection.wait_for_tasks()
 
 
 async def test_an_exception_of_a_call_is_a_500_or_a_reset(caplog: pytest.LogCaptureFixture):
@@ -856,14 +856,14 @@ def counted(server):
     """Return how many frames the connection let through so far."""
     count = 0
     connection = server.connection
-    take = connection._take_frame
+    take = connection._handle_frame
 
     def counting(frame) -> None:
         nonlocal count
         count += 1
         take(frame)
 
-    connection._take_frame = counting
+    connection._handle_frame = counting
     return lambda: count
 
 
@@ -881,7 +881,7 @@ async def test_rapid_resets_end_the_connection_and_few_calls_run():
         await client.until(lambda: client.events["RemoteSettingsChanged"] > 0)
         # A budget that is refilled by the second: how many it takes depends on the machine.
         for _ in range(10_000):
-            if server.connection._is_over:
+            if server.connection._is_finished:
                 break
             stream_id = client.begin(ends=True)
             client.send()
@@ -903,7 +903,7 @@ async def test_streams_that_we_are_made_to_reset_count_as_reset():
         taken = counted(server)
         # A budget that is refilled by the second: how many it takes depends on the machine.
         for _ in range(10_000):
-            if server.connection._is_over:
+            if server.connection._is_finished:
                 break
             stream_id = client.begin(ends=True)
             client.send(raw_frame(8, 0, stream_id, b"\x7f\xff\xff\xff"))

@@ -124,7 +124,7 @@ async def test_what_is_no_greeting_is_closed_with_one_line(
             pass
         writer.transport.abort()
         await served.all_gone()
-    assert logged(caplog) == ["a client's TLS handshake failed: what came is no TLS"]
+    assert logged(caplog) == ["a client's TLS handshake failed: the client did not speak TLS"]
 
 
 async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
@@ -147,7 +147,7 @@ async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
             pass
         writer.transport.abort()
         await served.all_gone()
-    assert logged(caplog) == ["a client's TLS handshake failed: what came behind the handshake is no TLS"]
+    assert logged(caplog) == ["a client's TLS handshake failed: the bytes after the handshake are not TLS"]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12), st.data())
