@@ -25,7 +25,7 @@ from addon.text.errors import (
     unreadable_answer,
 )
 from addon.text.http_heads import Response, ResponseHead
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.pool import PoolFull, Unreachable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
@@ -77,8 +77,8 @@ class AttemptRunner:
         connection = await self._connect(fresh=False)
         try:
             head = await self._send(connection)
-        except UpstreamBroke as broke:
-            if not (broke.before_any_byte and connection.is_reused):
+        except UpstreamConnectionError as broke:
+            if not (broke.is_unanswered and connection.is_reused):
                 raise _Failed(_error_of(broke)) from None
             # The provider closed an idle connection at that moment. This is no failure, and no second attempt.
             head = await self._send_again(connection)
@@ -123,7 +123,7 @@ class AttemptRunner:
         self.attempt.is_sent = False
         try:
             return await self._send(await self._connect(fresh=True))
-        except UpstreamBroke as broke:
+        except UpstreamConnectionError as broke:
             raise _Failed(_error_of(broke)) from None
 
     # Relay the answer.
@@ -154,7 +154,7 @@ class AttemptRunner:
             try:
                 with self.stream.while_connected(), self.deadline.patience:
                     return await connection.read()
-            except UpstreamBroke:
+            except UpstreamConnectionError:
                 if reader.is_complete:
                     return b""
                 raise _Failed(self._error_of_break(reader)) from None
@@ -240,9 +240,9 @@ async def _await_end(connection: UpstreamConnection) -> None:
             while await connection.read():
                 pass
         connection.release()
-    except (UpstreamBroke, TimeoutError):
+    except (UpstreamConnectionError, TimeoutError):
         connection.close()
 
 
-def _error_of(broke: UpstreamBroke) -> ErrorAnswer:
-    return unreadable_answer("it is not well-formed HTTP.") if broke.is_garbage else provider_unreachable()
+def _error_of(broke: UpstreamConnectionError) -> ErrorAnswer:
+    return unreadable_answer("it is not well-formed HTTP.") if broke.is_malformed else provider_unreachable()

@@ -15,7 +15,7 @@ from addon.runtime.clock import Clock
 from addon.runtime.deadline import Deadline
 from addon.runtime.heavy_work import work_off
 from addon.text.errors import provider_unreachable
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from policies.exchange import Stage
 
 STREAM_TIMEOUT_S = 5.0
@@ -42,7 +42,7 @@ class UnrelayedAnswers:
         try:
             async with self.reading(whole=not call.exchange.stream):
                 await _read_rest(call, attempt, connection, clock)
-        except UpstreamBroke:
+        except UpstreamConnectionError:
             attempt.failure = provider_unreachable()
         except TimeoutError:
             pass  # The part that was read counts.

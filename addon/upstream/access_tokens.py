@@ -1,7 +1,7 @@
-"""Access tokens for Google's service accounts: minted once, kept until shortly before they expire, renewed ahead.
+"""``AccessTokens``: access tokens for Google's service accounts, shared by all calls and renewed before they expire.
 
-A call waits only where no token is there at all, and all that wait for one account wait for the same request. What
-goes wrong is told without a word of the account's key. Source: RFC 6749, 5; RFC 7523, 2.1.
+A call waits only if there is no usable token. All calls that wait for one account wait for the same request. No error
+contains a part of the account's key. Source: RFC 6749, 5; RFC 7523, 2.1.
 """
 
 import asyncio
@@ -19,49 +19,49 @@ from addon.runtime.deadline import within
 from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, sign_assertion
 from addon.text.http1 import encode_request_head
 from addon.text.masking import recordable
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
 from policies.model import Attempt
 
 log = logging.getLogger("tollgate.access_tokens")
 
 TIMEOUT_S: Final = 10.0
-"""How long one request for a token may take as a whole."""
+"""How long one request for a token may take in total."""
 PAUSE_S: Final = 2.0
-"""How long an account whose request failed is not asked for again."""
+"""How long no token is requested for an account after a request failed."""
 RENEW_AHEAD_S: Final = 300.0
-"""How long before its end a token is renewed, while calls go on with it."""
-SPARE_S: Final = 30.0
-"""How long before its end a token is no longer used: a call must arrive with it."""
+"""A token is renewed this long before it expires. Calls still use the old one."""
+MIN_LIFE_S: Final = 30.0
+"""A token is not used for less than this before it expires: the call must reach the provider in time."""
 MAX_ANSWER_BYTES: Final = 65_536
 
 
-class AccessTokenUnavailable(Exception):  # noqa: N818  (named as the store's is)
-    """No token can be had now. ``str`` says why, and bears no secret."""
+class AccessTokenUnavailable(Exception):  # noqa: N818  (named like ``StoreUnavailable``)
+    """There is no usable token now. ``str`` gives the reason, without a secret."""
 
 
 @dataclass(slots=True)
-class _Account:
-    """What is known of one account. Moments are of the clock's monotonic time."""
+class _AccountState:
+    """The state of one account. Times are of the clock's monotonic time."""
 
     account: ServiceAccount
     token: SecretStr | None = None
     expires_at_s: float = 0.0
-    rests_until_s: float = 0.0
+    paused_until_s: float = 0.0
     failure: str = ""
     last_renewal: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
     def renewal(self) -> asyncio.Task[None] | None:
-        """The request that is under way."""
+        """The request that runs now."""
         return self.last_renewal if self.last_renewal and not self.last_renewal.done() else None
 
-    def has_token(self, now_s: float, spare_s: float) -> bool:
-        return now_s < self.expires_at_s - spare_s
+    def has_token(self, now_s: float, min_life_s: float) -> bool:
+        return now_s < self.expires_at_s - min_life_s
 
 
 class AccessTokens:
-    """The tokens of one process, asked for over connections of ``pool``."""
+    """The tokens of one process. They are requested over connections of ``pool``."""
 
     def __init__(
         self,
@@ -75,31 +75,31 @@ class AccessTokens:
         self._clock = clock
         self._timeout_s = timeout_s
         self._pause_s = pause_s
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, _AccountState] = {}
 
     async def authorize(self, attempt: Attempt) -> Attempt:
-        """Return the attempt with an access token for its ``secret`` where its provider wants one, else itself.
+        """Return the attempt with an access token as its ``secret`` if its provider requires one, else unchanged.
 
-        Raises AccessTokenUnavailable.
+        Raise AccessTokenUnavailable.
         """
         if attempt.model.provider.auth != "google_service_account":
             return attempt
-        known = self._known(attempt.secret.get_secret_value())
-        if not known.has_token(self._now_s, RENEW_AHEAD_S):
-            self._renew(known)
-        if not known.has_token(self._now_s, SPARE_S):
-            if known.renewal:
-                # A client that leaves ends its own wait, and not that of the others.
-                await asyncio.shield(known.renewal)
-            if known.failure:
-                raise AccessTokenUnavailable(known.failure)
-        if known.token is None:
+        state = self._state_of(attempt.secret.get_secret_value())
+        if not state.has_token(self._now_s, RENEW_AHEAD_S):
+            self._renew(state)
+        if not state.has_token(self._now_s, MIN_LIFE_S):
+            if state.renewal:
+                # A client that leaves ends its own wait, but not the renewal that others wait for.
+                await asyncio.shield(state.renewal)
+            if state.failure:
+                raise AccessTokenUnavailable(state.failure)
+        if state.token is None:
             raise AccessTokenUnavailable("no token was minted")
-        return replace(attempt, secret=known.token)
+        return replace(attempt, secret=state.token)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        renewals = [known.renewal for known in self._accounts.values() if known.renewal]
+        """Cancel the requests that run now."""
+        renewals = [state.renewal for state in self._accounts.values() if state.renewal]
         for renewal in renewals:
             renewal.cancel()
         await asyncio.gather(*renewals, return_exceptions=True)
@@ -108,49 +108,49 @@ class AccessTokens:
     def _now_s(self) -> float:
         return self._clock.monotonic_s()
 
-    def _known(self, key_file: str) -> _Account:
-        known = self._accounts.get(key_file)
-        if known is None:
-            # Keys that were replaced are forgotten with their tokens.
+    def _state_of(self, key_file: str) -> _AccountState:
+        state = self._accounts.get(key_file)
+        if state is None:
+            # Forget keys that were replaced, with their tokens.
             self._accounts = {
                 text: other
                 for text, other in self._accounts.items()
                 if other.renewal or other.has_token(self._now_s, 0)
             }
-            known = self._accounts[key_file] = _Account(parse_service_account(key_file))
-        return known
+            state = self._accounts[key_file] = _AccountState(parse_service_account(key_file))
+        return state
 
-    def _renew(self, known: _Account) -> None:
-        if known.renewal is None and self._now_s >= known.rests_until_s:
-            known.last_renewal = asyncio.create_task(self._renewed(known))
+    def _renew(self, state: _AccountState) -> None:
+        if state.renewal is None and self._now_s >= state.paused_until_s:
+            state.last_renewal = asyncio.create_task(self._run_renewal(state))
 
-    async def _renewed(self, known: _Account) -> None:
-        asked_at_s = self._now_s
+    async def _run_renewal(self, state: _AccountState) -> None:
+        requested_at_s = self._now_s
         try:
             async with within(self._timeout_s):
-                token, life_s = await self._fetch(known.account)
-            known.token, known.expires_at_s, known.failure = token, asked_at_s + life_s, ""
-        except (AccessTokenUnavailable, UpstreamBroke, Unreachable, PoolFull, OSError) as error:
-            known.failure = _why(error)
-            known.rests_until_s = self._now_s + self._pause_s
-            log.warning("no access token for %s: %s", known.account.client_email, known.failure)
+                token, life_s = await self._fetch(state.account)
+            state.token, state.expires_at_s, state.failure = token, requested_at_s + life_s, ""
+        except (AccessTokenUnavailable, UpstreamConnectionError, Unreachable, PoolFull, OSError) as error:
+            state.failure = _reason(error)
+            state.paused_until_s = self._now_s + self._pause_s
+            log.warning("no access token for %s: %s", state.account.client_email, state.failure)
 
     async def _fetch(self, account: ServiceAccount) -> tuple[SecretStr, float]:
-        """Return a new token and how many seconds it lives."""
+        """Return a new token and its life in seconds."""
         assertion = sign_assertion(account, int(self._clock.now().timestamp()))
         form = urlencode({"grant_type": GRANT_TYPE, "assertion": assertion}).encode()
-        origin, head = _request(account.token_uri, len(form))
-        # A connection of its own: another would be idle for most of an hour.
+        origin, head = _make_request(account.token_uri, len(form))
+        # A kept connection would be idle for most of an hour.
         connection = await self._pool.acquire(origin, "", self._timeout_s, fresh=True)
         try:
             connection.send(head, form)
             status = (await connection.head()).status
-            return _token(status, await _bounded_body(connection), assertion)
+            return _parse_token(status, await _read_bounded(connection), assertion)
         finally:
             connection.close()
 
 
-def _request(token_uri: str, length: int) -> tuple[Origin, bytes]:
+def _make_request(token_uri: str, length: int) -> tuple[Origin, bytes]:
     parts = urlsplit(token_uri)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     fields = [
@@ -167,7 +167,7 @@ def _request(token_uri: str, length: int) -> tuple[Origin, bytes]:
     return Origin("http", host, parts.port or 80), head
 
 
-async def _bounded_body(connection: UpstreamConnection) -> bytes:
+async def _read_bounded(connection: UpstreamConnection) -> bytes:
     body = bytearray()
     while piece := await connection.read():
         body += piece
@@ -176,7 +176,7 @@ async def _bounded_body(connection: UpstreamConnection) -> bytes:
     return bytes(body)
 
 
-def _token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, float]:
+def _parse_token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, float]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -193,8 +193,8 @@ def _token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, float]:
     return SecretStr(token), float(life_s) if is_number and life_s else 0.0
 
 
-def _why(error: Exception) -> str:
-    """A library's own words may hold what was sent, so they are not repeated."""
+def _reason(error: Exception) -> str:
+    """Return the reason in our own words: a library's message may contain what was sent."""
     if isinstance(error, AccessTokenUnavailable):
         return str(error)
     if isinstance(error, TimeoutError):

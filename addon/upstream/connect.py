@@ -1,4 +1,4 @@
-"""Makes connections: names are looked up, addresses race, an egress proxy is asked, TLS is agreed on."""
+"""New connections to providers: name look-up, a race of the addresses, the egress proxy, the TLS handshake."""
 
 import asyncio
 import ipaddress
@@ -17,44 +17,44 @@ from addon.runtime.deadline import Deadline
 from addon.runtime.keepalive import keep_alive
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.origin import Origin, Unreachable
-from addon.upstream.provider_socket import Link
+from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.tls import TlsTransport, make_context
 from addon.upstream.tunnel import Tunnel
 
 LOOKUPS: Final = 32
-"""Names that are looked up at once, each in a thread."""
+"""How many names are looked up at once, each in a thread."""
 
 ATTEMPT_DELAY_S: Final = 0.25
-"""How long an address is tried alone before the next one joins. Source: RFC 8305, 8."""
+"""How long one address is tried alone before the next one is tried too. Source: RFC 8305, 8."""
 
-type MakeLink = Callable[[], Link]
+type MakeSocket = Callable[[], ProviderSocket]
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a host name, the best first. Raises OSError."""
+"""Returns the addresses of a host name, the best first. Raises OSError."""
 
 
 class Connector(Protocol):
-    """Makes connections for the pool."""
+    """The maker of the pool's connections."""
 
     async def connect(
-        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeLink
-    ) -> Link:
-        """Return one of ``make``'s connections, open to ``origin``, within ``timeout_s``. Raises Unreachable.
+        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeSocket
+    ) -> ProviderSocket:
+        """Return a socket of ``make`` that is open to ``origin``, within ``timeout_s``. Raise Unreachable.
 
-        Where it is cancelled it leaves no socket behind.
+        When cancelled, leave no socket open.
         """
 
     def close(self) -> None:
-        """Give up what it needs to connect."""
+        """Free what it needs to connect."""
 
 
 class Resolver:
-    """Looks names up in threads of its own: a slow name server holds up nothing else."""
+    """A resolver with its own threads, so a slow name server blocks nothing else."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Return the addresses of ``host``, the families in turn. Raises OSError."""
+        """Return the addresses of ``host``, with IPv4 and IPv6 in turn. Raise OSError."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(LOOKUPS, "lookup")
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
@@ -63,24 +63,24 @@ class Resolver:
 
     @property
     def is_full(self) -> bool:
-        """Whether a name waits for a thread."""
+        """Whether a look-up waits for a thread."""
         return self._threads is not None and self._threads._work_queue.qsize() > 0
 
     def close(self) -> None:
-        """Look up no more."""
+        """Stop the threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 
 
 def interleave(found: Sequence[tuple[int, str]]) -> list[str]:
-    """Return the addresses with the families in turn, in their order otherwise. Source: RFC 8305, 4."""
+    """Return the addresses with the families in turn. Within a family, keep the order. Source: RFC 8305, 4."""
     families = dict.fromkeys(family for family, _ in found)
     by_family = [[address for one, address in found if one == family] for family in families]
     return [address for address in chain(*zip_longest(*by_family)) if address is not None]
 
 
 class SocketConnector:
-    """Connects by the running loop's ``create_connection``. ``resolve`` is asked for names that are no addresses."""
+    """A connector that uses ``create_connection`` of the running loop. ``resolve`` looks up names."""
 
     def __init__(self, context: ssl.SSLContext | None = None, resolve: Resolve | None = None) -> None:
         self._given_context = context
@@ -88,9 +88,9 @@ class SocketConnector:
         self._resolve: Resolve = resolve or self._resolver
 
     async def connect(
-        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeLink
-    ) -> Link:
-        """As ``Connector.connect``: name, addresses, proxy and TLS together take at most ``timeout_s``."""
+        self, origin: Origin, proxy: EgressProxy | None, timeout_s: float, make: MakeSocket
+    ) -> ProviderSocket:
+        """As ``Connector.connect``. Look-up, connect, proxy and TLS together take at most ``timeout_s``."""
         loop = asyncio.get_running_loop()
         timeout = asyncio.timeout(None)
         deadline: Deadline | None = None
@@ -108,14 +108,14 @@ class SocketConnector:
                 deadline.cancel()
 
     def close(self) -> None:
-        """Look up no more names."""
+        """Stop the look-ups."""
         self._resolver.close()
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
         return self._given_context or make_context()
 
-    async def _connect(self, origin: Origin, proxy: EgressProxy | None, make: MakeLink) -> Link:
+    async def _connect(self, origin: Origin, proxy: EgressProxy | None, make: MakeSocket) -> ProviderSocket:
         first: Callable[[], asyncio.Protocol] = make
         if origin.scheme == "https":
             first = partial(TlsTransport, self._context, origin.host, make)
@@ -128,8 +128,8 @@ class SocketConnector:
             _set_options(transport)
             while isinstance(protocol, Tunnel | TlsTransport):
                 protocol = await protocol.ready
-            if not isinstance(protocol, Link):
-                raise TypeError("the connection is of another kind")
+            if not isinstance(protocol, ProviderSocket):
+                raise TypeError("the protocol is not a ProviderSocket")
         except BaseException:
             transport.abort()
             raise
@@ -146,7 +146,7 @@ class SocketConnector:
 async def race(
     make: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
 ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-    """Connect to the first of ``addresses`` that answers; each has a head start on the next. Raises OSError."""
+    """Connect to the first of ``addresses`` that answers. Each one starts earlier than the next. Raise OSError."""
     loop = asyncio.get_running_loop()
     if len(addresses) == 1:
         return await loop.create_connection(make, addresses[0], port)
@@ -178,17 +178,17 @@ def _discard(attempt: asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]) 
 
 
 def _set_options(transport: asyncio.Transport) -> None:
-    """Send small requests at once, and notice a provider that is gone. A simulated transport has no socket."""
+    """Make small requests leave at once, and detect a provider that is gone. Simulated transports have no socket."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
-    with suppress(OSError):  # It may have been closed meanwhile.
+    with suppress(OSError):  # It may be closed already.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     keep_alive(sock)
 
 
 def _reason(error: Exception) -> str:
-    """Return why, in words that hold nothing of a peer's."""
+    """Return the reason, with nothing that a peer sent."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the certificate does not verify: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,7 +1,7 @@
-"""One exchange with a provider: a request is sent, its answer is awaited and read.
+"""``UpstreamConnection``: one request to a provider and its answer.
 
-Any byte that belongs to no answer closes the connection, and so it is never used again. Reading stops while 64 KiB of
-a body wait to be taken.
+A byte that belongs to no answer closes the connection, so it is never used again. Reading stops while 64 KiB of a body
+are unread.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from addon.text.http1 import (
 )
 from addon.text.http1_body import BodyReader
 from addon.text.http_heads import ResponseHead
-from addon.upstream.provider_socket import Link
+from addon.upstream.provider_socket import ProviderSocket
 
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unread bytes of a body at which a connection stops reading."""
+"""A connection stops reading when this many bytes of a body are unread."""
 
 MAX_INTERIM_ANSWERS: Final = 16
 
@@ -29,29 +29,29 @@ _SWITCHING_PROTOCOLS: Final = 101
 _STRAY_BYTES: Final = "bytes that belong to no answer"
 
 
-class UpstreamBroke(Exception):  # noqa: N818  (it names what happened, as ``Unreachable`` does)
+class UpstreamConnectionError(Exception):
     """The connection ended before its answer did, or the answer is not HTTP/1.1.
 
-    ``before_any_byte``: nothing of an answer was read. ``is_garbage``: what was read is malformed. The text is fit for
-    a log and shows nothing of the answer.
+    ``is_unanswered``: no byte of an answer was read. ``is_malformed``: the bytes of the answer are malformed. The text
+    may be logged: it has nothing of the answer.
     """
 
-    def __init__(self, reason: str, *, before_any_byte: bool, is_garbage: bool) -> None:
+    def __init__(self, reason: str, *, is_unanswered: bool, is_malformed: bool) -> None:
         super().__init__(reason)
-        self.before_any_byte = before_any_byte
-        self.is_garbage = is_garbage
+        self.is_unanswered = is_unanswered
+        self.is_malformed = is_malformed
 
 
 class UpstreamConnection:
-    """A connection that one call holds, for one request and its answer, until it releases or closes it.
+    """A connection that one call holds, for one request and its answer, until the call releases or closes it.
 
-    ``on_returned(link, is_clean)`` is called then, once.
+    It then calls ``on_returned(socket, is_clean)`` once.
     """
 
     __slots__ = (
         *(
             "is_reused",
-            "_link",
+            "_socket",
             "_on_returned",
             "_is_held",
             "_is_sent",
@@ -72,15 +72,17 @@ class UpstreamConnection:
         *("_has_bytes", "_is_done", "_can_be_kept"),
     )
 
-    def __init__(self, link: Link, on_returned: Callable[[Link, bool], None], *, is_reused: bool) -> None:
+    def __init__(
+        self, socket: ProviderSocket, on_returned: Callable[[ProviderSocket, bool], None], *, is_reused: bool
+    ) -> None:
         self.is_reused = is_reused
-        self._link = link
+        self._socket = socket
         self._on_returned = on_returned
         self._is_held = True
         self._is_sent = False
         self._waiter: asyncio.Future[None] | None = None
         self._send_waiter: asyncio.Future[None] | None = None
-        self._failure: UpstreamBroke | None = None
+        self._failure: UpstreamConnectionError | None = None
         self._method = "POST"
         self._buffer = bytearray()
         self._searched = 0
@@ -92,7 +94,7 @@ class UpstreamConnection:
         self._has_bytes = False
         self._is_done = False
         self._can_be_kept = True
-        link.begin(self)
+        socket.begin(self)
 
     @property
     def is_ended(self) -> bool:
@@ -100,23 +102,23 @@ class UpstreamConnection:
         return self._is_done and not self._pieces
 
     def send(self, head: bytes, body: bytes) -> None:
-        """Send a whole request, in one write where it is small. A lost connection is reported by ``head``."""
+        """Send a whole request, in one write if it is small. ``head`` reports a lost connection."""
         if self._is_sent or not self._is_held:
-            raise RuntimeError("a connection is handed out for one request")
+            raise RuntimeError("a connection serves one request each time it is acquired")
         self._is_sent = True
         if self._failure is not None:
             return
         if head.startswith(b"HEAD "):
             self._method = "HEAD"
         if len(body) <= HIGH_WATER_BYTES:
-            self._link.write(head + body)
+            self._socket.write(head + body)
         else:
-            self._link.write(head)
-            self._link.write(body)
+            self._socket.write(head)
+            self._socket.write(body)
 
     async def sent(self) -> None:
-        """Wait until the request is with the kernel, an answer begins, or the connection is lost."""
-        while self._link.is_writing and self._head is None and self._failure is None:
+        """Wait until the kernel has the request, an answer begins, or the connection is lost."""
+        while self._socket.is_writing and self._head is None and self._failure is None:
             self._send_waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._send_waiter
@@ -124,7 +126,7 @@ class UpstreamConnection:
                 self._send_waiter = None
 
     async def head(self) -> ResponseHead:
-        """Return the answer's head. Interim answers are skipped. Raises ``UpstreamBroke``."""
+        """Return the answer's head. Skip interim answers. Raise ``UpstreamConnectionError``."""
         while self._head is None:
             if self._failure is not None:
                 raise self._failure
@@ -132,9 +134,9 @@ class UpstreamConnection:
         return self._head
 
     async def read(self) -> bytes:
-        """Return all bytes of the body that came since the last read; ``b""`` once it ended to the byte.
+        """Return all bytes of the body since the last read, or ``b""`` when the body is complete.
 
-        Raises ``UpstreamBroke``, after the bytes that came before.
+        Raise ``UpstreamConnectionError``, but only after the bytes that arrived before the error.
         """
         while not self._pieces:
             if self._is_done:
@@ -146,36 +148,36 @@ class UpstreamConnection:
         self._pieces.clear()
         self._unread_bytes = 0
         if self._is_held:
-            self._link.resume()
+            self._socket.resume()
         return joined
 
     def release(self) -> None:
-        """Give the connection back: kept for the next call where nothing of this exchange is left, else closed."""
+        """Return the connection to the pool if nothing of this answer is left, else close it."""
         is_clean = self._is_done and self._can_be_kept and not self._pieces
-        self._return(is_clean=is_clean and not self._link.is_closed and not self._link.is_writing)
+        self._return(is_clean=is_clean and not self._socket.is_closed and not self._socket.is_writing)
 
     def close(self) -> None:
-        """Close the connection at once, whatever is on its way."""
+        """Close the connection at once, even if bytes are on their way."""
         self._return(is_clean=False)
 
     def _return(self, *, is_clean: bool) -> None:
         if not self._is_held:
             return
         self._is_held = False
-        self._link.end()
+        self._socket.end()
         if not is_clean:
             self._fail("the connection was closed by this process")
-            self._link.abort()
-        self._on_returned(self._link, is_clean)
+            self._socket.abort()
+        self._on_returned(self._socket, is_clean)
 
-    # What the link has for it.
+    # Called by the socket: ``Receiver``.
 
-    def take(self, data: bytes) -> None:
-        """Take bytes that the provider sent."""
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes that the provider sent."""
         if not self._is_sent or self._is_done:
             self._refuse_stray_bytes()
             return
-        if self._link.is_writing:
+        if self._socket.is_writing:
             self._can_be_kept = False
         self._has_bytes = True
         try:
@@ -186,12 +188,12 @@ class UpstreamConnection:
         except HttpSyntaxError as error:
             if self._body is not None:
                 self._add(self._body.before_fault)
-            self._fail(str(error), is_garbage=True)
-            self._link.abort()
+            self._fail(str(error), is_malformed=True)
+            self._socket.abort()
         self._wake()
 
-    def take_end(self) -> None:
-        """Take the end of what the provider sends, which ends a body that has no length."""
+    def eof_received(self) -> None:
+        """Handle the end of what the provider sends. It ends a body that has no length."""
         if self._body is not None and not self._is_done:
             try:
                 self._body.end()
@@ -201,12 +203,12 @@ class UpstreamConnection:
                 self._is_done = True
                 self._wake()
 
-    def take_loss(self, reason: str) -> None:
-        """The socket is closed."""
+    def connection_lost(self, reason: str) -> None:
+        """Handle the end of the socket."""
         self._fail(reason)
 
-    def take_room(self) -> None:
-        """All of the request is with the kernel."""
+    def all_written(self) -> None:
+        """Handle that the kernel has all of the request."""
         self._wake()
 
     # The answer.
@@ -214,7 +216,7 @@ class UpstreamConnection:
     def _read_head(self, data: bytes) -> None:
         if self._buffer:
             self._buffer += data
-            # As long as there is no end, the buffer grows in place.
+            # Until the head is whole, the buffer grows in place.
             if find_head_end(self._buffer, self._searched) < 0:
                 self._keep_head(len(self._buffer))
                 return
@@ -252,7 +254,7 @@ class UpstreamConnection:
             if body.rest:
                 self._refuse_stray_bytes()
         elif self._unread_bytes >= HIGH_WATER_BYTES:
-            self._link.pause()
+            self._socket.pause()
 
     def _add(self, piece: bytes) -> None:
         if piece:
@@ -260,14 +262,16 @@ class UpstreamConnection:
             self._unread_bytes += len(piece)
 
     def _refuse_stray_bytes(self) -> None:
-        """Close a connection whose provider sent what belongs to no answer. A complete answer stays readable."""
+        """Close a connection on which bytes arrived that belong to no answer. A complete answer stays readable."""
         self._can_be_kept = False
-        self._fail(_STRAY_BYTES, is_garbage=not self.is_reused)
-        self._link.abort()
+        self._fail(_STRAY_BYTES, is_malformed=not self.is_reused)
+        self._socket.abort()
 
-    def _fail(self, reason: str, *, is_garbage: bool = False) -> None:
+    def _fail(self, reason: str, *, is_malformed: bool = False) -> None:
         if self._failure is None and not self._is_done:
-            self._failure = UpstreamBroke(reason, before_any_byte=not self._has_bytes, is_garbage=is_garbage)
+            self._failure = UpstreamConnectionError(
+                reason, is_unanswered=not self._has_bytes, is_malformed=is_malformed
+            )
         self._wake()
 
     async def _wait(self) -> None:

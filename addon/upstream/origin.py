@@ -1,4 +1,4 @@
-"""Where a connection leads, and why there may be none."""
+"""``Origin``: the address that a connection leads to. ``Unreachable``: why there is no connection."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,9 +6,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A provider's address. Connections of one ``tenant`` are never shared with another; platform calls have none.
+    """A provider's address. Tenants never share a connection. Calls on platform keys have no ``tenant``.
 
-    ``is_direct``: no egress proxy is asked for it, since it is a part of this process.
+    ``is_direct``: it is a part of this process, so an egress proxy is never used for it.
     """
 
     scheme: Literal["http", "https"]
@@ -19,9 +19,9 @@ class Origin:
 
 
 class Unreachable(Exception):  # noqa: N818  (it names what is wrong with the provider)
-    """No connection could be made. ``reason`` is fit for a log and holds no secret.
+    """No connection could be made. ``reason`` may be logged and has no secret.
 
-    ``lagged``: this process was late, or too many names waited to be looked up: it says nothing of the provider.
+    ``lagged``: this process was late, or too many name look-ups waited. It is no sign of a fault of the provider.
     """
 
     def __init__(self, reason: str, *, lagged: bool = False) -> None:

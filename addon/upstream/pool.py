@@ -1,20 +1,20 @@
-"""The pool of connections to providers, one for the process.
+"""``Pool``: the connections to providers, one pool for the process.
 
-Connections are shared by origin, the last one used first. A call holds one at a time, within the bounds of its
-workspace and of the origin; beyond them it waits for its turn.
+Connections are shared by origin. The one that was used last is used first. A call holds one connection at a time,
+within the bounds of its workspace and of the origin. When a bound is reached, calls wait in their order.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from addon.runtime.deadline import within
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
-from addon.upstream.numbers import DEFAULT_LIMITS, PoolLimits, PoolStats
 from addon.upstream.origin import Origin, Unreachable
-from addon.upstream.provider_socket import Link
-from addon.upstream.semaphores import Gate
+from addon.upstream.provider_socket import ProviderSocket
+from addon.upstream.semaphores import KeyedSemaphores
 
 __all__ = [
     "EgressProxy",
@@ -30,33 +30,45 @@ __all__ = [
 _CLOSED: Final = "the pool of connections is closed"
 
 
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """The bounds of a pool.
+
+    AWS's load balancers close an idle connection after 60 s, and nginx after 75 s (``keepalive_timeout``). ``idle_s``
+    is lower, so that this side closes first. No connection is used again after ``age_s``, so a provider can change its
+    address.
+    """
+
+    idle_per_origin: int = 64
+    idle: int = 1024
+    open_per_origin: int = 1024
+    open_per_workspace: int = 256
+    idle_s: float = 50.0
+    age_s: float = 600.0
+
+
+DEFAULT_LIMITS = PoolLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """Connections that are ``open`` now, ``idle`` ones included, and how many were ``opened`` and ``reused`` so far."""
+
+    open: int
+    idle: int
+    opened: int
+    reused: int
+
+
 class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreachable`` does)
-    """All places of the origin or of the workspace were taken for as long as the call would wait."""
+    """All connections of the origin or of the workspace were in use for as long as the call would wait."""
 
 
-class _Lane:
-    """The connections of one origin: ``idle`` ones, the last used at the end, and a gate for those that are held."""
+class _Lease(NamedTuple):
+    """A connection that a call holds, and what it counts for."""
 
-    __slots__ = ("gate", "idle", "origin")
-
-    def __init__(self, origin: Origin, limit: int) -> None:
-        self.origin = origin
-        self.gate = Gate(limit)
-        self.idle: list[Link] = []
-
-
-class _Place(NamedTuple):
-    """What a held connection takes: a place of its workspace and one of its origin."""
-
+    origin: Origin
     workspace: str
-    gate: Gate
-    lane: _Lane
-
-
-class _Hold(NamedTuple):
-    """A connection in a call's hands, and the setting it was made with."""
-
-    place: _Place
     proxy: EgressProxy | None
     connection: UpstreamConnection
 
@@ -70,13 +82,15 @@ class Pool:
         self._connector = connector
         self._limits = limits
         self._proxy = proxy
-        self._lanes: dict[Origin, _Lane] = {}
-        self._gates: dict[str, Gate] = {}
-        self._connecting: set[asyncio.Future[Link]] = set()
-        self._open: set[Link] = set()
-        self._held: dict[Link, _Hold] = {}
-        self._idle: dict[Link, _Lane] = {}
+        self._workspaces = KeyedSemaphores[str](limits.open_per_workspace)
+        self._origins = KeyedSemaphores[Origin](limits.open_per_origin)
+        self._connecting: set[asyncio.Future[ProviderSocket]] = set()
+        self._open: set[ProviderSocket] = set()
+        self._leases: dict[ProviderSocket, _Lease] = {}
+        self._idle: dict[ProviderSocket, Origin] = {}
         """The longest idle first."""
+        self._idle_of: dict[Origin, list[ProviderSocket]] = {}
+        """The longest idle first. An origin without idle connections has no entry."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._opened = 0
         self._reused = 0
@@ -86,26 +100,27 @@ class Pool:
     async def acquire(
         self, origin: Origin, workspace: str, timeout_s: float, *, fresh: bool = False
     ) -> UpstreamConnection:
-        """Return a connection that is the caller's alone until it releases or closes it.
+        """Return a connection that only the caller uses until it releases or closes it.
 
-        With ``fresh`` it was never used before. Waits at most ``timeout_s`` for a place, then at most ``timeout_s``
-        for a connection. Raises PoolFull and Unreachable.
+        With ``fresh``, the connection is new. Wait at most ``timeout_s`` until the bounds allow one, then at most
+        ``timeout_s`` for the connection. Raise PoolFull or Unreachable.
         """
         if self._is_closed:
             raise Unreachable(_CLOSED, lagged=True)
-        place = self._try_enter(origin, workspace) or await self._enter(origin, workspace, timeout_s)
+        if not self._try_reserve(origin, workspace):
+            await self._reserve(origin, workspace, timeout_s)
         proxy = self._proxy_for(origin)
         try:
-            if self._is_closed:  # While this call waited for its place.
+            if self._is_closed:  # ``close`` may have run while this call waited.
                 raise Unreachable(_CLOSED, lagged=True)
-            idle = None if fresh else self._take_idle(place.lane)
-            link = idle or await self._connect(place.lane, proxy, timeout_s)
+            idle = None if fresh else self._take_idle(origin)
+            socket = idle or await self._connect(origin, proxy, timeout_s)
         except BaseException:
-            self._leave(place)
+            self._free(origin, workspace)
             raise
         self._reused += idle is not None
-        connection = UpstreamConnection(link, self._take_back, is_reused=idle is not None)
-        self._held[link] = _Hold(place, proxy, connection)
+        connection = UpstreamConnection(socket, self._on_returned, is_reused=idle is not None)
+        self._leases[socket] = _Lease(origin, workspace, proxy, connection)
         return connection
 
     def stats(self) -> PoolStats:
@@ -113,7 +128,7 @@ class Pool:
         return PoolStats(len(self._open), len(self._idle), self._opened, self._reused)
 
     def set_proxy(self, proxy: EgressProxy | None) -> None:
-        """Make new connections through ``proxy``; those of another setting are closed as soon as they are idle."""
+        """Make new connections through ``proxy``. Close connections of another setting as soon as they are idle."""
         if proxy != self._proxy:
             self._proxy = proxy
             self._close_all_idle()
@@ -122,8 +137,8 @@ class Pool:
         """Close every connection, those of calls too, and wait until their sockets are closed."""
         self._is_closed = True
         self._close_all_idle()
-        for hold in list(self._held.values()):
-            hold.connection.close()
+        for lease in list(self._leases.values()):
+            lease.connection.close()
         for connecting in self._connecting:
             connecting.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
@@ -132,162 +147,140 @@ class Pool:
             self._none_open.clear()
             await self._none_open.wait()
 
-    # Places.
+    # The bounds of workspaces and origins.
 
-    def _try_enter(self, origin: Origin, workspace: str) -> _Place | None:
-        gate, lane = self._gate_of(workspace), self._lane_of(origin)
-        if gate.try_enter():
-            if lane.gate.try_enter():
-                return _Place(workspace, gate, lane)
-            gate.leave()
-        return None
+    def _try_reserve(self, origin: Origin, workspace: str) -> bool:
+        if not self._workspaces.try_acquire(workspace):
+            return False
+        if self._origins.try_acquire(origin):
+            return True
+        self._workspaces.release(workspace)
+        return False
 
-    async def _enter(self, origin: Origin, workspace: str, timeout_s: float) -> _Place:
+    async def _reserve(self, origin: Origin, workspace: str, timeout_s: float) -> None:
         try:
             async with within(timeout_s):
-                gate = self._gate_of(workspace)
-                await gate.enter()
+                await self._workspaces.acquire(workspace)
                 try:
-                    lane = self._lane_of(origin)
-                    await lane.gate.enter()
+                    await self._origins.acquire(origin)
                 except BaseException:
-                    gate.leave()
+                    self._workspaces.release(workspace)
                     raise
-                return _Place(workspace, gate, lane)
         except TimeoutError:
             raise PoolFull from None
-        finally:
-            self._forget_unused_gate(workspace)
-            self._forget_unused_lane(self._lane_of(origin))
 
-    def _leave(self, place: _Place) -> None:
-        place.lane.gate.leave()
-        place.gate.leave()
-        self._forget_unused_lane(place.lane)
-        if place.gate.is_unused:
-            self._forget_unused_gate(place.workspace)
+    def _free(self, origin: Origin, workspace: str) -> None:
+        self._origins.release(origin)
+        self._workspaces.release(workspace)
 
-    def _gate_of(self, workspace: str) -> Gate:
-        gate = self._gates.get(workspace)
-        if gate is None:
-            gate = self._gates[workspace] = Gate(self._limits.open_per_workspace)
-        return gate
-
-    def _lane_of(self, origin: Origin) -> _Lane:
-        lane = self._lanes.get(origin)
-        if lane is None:
-            lane = self._lanes[origin] = _Lane(origin, self._limits.open_per_origin)
-        return lane
-
-    def _forget_unused_gate(self, workspace: str) -> None:
-        gate = self._gates.get(workspace)
-        if gate is not None and gate.is_unused:
-            del self._gates[workspace]
-
-    def _forget_unused_lane(self, lane: _Lane) -> None:
-        if not lane.idle and lane.gate.is_unused:
-            self._lanes.pop(lane.origin, None)
-
-    # Connections.
+    # Connections of calls.
 
     def _proxy_for(self, origin: Origin) -> EgressProxy | None:
         return None if origin.is_direct else self._proxy
 
-    async def _connect(self, lane: _Lane, proxy: EgressProxy | None, timeout_s: float) -> Link:
-        if lane.idle and lane.gate.inside + len(lane.idle) > self._limits.open_per_origin:
-            self._close_idle(lane.idle[0])
-        connecting = asyncio.ensure_future(self._connector.connect(lane.origin, proxy, timeout_s, self._make))
+    async def _connect(self, origin: Origin, proxy: EgressProxy | None, timeout_s: float) -> ProviderSocket:
+        idle = self._idle_of.get(origin, ())
+        if idle and self._origins.in_use(origin) + len(idle) > self._limits.open_per_origin:
+            self._close_idle(idle[0])
+        connecting = asyncio.ensure_future(
+            self._connector.connect(origin, proxy, timeout_s, self._make_socket)
+        )
         self._connecting.add(connecting)
         try:
-            link = await connecting
+            socket = await connecting
         except asyncio.CancelledError:
-            _abort_made(connecting)
+            _abort_connected(connecting)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise Unreachable(_CLOSED, lagged=True) from None  # It was ``close`` that cancelled.
+            raise Unreachable(_CLOSED, lagged=True) from None  # ``close`` cancelled the attempt.
         finally:
             self._connecting.discard(connecting)
-        if link.is_closed or self._is_closed:
-            link.abort()
+        if socket.is_closed or self._is_closed:
+            socket.abort()
             raise Unreachable("the connection ended as soon as it was made", lagged=self._is_closed)
-        link.opened_at_s = asyncio.get_running_loop().time()
-        self._open.add(link)
+        socket.opened_at_s = asyncio.get_running_loop().time()
+        self._open.add(socket)
         self._opened += 1
-        return link
+        return socket
 
-    def _make(self) -> Link:
-        return Link(self._forget)
+    def _make_socket(self) -> ProviderSocket:
+        return ProviderSocket(self._on_closed)
 
-    def _take_back(self, link: Link, is_clean: bool) -> None:
-        hold = self._held.pop(link)
+    def _on_returned(self, socket: ProviderSocket, is_clean: bool) -> None:
+        lease = self._leases.pop(socket)
         if is_clean:
-            self._keep(link, hold.place.lane, hold.proxy)
-        self._leave(hold.place)
+            self._keep(socket, lease.origin, lease.proxy)
+        self._free(lease.origin, lease.workspace)
 
-    def _keep(self, link: Link, lane: _Lane, proxy: EgressProxy | None) -> None:
+    # Idle connections.
+
+    def _keep(self, socket: ProviderSocket, origin: Origin, proxy: EgressProxy | None) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        is_full = len(lane.idle) >= self._limits.idle_per_origin
-        is_old = now_s - link.opened_at_s >= self._limits.age_s
-        if is_full or is_old or self._is_closed or proxy != self._proxy_for(lane.origin):
-            link.abort()
+        is_full = len(self._idle_of.get(origin, ())) >= self._limits.idle_per_origin
+        is_old = now_s - socket.opened_at_s >= self._limits.age_s
+        if is_full or is_old or self._is_closed or proxy != self._proxy_for(origin):
+            socket.abort()
             return
         if len(self._idle) >= self._limits.idle:
             self._close_idle(next(iter(self._idle)))
-        link.idle_since_s = now_s
-        lane.idle.append(link)
-        self._idle[link] = lane
+        socket.idle_since_s = now_s
+        self._idle_of.setdefault(origin, []).append(socket)
+        self._idle[socket] = origin
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_at(now_s + self._limits.idle_s, self._sweep)
 
-    def _take_idle(self, lane: _Lane) -> Link | None:
-        while lane.idle:
-            link = lane.idle.pop()
-            del self._idle[link]
-            age_s = asyncio.get_running_loop().time() - link.opened_at_s
-            if age_s < self._limits.age_s and not link.is_stale:
-                return link
-            link.abort()
+    def _take_idle(self, origin: Origin) -> ProviderSocket | None:
+        while idle := self._idle_of.get(origin):
+            socket = idle.pop()
+            del self._idle[socket]
+            if not idle:
+                del self._idle_of[origin]
+            age_s = asyncio.get_running_loop().time() - socket.opened_at_s
+            if age_s < self._limits.age_s and not socket.is_stale:
+                return socket
+            socket.abort()
         return None
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long; look again when the next one will have been."""
+        """Close connections that were idle for too long. Run again when the next one is due."""
         loop = asyncio.get_running_loop()
         self._sweep_timer = None
-        for link in list(self._idle):
-            due_s = link.idle_since_s + self._limits.idle_s
+        for socket in list(self._idle):
+            due_s = socket.idle_since_s + self._limits.idle_s
             if due_s > loop.time():
                 self._sweep_timer = loop.call_at(due_s, self._sweep)
                 return
-            self._close_idle(link)
+            self._close_idle(socket)
 
     def _close_all_idle(self) -> None:
-        for link in list(self._idle):
-            self._close_idle(link)
+        for socket in list(self._idle):
+            self._close_idle(socket)
 
-    def _close_idle(self, link: Link) -> None:
-        self._remove_idle(link)
-        link.abort()
+    def _close_idle(self, socket: ProviderSocket) -> None:
+        self._remove_idle(socket)
+        socket.abort()
 
-    def _remove_idle(self, link: Link) -> None:
-        lane = self._idle.pop(link)
-        lane.idle.remove(link)
-        self._forget_unused_lane(lane)
+    def _remove_idle(self, socket: ProviderSocket) -> None:
+        origin = self._idle.pop(socket)
+        idle = self._idle_of[origin]
+        idle.remove(socket)
+        if not idle:
+            del self._idle_of[origin]
         if not self._idle and self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
 
-    def _forget(self, link: Link) -> None:
-        """The connection's socket is closed."""
-        if link in self._idle:
-            self._remove_idle(link)
-        self._open.discard(link)
+    def _on_closed(self, socket: ProviderSocket) -> None:
+        if socket in self._idle:
+            self._remove_idle(socket)
+        self._open.discard(socket)
         if not self._open:
             self._none_open.set()
 
 
-def _abort_made(connecting: asyncio.Future[Link]) -> None:
-    """Close what was connected in the very moment of giving up."""
+def _abort_connected(connecting: asyncio.Future[ProviderSocket]) -> None:
+    """Close a connection that was made at the moment of the cancellation."""
     if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
         connecting.result().abort()

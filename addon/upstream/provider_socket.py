@@ -1,6 +1,6 @@
-"""A socket of the pool: bytes out and in, for one exchange after another.
+"""``ProviderSocket``: the socket of one connection to a provider, for one request after another.
 
-A byte that comes while no answer is expected closes it.
+A byte that arrives while no answer is expected closes it.
 """
 
 import asyncio
@@ -12,50 +12,50 @@ from typing import Final, Protocol, cast
 READ_BYTES: Final = 64 * 1024
 
 
-class Exchange(Protocol):
-    """One request and its answer, as the socket sees it."""
+class Receiver(Protocol):
+    """One request and its answer: the object that handles what happens on a ``ProviderSocket``."""
 
-    def take(self, data: bytes) -> None:
-        """Take bytes that the provider sent."""
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes that the provider sent."""
 
-    def take_end(self) -> None:
-        """The provider ended what it sends, properly."""
+    def eof_received(self) -> None:
+        """Handle the proper end of what the provider sends."""
 
-    def take_loss(self, reason: str) -> None:
-        """The socket is closed."""
+    def connection_lost(self, reason: str) -> None:
+        """Handle the end of the socket."""
 
-    def take_room(self) -> None:
-        """All that was written is with the kernel."""
+    def all_written(self) -> None:
+        """Handle that the kernel has all that was written."""
 
 
-class Link(asyncio.Protocol):
-    """An open connection to a provider. ``on_lost(link)`` is called once its socket is closed."""
+class ProviderSocket(asyncio.Protocol):
+    """An open connection to a provider. It calls ``on_closed`` with itself when its socket is closed."""
 
-    def __init__(self, on_lost: Callable[["Link"], None]) -> None:
+    def __init__(self, on_closed: Callable[["ProviderSocket"], None]) -> None:
         self.opened_at_s = 0.0
         self.idle_since_s = 0.0
         self.is_closed = False
-        """Nothing can be sent any more; the socket is closed, or about to be."""
+        """Nothing more can be sent: the socket is closed, or closes now."""
         self.is_writing = False
-        """Some of what was written is not with the kernel."""
-        self._on_lost = on_lost
-        self._exchange: Exchange | None = None
+        """The kernel does not have all that was written."""
+        self._on_closed = on_closed
+        self._receiver: Receiver | None = None
         self._transport: asyncio.Transport | None = None
         self._poller: select.poll | None = None
         self._is_paused = False
 
     @property
     def is_stale(self) -> bool:
-        """Whether its provider closed it while it was idle, or sent what nobody asked for."""
+        """Whether the provider closed it while it was idle, or sent bytes without a request."""
         return self.is_closed or (self._poller is not None and bool(self._poller.poll(0)))
 
-    def begin(self, exchange: Exchange) -> None:
-        """Give what comes from now on to ``exchange``."""
-        self._exchange = exchange
+    def begin(self, receiver: Receiver) -> None:
+        """Pass everything that arrives from now on to ``receiver``."""
+        self._receiver = receiver
 
     def end(self) -> None:
         """Expect nothing from now on."""
-        self._exchange = None
+        self._receiver = None
 
     def write(self, data: bytes) -> None:
         """Send ``data``."""
@@ -63,19 +63,19 @@ class Link(asyncio.Protocol):
             self._transport.write(data)
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         if not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Read again."""
         if self._is_paused and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close the socket, without waiting for anything to be sent."""
+        """Close the socket at once, without sending what still waits."""
         self.is_closed = True
         self._poller = None
         if self._transport is not None:
@@ -84,46 +84,46 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the open ``transport``."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        # So that "resume" means that all is with the kernel.
+        # With a limit of 0, ``resume_writing`` means that the kernel has everything.
         transport.set_write_buffer_limits(0)
         if hasattr(transport, "max_size"):
-            transport.max_size = READ_BYTES  # asyncio's own reads 256 KiB at once.
+            transport.max_size = READ_BYTES  # asyncio's default reads 256 KiB at once
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0 and hasattr(select, "poll"):
             self._poller = select.poll()
             self._poller.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Give bytes to the exchange, or close where there is none."""
-        if self._exchange is None:
+        """Pass bytes to the receiver, or close if there is none."""
+        if self._receiver is None:
             self.abort()
         else:
-            self._exchange.take(data)
+            self._receiver.data_received(data)
 
     def eof_received(self) -> None:
-        """Take a proper end. The transport closes."""
+        """Pass on a proper end. The transport closes."""
         self.is_closed = True
-        if self._exchange is not None:
-            self._exchange.take_end()
+        if self._receiver is not None:
+            self._receiver.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the socket."""
+        """Report the end of the socket."""
         self.is_closed = True
         self.is_writing = False
         self._transport = self._poller = None
-        if self._exchange is not None:
-            self._exchange.take_loss(_reason(exc))
-        self._on_lost(self)
+        if self._receiver is not None:
+            self._receiver.connection_lost(_reason(exc))
+        self._on_closed(self)
 
     def pause_writing(self) -> None:
-        """Some of the request waits for the provider to take it."""
+        """Note that some of the request waits until the provider reads."""
         self.is_writing = True
 
     def resume_writing(self) -> None:
-        """All of the request is with the kernel."""
+        """Note that the kernel has all of the request."""
         self.is_writing = False
-        if self._exchange is not None:
-            self._exchange.take_room()
+        if self._receiver is not None:
+            self._receiver.all_written()
 
 
 def _reason(exc: Exception | None) -> str:

@@ -1,52 +1,97 @@
-"""``Gate``: so many may be inside at once, the others wait in the order in which they came."""
+"""``KeyedSemaphores``: for each key a bound of how many may be inside at once. The others wait in their order."""
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 
 
-class Gate:
-    """A bound of ``limit``. Each one that entered leaves once."""
+class FairSemaphore:
+    """A semaphore of ``limit`` that serves waiters in their order. Each acquire needs one release."""
 
-    __slots__ = ("_waiting", "inside", "limit")
+    __slots__ = ("_waiters", "in_use", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.inside = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.in_use = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
     def is_unused(self) -> bool:
-        """Whether none is inside and none waits."""
-        return not self.inside and not self._waiting
+        """Whether no one holds it and no one waits."""
+        return not self.in_use and not self._waiters
 
-    def try_enter(self) -> bool:
-        """Enter and return True, unless it is full or others wait."""
-        if self.inside >= self.limit or self._waiting:
+    def try_acquire(self) -> bool:
+        """Acquire and return True, unless it is full or others wait."""
+        if self.in_use >= self.limit or self._waiters:
             return False
-        self.inside += 1
+        self.in_use += 1
         return True
 
-    async def enter(self) -> None:
-        """Enter when all that came before have entered, and one is free."""
-        if self.try_enter():
+    async def acquire(self) -> None:
+        """Acquire as soon as all earlier waiters have acquired and one place is free."""
+        if self.try_acquire():
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await turn
+            await waiter
         except BaseException:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
             else:
-                self.leave()  # The turn came in the moment of giving up: it is the next one's.
+                self.release()  # It was acquired at the moment of the cancellation: pass it on.
             raise
 
-    def leave(self) -> None:
-        """Leave; the one that has waited longest enters."""
-        self.inside -= 1
-        while self._waiting and self.inside < self.limit:
-            turn = self._waiting.popleft()
-            self.inside += 1
-            # A turn that was cancelled this moment is given back by its own ``enter``.
-            if not turn.done():
-                turn.set_result(None)
+    def release(self) -> None:
+        """Release. The one that has waited longest acquires."""
+        self.in_use -= 1
+        while self._waiters and self.in_use < self.limit:
+            waiter = self._waiters.popleft()
+            self.in_use += 1
+            # The ``acquire`` of a waiter that was cancelled at this moment releases again.
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class KeyedSemaphores[Key: Hashable]:
+    """A semaphore of ``limit`` for each key. It exists only while it is in use."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._semaphores: dict[Key, FairSemaphore] = {}
+
+    def __len__(self) -> int:
+        """Return how many keys are in use."""
+        return len(self._semaphores)
+
+    def in_use(self, key: Key) -> int:
+        """Return how many hold the semaphore of ``key``."""
+        semaphore = self._semaphores.get(key)
+        return semaphore.in_use if semaphore else 0
+
+    def try_acquire(self, key: Key) -> bool:
+        """As ``FairSemaphore.try_acquire``."""
+        return self._get(key).try_acquire()
+
+    async def acquire(self, key: Key) -> None:
+        """As ``FairSemaphore.acquire``."""
+        try:
+            await self._get(key).acquire()
+        finally:
+            self._forget_unused(key)
+
+    def release(self, key: Key) -> None:
+        """As ``FairSemaphore.release``."""
+        self._semaphores[key].release()
+        self._forget_unused(key)
+
+    def _get(self, key: Key) -> FairSemaphore:
+        semaphore = self._semaphores.get(key)
+        if semaphore is None:
+            semaphore = self._semaphores[key] = FairSemaphore(self._limit)
+        return semaphore
+
+    def _forget_unused(self, key: Key) -> None:
+        semaphore = self._semaphores.get(key)
+        if semaphore is not None and semaphore.is_unused:
+            del self._semaphores[key]

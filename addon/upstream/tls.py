@@ -1,6 +1,6 @@
 """TLS toward providers, between a plain transport and a connection.
 
-asyncio's own keeps buffers of 256 KiB for each connection; this one keeps none between two reads.
+asyncio's TLS keeps buffers of 256 KiB for each connection. This one keeps no buffer between two reads.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ WRITE_BYTES: Final = 128 * 1024
 def make_context() -> ssl.SSLContext:
     """Return the context of all connections.
 
-    Verified by the authorities of ``SSL_CERT_FILE``, else the system's, else those that certifi brings along.
+    It trusts the authorities of ``SSL_CERT_FILE``, else those of the system, else those of certifi.
     """
     paths = ssl.get_default_verify_paths()
     has_none = paths.cafile is None and paths.capath is None
@@ -31,9 +31,9 @@ def make_context() -> ssl.SSLContext:
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
-    """The client's end of TLS: a protocol below, and a transport for the protocol that ``make`` gives.
+    """The client's end of TLS: a protocol for the plain transport, and a transport for the protocol of ``make``.
 
-    ``ready`` is that protocol once the handshake is done, or why it failed.
+    ``ready`` resolves to that protocol after the handshake, or to the error of the handshake.
     """
 
     def __init__(self, context: ssl.SSLContext, host: str, make: Callable[[], asyncio.Protocol]) -> None:
@@ -50,66 +50,66 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_blocked = False
         self._is_ended = False
 
-    # Protocol of the transport below.
+    # The protocol of the plain transport (``_lower``).
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Start the handshake."""
         self._lower = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(0)
         if hasattr(transport, "max_size"):
-            transport.max_size = READ_BYTES  # asyncio's own reads 256 KiB at once.
-        self._shake_hands()
+            transport.max_size = READ_BYTES  # asyncio's default reads 256 KiB at once
+        self._handshake()
 
     def data_received(self, data: bytes) -> None:
-        """Decrypt what came, and give it on as one piece."""
+        """Decrypt ``data`` and pass it on as one piece."""
         pieces: list[bytes] = []
         view = memoryview(data)
         for at in range(0, len(data), RECORD_BYTES):
             self._incoming.write(view[at : at + RECORD_BYTES])
-            if self._upper is None and not self._shake_hands():
+            if self._upper is None and not self._handshake():
                 continue
             self._decrypt(pieces)
         if pieces and self._upper is not None:
             self._upper.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._backlog and not self._is_blocked:
-            self.resume_writing()  # The peer had begun a handshake, which had to come first.
+            self.resume_writing()  # A handshake that the peer started had to end first.
         if self._is_ended and self._upper is not None:
             self._upper.eof_received()
             self.close()
 
     def eof_received(self) -> None:
-        """The peer closed below TLS: what it said may be cut short, unless it said that it ends."""
+        """Handle the end of the plain transport. Without TLS's close_notify, data may be missing."""
         if not self._is_ended and self._error is None:
-            self._error = ConnectionResetError("the peer closed without TLS's goodbye")
+            self._error = ConnectionResetError("the peer closed without close_notify")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the protocol above."""
+        """Report the end to the protocol above."""
         self._lower = None
         self._backlog.clear()
         error = self._error or exc
         if not self.ready.done():
             self.ready.set_exception(error or ConnectionResetError("the connection was closed"))
-            self.ready.exception()  # Nobody may be waiting for it any more.
+            self.ready.exception()  # The caller may have stopped waiting.
         if self._upper is not None:
             self._upper.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """Encrypt no more for now."""
+        """Stop encrypting."""
         self._is_blocked = True
         if self._upper is not None:
             self._upper.pause_writing()
 
     def resume_writing(self) -> None:
-        """Encrypt what is left."""
+        """Encrypt what still waits."""
         self._is_blocked = False
         self._encrypt()
         if self._upper is not None and not self._is_blocked and not self._backlog:
             self._upper.resume_writing()
 
-    # Transport of the protocol above.
+    # The transport of the protocol above (``_upper``).
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send ``data``, or keep what the peer does not take yet."""
+        """Send ``data``. Keep what the peer does not read yet."""
         if self._lower is not None and data:
             self._backlog.append(memoryview(data))
             self._encrypt()
@@ -117,7 +117,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 self._upper.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing to set: "resume" always means that all is with the kernel."""
+        """Do nothing: ``resume_writing`` always means that the kernel has everything."""
 
     def get_write_buffer_size(self) -> int:
         """Return how many bytes wait to be sent."""
@@ -125,27 +125,27 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return below + sum(len(view) for view in self._backlog)
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading."""
         if self._lower is not None:
             self._lower.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read again."""
         if self._lower is not None:
             self._lower.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the transport below knows."""
+        """As the plain transport."""
         return self._lower.get_extra_info(name, default) if self._lower is not None else default
 
     def is_closing(self) -> bool:
-        """Return whether it is closed, or about to be."""
+        """Return whether it is closed, or closes now."""
         return self._lower is None or self._lower.is_closing()
 
     def close(self) -> None:
-        """Say goodbye and close. What was written before is still sent."""
+        """Send close_notify and close. Everything written before is still sent."""
         if self._lower is not None:
-            self._say_goodbye()
+            self._send_close_notify()
             self._lower.close()
 
     def abort(self) -> None:
@@ -155,7 +155,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     # Inside.
 
-    def _shake_hands(self) -> bool:
+    def _handshake(self) -> bool:
         if self._lower is None or self._lower.is_closing():
             return False
         try:
@@ -195,7 +195,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             while self._backlog and not self._is_blocked and self._lower is not None:
                 self._encrypt_some(self._backlog.popleft())
         except ssl.SSLWantReadError:
-            self._flush()  # A handshake within the connection (TLS 1.2 knows them): ``data_received`` goes on.
+            self._flush()  # TLS 1.2 allows another handshake here. ``data_received`` goes on after it.
         except ssl.SSLError as error:
             self._break(error)
 
@@ -213,9 +213,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending and self._lower is not None:
             self._lower.write(self._outgoing.read())
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         if self._upper is not None and not self._backlog:
-            with suppress(ssl.SSLError):  # The peer's own goodbye is not waited for.
+            with suppress(ssl.SSLError):  # The close_notify of the peer is not awaited.
                 self._tls.unwrap()
             self._flush()
 
@@ -223,5 +223,5 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._error is None:
             self._error = error
         if self._lower is not None:
-            # Not at once: asyncio loses a connection twice that is aborted while it resumes writing.
+            # In the next turn: asyncio calls ``connection_lost`` twice after an abort within ``resume_writing``.
             asyncio.get_running_loop().call_soon(self._lower.abort)

@@ -1,4 +1,4 @@
-"""An egress proxy's answer to CONNECT, and what speaks through it afterwards."""
+"""``Tunnel``: a CONNECT request to an egress proxy, and the connection through it."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from addon.upstream.origin import Unreachable
 
 
 class Tunnel(asyncio.Protocol):
-    """Asks a proxy with ``request``; ``ready`` is the protocol of ``make`` once it speaks through, or why not."""
+    """A CONNECT request to a proxy. ``ready`` resolves to the protocol of ``make`` behind it, or to an error."""
 
     def __init__(self, request: bytes, make: Callable[[], asyncio.Protocol]) -> None:
         self.ready: asyncio.Future[asyncio.Protocol] = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class Tunnel(asyncio.Protocol):
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Take a piece of the proxy's answer."""
+        """Handle a piece of the proxy's answer."""
         if self.ready.done() or self._transport is None:
             return
         searched = max(0, len(self._buffer) - 3)
@@ -37,29 +37,29 @@ class Tunnel(asyncio.Protocol):
                 return
             status = parse_response_head(bytes(self._buffer[:end])).status
         except HttpSyntaxError:
-            self._refuse("the egress proxy's answer is malformed")
+            self._fail("the egress proxy's answer is malformed")
             return
         if not 200 <= status < 300:
-            self._refuse(f"the egress proxy answered {status}")
+            self._fail(f"the egress proxy answered {status}")
         elif end < len(self._buffer):
-            self._refuse("the egress proxy sent bytes behind its answer")
+            self._fail("the egress proxy sent bytes after its answer")
         else:
-            self._speak_through(self._transport)
+            self._open(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The proxy closed before it answered."""
-        self._refuse("the egress proxy closed the connection")
+        """Fail if the proxy closed before it answered."""
+        self._fail("the egress proxy closed the connection")
 
-    def _speak_through(self, transport: asyncio.Transport) -> None:
+    def _open(self, transport: asyncio.Transport) -> None:
         upper = self._make()
         transport.set_protocol(upper)
         upper.connection_made(transport)
         self.ready.set_result(upper)
 
-    def _refuse(self, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
         if not self.ready.done():
             self.ready.set_exception(Unreachable(reason))
-            self.ready.exception()  # Nobody may be waiting for it any more.
+            self.ready.exception()  # The caller may have stopped waiting.
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

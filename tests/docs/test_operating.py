@@ -15,7 +15,7 @@ from addon.telemetry import logs as log
 from addon.text import http1, http1_body, json_scan
 from addon.text import provider_error as upstream_message
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
-from addon.upstream.numbers import DEFAULT_LIMITS as POOL
+from addon.upstream.pool import DEFAULT_LIMITS as POOL
 from addon.wire import clients, tls
 from addon.wire import http1 as client_http1
 from addon.wire.connection import WireSettings

@@ -144,7 +144,7 @@ def test_a_call_that_gets_no_connection_in_its_time_says_so_and_is_no_fault_of_t
         "import functools\n"
         "from addon import cli\n"
         "from addon.gateway import lifecycle\n"
-        "from addon.upstream.numbers import PoolLimits\n"
+        "from addon.upstream.pool import PoolLimits\n"
         f"limits = PoolLimits(open_per_workspace={LIMIT})\n"
         "lifecycle.Pool = functools.partial(lifecycle.Pool, limits=limits)\n"
         "cli.main()"

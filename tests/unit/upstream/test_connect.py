@@ -22,7 +22,7 @@ from rig.provider import OK, Peer, Provider, echo_ok
 from rig.upstream import DeafPort
 
 from addon.upstream import connect
-from addon.upstream.connection import UpstreamBroke
+from addon.upstream.connection import UpstreamConnectionError
 from addon.upstream.pool import EgressProxy, Origin, Pool, PoolLimits, Unreachable, parse_proxy
 
 
@@ -120,9 +120,9 @@ async def test_a_body_until_close_is_complete_only_where_tls_says_so(
         if is_proper:
             assert await connection.read() == b""
         else:
-            with pytest.raises(UpstreamBroke) as broke:
+            with pytest.raises(UpstreamConnectionError) as broke:
                 await connection.read()
-            assert not broke.value.before_any_byte
+            assert not broke.value.is_unanswered
         connection.release()
         assert pool.stats().idle == 0
 
@@ -252,7 +252,7 @@ async def test_a_tls_connection_that_is_reset(serving: ssl.SSLContext, stage: st
 
     async with Provider(answer, serving) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
-        with pytest.raises(UpstreamBroke):
+        with pytest.raises(UpstreamConnectionError):
             await exchange(connection)
         connection.close()
         await closed_down_to(0, pool)
@@ -445,7 +445,7 @@ def test_families_take_turns() -> None:
 async def test_sockets_are_watched_by_the_kernel_and_send_at_once() -> None:
     async with Provider() as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
-        transport = connection._link._transport
+        transport = connection._socket._transport
         assert transport is not None
         sock = transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -509,7 +509,7 @@ REFUSALS = {
     b"HTTP/1.1 200 OK\n\n": "the egress proxy's answer is malformed",
     b"HTTP/1.1 200 OK\r\nA: " + b"a" * 70_000: "the egress proxy's answer is malformed",
     b"HTTP/1.1 200 OK\r\nA: " + b"a" * 70_000 + b"\r\n\r\n": "the egress proxy's answer is malformed",
-    GRANTED + b"HTTP/1.1 200 OK\r\n\r\n": "the egress proxy sent bytes behind its answer",
+    GRANTED + b"HTTP/1.1 200 OK\r\n\r\n": "the egress proxy sent bytes after its answer",
 }
 
 

@@ -7,7 +7,7 @@ from rig.http1_inputs import AnswerInput, answer_inputs
 from rig.pooled import acquire, exchange, pool_of
 from rig.provider import Peer, Provider
 
-from addon.upstream.connection import UpstreamBroke
+from addon.upstream.connection import UpstreamConnectionError
 from addon.upstream.pool import Pool
 
 
@@ -16,7 +16,7 @@ async def outcome_of(given: AnswerInput, pool: Pool, provider: Provider) -> tupl
     connection = await acquire(pool, provider.origin(), fresh=True)
     try:
         body = await exchange(connection)
-    except UpstreamBroke:
+    except UpstreamConnectionError:
         body = b""
     connection.release()
     is_kept = pool.stats().idle == 1

@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
-from addon.upstream.provider_socket import Link
+from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.provider_socket import ProviderSocket
 
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 COUNTED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -22,7 +22,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
     """Return status, body, what went wrong, and whether the connection is kept."""
     kept: list[bool] = []
-    link = Link(lambda _: None)
+    link = ProviderSocket(lambda _: None)
     connection = UpstreamConnection(link, lambda _, is_clean: kept.append(is_clean), is_reused=False)
     connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
     for piece in pieces:
@@ -35,8 +35,8 @@ async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
                 body += piece
     except TimeoutError:
         broke = "unfinished"
-    except UpstreamBroke as error:
-        broke = "garbage" if error.is_garbage else "broke"
+    except UpstreamConnectionError as error:
+        broke = "garbage" if error.is_malformed else "broke"
     connection.release()
     return status, body, broke, kept[0]
 

@@ -9,7 +9,7 @@ from rig.configuration import ROOT
 from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
 from rig.provider import OK, Peer, Provider
 
-from addon.upstream.connection import UpstreamBroke
+from addon.upstream.connection import UpstreamConnectionError
 from addon.upstream.pool import PoolFull, PoolLimits, Unreachable
 
 
@@ -42,7 +42,7 @@ async def test_the_connection_that_was_used_last_is_used_first() -> None:
             await exchange(connection)
             connection.release()
         again = await acquire(pool, provider.origin())
-        assert again._link is second._link
+        assert again._socket is second._socket
 
 
 async def test_a_fresh_connection_was_never_used() -> None:
@@ -172,10 +172,10 @@ async def test_a_hostile_provider_never_reaches_the_next_call(name: str) -> None
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         if body is None:
-            with pytest.raises(UpstreamBroke) as broke:
+            with pytest.raises(UpstreamConnectionError) as broke:
                 await exchange(connection)
-            assert broke.value.is_garbage
-            assert not broke.value.before_any_byte
+            assert broke.value.is_malformed
+            assert not broke.value.is_unanswered
         else:
             assert await exchange(connection) == body
         connection.release()
@@ -247,10 +247,10 @@ async def test_an_answer_before_the_request_is_garbage() -> None:
         connection = await acquire(pool, provider.origin())
         await provider.all_closed()
         connection.send(REQUEST, b"{}")
-        with pytest.raises(UpstreamBroke) as broke:
+        with pytest.raises(UpstreamConnectionError) as broke:
             await connection.head()
-        assert broke.value.before_any_byte
-        assert broke.value.is_garbage
+        assert broke.value.is_unanswered
+        assert broke.value.is_malformed
         connection.close()
 
 
@@ -286,7 +286,7 @@ STAGES = {
 @pytest.mark.parametrize("end", ["reset", "close"])
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_connection_that_breaks(stage: str, end: str) -> None:
-    said, before_any_byte = STAGES[stage]
+    said, is_unanswered = STAGES[stage]
 
     async def answer(peer: Peer) -> None:
         if stage != "before the request":
@@ -301,11 +301,11 @@ async def test_a_connection_that_breaks(stage: str, end: str) -> None:
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
-        with pytest.raises(UpstreamBroke) as broke:
+        with pytest.raises(UpstreamConnectionError) as broke:
             await exchange(connection)
-        assert not broke.value.is_garbage
+        assert not broke.value.is_malformed
         # A reset may overtake what was said before it.
-        assert broke.value.before_any_byte == before_any_byte or end == "reset"
+        assert broke.value.is_unanswered == is_unanswered or end == "reset"
         connection.release()
         await closed_down_to(0, pool)
         await provider.all_closed()
@@ -327,9 +327,9 @@ async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_faile
         connection.release()
         connection = await acquire(pool, provider.origin())
         assert connection.is_reused
-        with pytest.raises(UpstreamBroke) as broke:
+        with pytest.raises(UpstreamConnectionError) as broke:
             await exchange(connection)
-        assert broke.value.before_any_byte
+        assert broke.value.is_unanswered
         connection.close()
         fresh = await acquire(pool, provider.origin(), fresh=True)
         assert await exchange(fresh) == b"ok"
@@ -522,9 +522,9 @@ async def test_what_nobody_uses_leaves_nothing_behind() -> None:
             connection = await acquire(pool, provider.origin(f"tenant-{number}"), f"tenant-{number}")
             await exchange(connection)
             connection.release()
-        assert not pool._lanes
-        assert not pool._gates
-        assert not pool._held
+        assert not pool._origins
+        assert not pool._workspaces
+        assert not pool._leases
 
 
 async def test_closing_ends_all_connections_and_calls() -> None:
@@ -535,7 +535,7 @@ async def test_closing_ends_all_connections_and_calls() -> None:
         waiting = asyncio.ensure_future(connections[0].head())
         await asyncio.sleep(0)
         await pool.close()
-        with pytest.raises(UpstreamBroke):
+        with pytest.raises(UpstreamConnectionError):
             await waiting
         await provider.all_closed()
         with pytest.raises(Unreachable):

@@ -12,7 +12,7 @@ from rig.simulation.wire_server import WireServer
 from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.upstream.connect import SocketConnector
-from addon.upstream.connection import UpstreamBroke, UpstreamConnection
+from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.pool import Origin, Pool, PoolFull, PoolLimits, Unreachable
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
@@ -75,8 +75,8 @@ class Relay:
             try:
                 async with within(PATIENCE_S):
                     return await self._exchange(stream, connection, body)
-            except UpstreamBroke as error:
-                if not is_last and connection.is_reused and error.before_any_byte:
+            except UpstreamConnectionError as error:
+                if not is_last and connection.is_reused and error.is_unanswered:
                     continue
                 return await self._fail(stream, "broke")
             except TimeoutError:
