@@ -1,4 +1,4 @@
-"""How fast the gateway is beside stock mitmdump and beside no gateway at all; ``python -m benchmarks`` prints it.
+"""The speed of the gateway, compared with stock mitmdump and with no gateway. ``python -m benchmarks`` prints it.
 
-Everything runs on loopback, in processes of its own, and is bounded in count and in time.
+Everything runs on loopback, in separate processes, with bounds on count and time.
 """

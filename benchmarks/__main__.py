@@ -1,4 +1,4 @@
-"""The command: what is asked for, and the processes that it needs."""
+"""The command line of the benchmarks, and the processes that each option needs."""
 
 import argparse
 import tempfile
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import against, chunks, comparison, cpu, hostile, memory, slow_streams, stores
+from benchmarks import checkouts, chunks, comparison, cpu, hostile, memory, slow_streams, stores
 from benchmarks.certificate import write_certificate
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, load_generator, stock_mitmdump, upstream
@@ -24,15 +24,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="scenarios, or hostile inputs, with TEXT in their name"
     )
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("--cpu", action="store_true", help="only where a call's processor time goes")
-    either.add_argument(
+    _add_modes(parser.add_mutually_exclusive_group())
+    return parser
+
+
+def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
+    modes.add_argument("--cpu", action="store_true", help="only where a call's processor time goes")
+    modes.add_argument(
         "--connect", action="store_true", help="a new client connection for each call, TLS upstream"
     )
-    either.add_argument(
+    modes.add_argument(
         "--memory", action="store_true", help="resident memory over 50,000 calls and 5,000 streams"
     )
-    either.add_argument(
+    modes.add_argument(
         "--slow-streams",
         type=int,
         nargs="?",
@@ -40,24 +44,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="resident memory with N open slow streams; default: 2000",
     )
-    either.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
-    either.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
-    either.add_argument(
-        "--hostile", action="store_true", help="what hostile requests and answers cost; Linux"
-    )
-    either.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
-    return parser
+    modes.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
+    modes.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
+    modes.add_argument("--hostile", action="store_true", help="what hostile requests and answers cost; Linux")
+    modes.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
 
 
 def _checkout(text: str) -> Path:
     folder = Path(text).resolve()
     if not (folder / "addon" / "cli.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text} is no checkout of the project")
+        raise argparse.ArgumentTypeError(f"{text} is not a checkout of the project")
     return folder
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark that the command line selects."""
     options = _parser().parse_args(arguments)
     if options.chunks:
         chunks.run(options.rounds)
@@ -74,11 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, folder: Path) -> None:
-    """Run what is measured with the load generator."""
+    """Run a benchmark that uses the load generator."""
     if options.connect:
-        against.run_connect(load, folder, options.rounds, options.against)
+        checkouts.run_connect(load, folder, options.rounds, options.against)
     elif options.cpu:
-        with against.Checkouts(options.against).sampled(alone.port, folder) as sampled:
+        with checkouts.Checkouts(options.against).sampled(alone.port, folder) as sampled:
             cpu.print_costs(cpu.measure(load, sampled))
     elif options.memory:
         setup = Setup("against", checkout=options.against) if options.against else Setup()
@@ -88,7 +89,7 @@ def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, 
         stores.run(load, alone, folder, options.rounds)
     elif options.against:
         chosen = comparison.scenarios(options.only)
-        against.run(load, alone, folder, against.Checkouts(options.against), chosen, options.rounds)
+        checkouts.run(load, alone, folder, checkouts.Checkouts(options.against), chosen, options.rounds)
     else:
         _compare(load, alone, folder, options)
 
@@ -109,7 +110,7 @@ def _compare(load: LoadGenerator, alone: Target, folder: Path, options: argparse
     if plain:
         comparison.print_comparison(results, targets)
     if plain:
-        with against.Checkouts(None).sampled(alone.port, folder / "sampled") as sampled:
+        with checkouts.Checkouts(None).sampled(alone.port, folder / "sampled") as sampled:
             costs = cpu.measure(load, sampled, {scenario.kind for scenario in chosen})
         cpu.print_costs(costs)
 

@@ -1,4 +1,4 @@
-"""A certificate of our own for loopback: it signs itself, so that the file is also the authority to trust."""
+"""A self-signed certificate for loopback. The same file is also the authority to trust."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 
 def write_certificate(folder: Path) -> Path:
-    """Write a new private key and its certificate for 127.0.0.1; return the PEM file that has both."""
+    """Write a new private key and its certificate for 127.0.0.1. Return the PEM file that has both."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "benchmark")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What it costs to rewrite one streamed chunk: the readers of answers by themselves, without a network."""
+"""The cost of rewriting one streamed chunk: the readers of answers alone, without a network."""
 
 import json
 import statistics
@@ -20,7 +20,7 @@ _WORDS = ("The", " gateway", " forwards", " what", " the", " provider", " said",
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One kind of stream: the events before its text, and what each event with text looks like."""
+    """One kind of stream: the events before its text, and the template of an event with text."""
 
     name: str
     dialect: str
@@ -30,10 +30,10 @@ class Stream:
     family: Family = Family("bench")
 
     def events(self) -> Iterator[bytes]:
-        """Yield ``CHUNKS`` events that differ as real ones do."""
+        """Yield ``CHUNKS`` events that differ like real ones."""
         for number in range(CHUNKS):
             text = json.dumps(_WORDS[number % len(_WORDS)])
-            # OpenAI pads each chunk to another length, so that no two look alike around their text.
+            # OpenAI pads chunks to different lengths, so the bytes around the text differ too.
             yield self.event.replace("TEXT", text).replace("PADDING", "x" * (1 + number % 7)).encode()
 
 
@@ -99,7 +99,7 @@ STREAMS = (
 
 
 def run(rounds: int) -> None:
-    """Print what a chunk of each stream costs: the median of ``rounds``."""
+    """Print the cost of a chunk of each stream: the median of ``rounds``."""
     rows = []
     for stream in STREAMS:
         cost_us = statistics.median(_microseconds(stream) for _ in range(rounds))

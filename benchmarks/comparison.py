@@ -1,4 +1,4 @@
-"""The main run: interleaved rounds over all targets, medians in one table, then the comparison with the aims."""
+"""The main benchmark: interleaved rounds over all targets, a table of medians, then a comparison with the aims."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ SCENARIOS = (
 AIM_RATIO = 1.2
 AIM_ADDED_MS = 1.0
 AIM_ALONE = {False: 0.65, True: 0.85}
-"""What a chunk that arrives alone may cost beside stock mitmdump, by whether the client speaks TLS."""
+"""The cost of a chunk that arrives alone, divided by stock mitmdump's; the key: whether the client uses TLS."""
 AIM_EVENTS_PER_S = 20_000
 
 Results = dict[tuple[Scenario, str], list[Sample]]
 
 
 def scenarios(only: str) -> list[Scenario]:
-    """Return the scenarios with ``only`` in their name. Raises ``SystemExit`` where there is none."""
+    """Return the scenarios with ``only`` in their name. Raise ``SystemExit`` if there is none."""
     found = [scenario for scenario in SCENARIOS if only in str(scenario)]
     if not found:
         raise SystemExit(f"no scenario has {only!r} in its name: {'; '.join(map(str, SCENARIOS))}")
@@ -42,9 +42,9 @@ def measured(results: Results) -> list[Scenario]:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What is measured, with plain clients and with TLS ones; what is None is left out.
+    """The targets, with plain clients and with TLS clients. A target that is None is left out.
 
-    Only ``streaming`` has a part where it matters when a chunk arrives.
+    Where the time of each chunk matters, ``streaming`` is measured and ``stock`` is not.
     """
 
     gateway: Target | None
@@ -72,7 +72,7 @@ def measure(
     targets_of: Callable[[Scenario], list[Target]],
     rounds: int,
 ) -> Results:
-    """Run every scenario ``rounds`` times on each target in turn, so that a slow minute hits all alike."""
+    """Run every scenario ``rounds`` times on each target in turn, so that a slow minute affects all targets."""
     results: Results = {}
     for scenario in scenarios:
         for target in targets_of(scenario):
@@ -84,14 +84,14 @@ def measure(
 
 
 def requests_per_s(samples: Sequence[Sample]) -> float:
-    """The median round's answers per second."""
+    """Return the answers per second of the median round."""
     return statistics.median(
         len(sample.answers.latencies_ms) / sample.answers.elapsed_s for sample in samples
     )
 
 
 def latency_ms(samples: Sequence[Sample], percent: int) -> float:
-    """The median over rounds of each round's percentile; NaN where a round has too few answers."""
+    """Return the median over rounds of each round's percentile, or NaN if a round has too few answers."""
     return statistics.median(
         statistics.quantiles(sample.answers.latencies_ms, n=100, method="inclusive")[percent - 1]
         if len(sample.answers.latencies_ms) > 1
@@ -101,13 +101,13 @@ def latency_ms(samples: Sequence[Sample], percent: int) -> float:
 
 
 def cpu_ms_per_call(samples: Sequence[Sample]) -> float:
-    """The processor time that the target took for one call, over all rounds: what a busy machine can't change."""
+    """Return the target's processor time for one call, over all rounds. A busy machine does not change it."""
     calls = sum(len(sample.answers.latencies_ms) for sample in samples)
     return 1000 * sum(sample.cpu_s for sample in samples) / calls if calls else float("nan")
 
 
 def cpu_us_per_chunk(scenario: Scenario, samples: Sequence[Sample]) -> float:
-    """The processor time of one streamed call, over its chunks, in µs: its head and its end are spread over them."""
+    """Return the processor time of one streamed call divided by its chunks, in µs. Its head and end are included."""
     return 1000 * cpu_ms_per_call(samples) / EVENTS[scenario.kind]
 
 
@@ -140,7 +140,7 @@ def _row(scenario: Scenario, name: str, samples: Sequence[Sample]) -> tuple[str 
 
 
 def print_comparison(results: Results, targets: Targets) -> None:
-    """Print what the gateway costs beside the others, and the aims."""
+    """Print the gateway's cost relative to the other targets, and the aims."""
     rows: list[tuple[str, str, str]] = []
     for scenario in measured(results):
         ours, *others = targets.of(scenario)
@@ -160,7 +160,7 @@ def print_comparison(results: Results, targets: Targets) -> None:
 
 
 def _rates(scenario: Scenario, ours: str, by_name: dict[str, list[Sample]]) -> list[tuple[str, str, str]]:
-    """Return the rows of a scenario in which calls are counted. The last target is the upstream alone."""
+    """Return the rows of a scenario that counts calls. The last target is the upstream alone."""
     *others, alone = [name for name in by_name if name != ours]
     rows = []
     for other in others:

@@ -1,4 +1,4 @@
-"""Where a call's processor time goes: gateways that note where they are at every tick, under load."""
+"""The processor time of a call by area: gateways under load, with a sample of their stack at every tick."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from tabulate import tabulate
 
 from benchmarks.processes import LoadGenerator
-from benchmarks.sampled import AREAS, LOGIC, OTHER
+from benchmarks.stack_sampler import AREAS, LOGIC, OTHER
 from benchmarks.traffic import EVENTS, Scenario, Target
 
 SCENARIOS: Final = (
@@ -29,14 +29,14 @@ _WAIT_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """A gateway that runs under ``benchmarks.sampled``, and the file that this writes."""
+class SampledGateway:
+    """A gateway that runs under ``benchmarks.stack_sampler``, and the file of the samples."""
 
     target: Target
     samples: Path
 
     def take(self) -> dict[str, int]:
-        """Return how often it was where since the last time. Raises ``RuntimeError`` when it does not say."""
+        """Return the number of samples by area since the last call. Raise ``RuntimeError`` if none are written."""
         self.samples.unlink(missing_ok=True)
         os.kill(self.target.pid, signal.SIGUSR2)
         deadline = time.monotonic() + _WAIT_S
@@ -49,7 +49,7 @@ class Sampled:
 
 @dataclass(slots=True)
 class Cost:
-    """What calls of one scenario cost one gateway."""
+    """The cost of the calls of one scenario on one gateway."""
 
     calls: int = 0
     cpu_s: float = 0.0
@@ -63,7 +63,7 @@ class Cost:
 Costs = Mapping[tuple[Scenario, str], Cost]
 
 
-def measure(load: LoadGenerator, gateways: Sequence[Sampled], kinds: Container[str] = KINDS) -> Costs:
+def measure(load: LoadGenerator, gateways: Sequence[SampledGateway], kinds: Container[str] = KINDS) -> Costs:
     """Run each scenario of the ``kinds`` on each gateway in turn."""
     costs: dict[tuple[Scenario, str], Cost] = {}
     for scenario in SCENARIOS:
@@ -74,7 +74,7 @@ def measure(load: LoadGenerator, gateways: Sequence[Sampled], kinds: Container[s
                 one.take()
                 sample = load.run(one.target, scenario)
                 taken = one.take()
-                if number == 0:  # It warms up.
+                if number == 0:  # The first round is the warm-up.
                     continue
                 cost = costs.setdefault((scenario, one.target.name), Cost())
                 cost.calls += len(sample.answers.latencies_ms)
@@ -84,7 +84,7 @@ def measure(load: LoadGenerator, gateways: Sequence[Sampled], kinds: Container[s
 
 
 def print_costs(costs: Costs) -> None:
-    """Print µs a call by area, a column for each scenario and gateway; nothing where none was measured."""
+    """Print µs for each call by area, with a column for each scenario and gateway. Print nothing without costs."""
     if not costs:
         return
     headers = [f"{name}: {scenario.kind}" for scenario, name in costs]
@@ -104,5 +104,5 @@ def print_costs(costs: Costs) -> None:
 
 
 def wire_ratio(costs: Costs, scenario: Scenario, ours: str, theirs: str) -> float:
-    """Return what a call's wire costs ours, over what it costs theirs."""
+    """Return our cost of a call's wire divided by theirs."""
     return costs[scenario, ours].us_per_call("wire") / costs[scenario, theirs].us_per_call("wire")

@@ -1,4 +1,4 @@
-"""Starts gateways with everything on, each on files of its own: this checkout's, or another one's."""
+"""Gateways with all features on, of this checkout or another one. Each has its own files."""
 
 import contextlib
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from benchmarks import sampled
+from benchmarks import stack_sampler
 from benchmarks.processes import START_LIMIT_S, running, while_starting
 from benchmarks.traffic import SLUG, UPSTREAM_MODEL_ID, Target
 
@@ -20,12 +20,11 @@ READY = "tollgate listening on "
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a gateway differs from the plain one: one worker of this checkout, on SQLite, without TLS.
+    """How a gateway differs from the default: one worker of this checkout, on SQLite, without TLS.
 
-    ``slugs`` are the names of further models, by the dialect in which they are called; ``others`` are those of further
-    providers, with the ports of these. ``keys`` are those of further workspaces, one each. ``certificate`` is what
-    clients see, ``authority`` what the provider's certificate is checked against: with it the provider speaks TLS.
-    ``samples`` is the file that ``benchmarks.sampled`` writes to.
+    ``slugs`` maps the dialect of further models to their names. ``others`` maps the names of further providers to their
+    ports. ``keys`` has the key of each further workspace. ``certificate`` is for clients. With ``authority``, the
+    provider uses TLS, and this file verifies its certificate. ``samples`` is the file of ``benchmarks.stack_sampler``.
     """
 
     name: str = "tollgate"
@@ -41,7 +40,7 @@ class Setup:
 
     @property
     def python(self) -> str:
-        """The checkout's own Python where it has one."""
+        """The Python of the checkout's own environment if it has one, else this one."""
         own = self.checkout / ".venv" / "bin" / "python"
         return str(own) if own.exists() else sys.executable
 
@@ -50,11 +49,11 @@ class Setup:
         """The command before its arguments."""
         if self.samples is None:
             return [self.python, "-m", "addon.cli"]
-        return [self.python, str(sampled.__file__), str(self.samples), "addon.cli"]
+        return [self.python, str(stack_sampler.__file__), str(self.samples), "addon.cli"]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the gateway finds in its environment besides ours."""
+        """The environment variables that the gateway gets in addition to ours."""
         trusted = {"SSL_CERT_FILE": str(self.authority)} if self.authority else {}
         return {
             "BENCH_PROVIDER_KEY": "fake-provider-key",
@@ -69,7 +68,7 @@ PLAIN = Setup()
 
 @contextlib.contextmanager
 def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[Target]:
-    """Yield a gateway before the upstream, with every limit set; its files are written to ``folder``."""
+    """Yield a gateway in front of the upstream, with every limit set. Write its files to ``folder``."""
     key = new_key()
     origin = f"{'https' if setup.authority else 'http'}://127.0.0.1"
     base_url = f"{origin}:{upstream_port}/v1"
@@ -86,12 +85,12 @@ def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[
 
 
 def new_key() -> str:
-    """Return a key as the gateway makes them."""
+    """Return a new key in the gateway's format."""
     return "tg_" + "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(40))
 
 
 def _write_configuration(folder: Path, base_url: str, key: str, setup: Setup) -> Path:
-    """Write the files of one gateway; return proxy.conf's path."""
+    """Write the files of one gateway. Return the path of proxy.conf."""
     state = f'[state]\nbackend = "redis"\nredis_url = "{setup.redis_url}"\n' if setup.redis_url else ""
     tls = f'[listen]\ntls_certificate = "{setup.certificate}"\n' if setup.certificate else ""
     files = {
@@ -125,7 +124,7 @@ def _workspace(key: str) -> str:
 
 
 def _add_models_of(catalog: Path, slug: str, base_url: str) -> None:
-    """Add a provider named as its one model, ``slug``."""
+    """Add a provider with one model. Both are named ``slug``."""
     name = slug.upper()
     tables = {
         "providers.toml": f'["{name}"]\nbase_url = "{base_url}"\n'
@@ -155,7 +154,7 @@ def _add_model(catalog: Path, dialect: str, slug: str, base_url: str) -> None:
 
 
 def _await_readiness(process: subprocess.Popen[str], log: Path) -> int:
-    """Return the port of the gateway's readiness line. Raises ``RuntimeError`` with what it printed instead."""
+    """Return the port of the gateway's readiness line. Raise ``RuntimeError`` with its output if there is none."""
     for _ in while_starting(process):
         for line in log.read_text(encoding="utf-8").splitlines():
             if line.startswith(READY):

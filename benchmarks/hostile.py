@@ -1,4 +1,4 @@
-"""What hostile requests and answers cost: processor time, memory, and how long other clients wait meanwhile."""
+"""The cost of hostile requests and answers: processor time, memory, and how long other clients wait."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 class CannedProvider:
-    """A provider that reads a whole request and answers as it is told, in a thread of its own."""
+    """A provider that reads a whole request and sends ``answer``, in its own thread."""
 
     def __init__(self) -> None:
         self.answer = INPUTS[0].answer
@@ -43,7 +43,7 @@ class CannedProvider:
 
     @contextlib.contextmanager
     def running(self) -> Iterator["CannedProvider"]:
-        """Serve for as long as the block."""
+        """Serve until the block ends."""
         self._thread.start()
         server = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20), self._loop
@@ -65,7 +65,7 @@ class CannedProvider:
 
 
 class Poller:
-    """A second client, which asks for the list of models again and again, and notes how long it waited."""
+    """A second client. It requests the list of models repeatedly and notes its longest wait."""
 
     def __init__(self, target: Target) -> None:
         self.longest_ms = 0.0
@@ -92,7 +92,7 @@ class Poller:
 
 
 def measure(target: Target, provider: CannedProvider, one: Input, idle_mb: float) -> Measured:
-    """Make one call."""
+    """Make one call and return its cost."""
     provider.answer = one.answer
     body = one.request()
     reset_peak(target.pid)
@@ -123,8 +123,8 @@ def _call(target: Target, body: bytes) -> str:
 def run(folder: Path, only: str = "") -> None:
     """Measure every input on one gateway, and print the table."""
     with CannedProvider().running() as provider, gateway(provider.port, folder, Setup(slugs=SLUGS)) as target:
-        for dialect_warms_up in (INPUTS[0], INPUTS[0]):
-            measure(target, provider, dialect_warms_up, 0)
+        for warm_up in (INPUTS[0], INPUTS[0]):
+            measure(target, provider, warm_up, 0)
         idle_mb = resident_mb(target.pid)
         rows = [measure(target, provider, one, idle_mb) for one in INPUTS if only in one.name]
     print(f"one worker on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; idle {idle_mb:.0f} MB\n")

@@ -1,4 +1,4 @@
-"""Requests and answers that are made to be expensive. Pure."""
+"""Requests and answers that are expensive on purpose. Pure."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ SLUGS: Final = {"openai": "hostile-openai", "anthropic": "hostile-anthropic", "g
 
 
 class Input(NamedTuple):
-    """One call: what the client sends, and what the provider answers. Both are made when they are needed."""
+    """One call: the client's request and the provider's answer. Both are made when they are needed."""
 
     name: str
     request: Callable[[], bytes]

@@ -1,4 +1,4 @@
-"""Resident memory of the gateway over many calls: it must stay small, and stay what it is."""
+"""Resident memory of the gateway over many calls: it must stay small and must not grow."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ Row = tuple[str, int, float, float, int]
 
 
 def run(load: LoadGenerator, target: Target) -> None:
-    """Make 50,000 calls, then 5,000 streams; print the resident memory at each step."""
+    """Make 50,000 calls, then 5,000 streams. Print the resident memory at each step."""
     rows = [("idle", 0, resident_mb(target.pid), 0.0, 0)]
     for scenario, steps in PHASES:
         rows += _phase(load, target, scenario, steps)

@@ -1,4 +1,4 @@
-"""Starts what is measured, each in a process of its own, and ends exactly these."""
+"""The processes of a benchmark: each target and the load generator in its own process, ended with its block."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.load import Answers
+from benchmarks.load_generator import Answers
 from benchmarks.procfs import cpu_s
 from benchmarks.traffic import Scenario, Target
 
@@ -22,7 +22,7 @@ MITMDUMP = "from mitmproxy.tools.main import mitmdump; mitmdump()"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One job: what the load generator saw, and the processor time that the target took."""
+    """One job: the measurements of the load generator, and the processor time of the target."""
 
     answers: Answers
     cpu_s: float
@@ -35,7 +35,7 @@ class LoadGenerator:
         self._process = process
 
     def run(self, target: Target, scenario: Scenario) -> Sample:
-        """Run one job to its end. Raises ``RuntimeError`` when the process is gone."""
+        """Run one job to its end. Raise ``RuntimeError`` when the process is gone."""
         before_s = cpu_s(target.pid)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -50,14 +50,14 @@ class LoadGenerator:
 
 @contextlib.contextmanager
 def load_generator() -> Iterator[LoadGenerator]:
-    """Yield a load generator that lives as long as the block."""
-    with running([sys.executable, "-m", "benchmarks.load"], pipes=True) as process:
+    """Yield a load generator that runs until the block ends."""
+    with running([sys.executable, "-m", "benchmarks.load_generator"], pipes=True) as process:
         yield LoadGenerator(process)
 
 
 @contextlib.contextmanager
 def upstream(certificate: Path | None = None) -> Iterator[Target]:
-    """Yield the canned provider, listening; with ``certificate``, a PEM with its key, over TLS."""
+    """Yield the canned provider, listening. With ``certificate``, a PEM file with its key, it uses TLS."""
     command = [sys.executable, "-m", "benchmarks.upstream", *([str(certificate)] if certificate else [])]
     with running(command, pipes=True) as process:
         assert process.stdout is not None
@@ -67,9 +67,9 @@ def upstream(certificate: Path | None = None) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False) -> Iterator[Target]:
-    """Yield mitmdump as it comes, in reverse mode before the upstream.
+    """Yield stock mitmdump, in reverse mode in front of the upstream.
 
-    It keeps a streamed answer back until its end; with ``streaming`` it passes each piece on, as a gateway must.
+    It buffers a streamed answer until its end. With ``streaming`` it passes each piece on, as a gateway must.
     """
     port = _free_port()
     command = [sys.executable, "-c", MITMDUMP, "-q", "--mode", f"reverse:http://127.0.0.1:{upstream_port}"]
@@ -84,7 +84,7 @@ def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False)
 
 @contextlib.contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """Yield the URL of a Redis of our own, which keeps nothing. Raises ``OSError`` where none is installed."""
+    """Yield the URL of a new Redis that saves nothing. Raise ``OSError`` if Redis is not installed."""
     port = _free_port()
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     with running([*command, "--save", "", "--appendonly", "no"], log=folder / "redis.log") as process:
@@ -100,7 +100,7 @@ def running(
     log: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run ``command`` for as long as the block; its output goes to pipes or to the file ``log``."""
+    """Run ``command`` until the block ends. Its output goes to pipes or to the file ``log``."""
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("w")) if log else subprocess.PIPE
         process = subprocess.Popen(
@@ -136,7 +136,7 @@ def _free_port() -> int:
 
 
 def _await_port(process: subprocess.Popen[str], port: int) -> None:
-    """Wait until ``port`` accepts. Raises ``RuntimeError`` when the process ends or the time is over."""
+    """Wait until ``port`` accepts. Raise ``RuntimeError`` when the process ends or the time is over."""
     for _ in while_starting(process):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
@@ -144,7 +144,7 @@ def _await_port(process: subprocess.Popen[str], port: int) -> None:
 
 
 def while_starting(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Yield again and again until ``process`` ends or has had its time to start."""
+    """Yield repeatedly until ``process`` ends or its time to start is over."""
     deadline = time.monotonic() + START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline:
         yield

@@ -1,4 +1,4 @@
-"""What a process and all that it started take of the machine, as Linux tells it under /proc; NaN elsewhere."""
+"""The memory and processor time of a process and its children, from Linux's /proc. NaN on other systems."""
 
 import math
 import re
@@ -20,7 +20,7 @@ def resident_mb(pid: int) -> float:
 
 
 def peak_mb(pid: int) -> float:
-    """Return the most resident memory that there was since ``reset_peak``, in MB."""
+    """Return the peak of the resident memory since ``reset_peak``, in MB."""
 
     def own(folder: Path) -> float:
         found = re.search(r"^VmHWM:\s*([0-9]+) kB$", (folder / "status").read_text(), re.MULTILINE)
@@ -30,13 +30,13 @@ def peak_mb(pid: int) -> float:
 
 
 def reset_peak(pid: int) -> None:
-    """Begin to look for the most resident memory again."""
+    """Reset the peak of the resident memory."""
     for folder in _family(pid):
         (folder / "clear_refs").write_text("5")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time used so far, of the program and of the system for it, in seconds."""
+    """Return the processor time used so far, user and system, in seconds."""
 
     def own(folder: Path) -> float:
         # The kernel's clock of another process counts nanoseconds; /proc counts ticks of 10 ms.

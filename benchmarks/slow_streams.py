@@ -1,4 +1,4 @@
-"""Many open streams that say little: what each costs a worker in memory, from plain clients to a provider on TLS."""
+"""The memory of many slow open streams on one worker, from plain clients to a provider with TLS."""
 
 import asyncio
 import contextlib
@@ -22,16 +22,16 @@ AIM_MB: Final = 250
 AIM_STREAMS: Final = 2_000
 HELD_S: Final = 10.0
 OPENING: Final = 50
-"""How many connections are opened at once, so that it is the streams that are measured, and no rush."""
+"""How many connections are opened at once. A burst of new connections would distort the figures."""
 _LIMIT_S: Final = 100.0
 _FILES: Final = 3
 _A_PROVIDER: Final = 1_000
 _A_WORKSPACE: Final = 200
-"""Streams of one provider and of one workspace, within what a worker lets them have."""
+"""Streams of one provider and of one workspace, within the limits of a worker."""
 
 
 class Client(asyncio.Protocol):
-    """A client that has asked for a stream and counts its events."""
+    """A client that requests a stream and counts its events."""
 
     def __init__(self, request: bytes) -> None:
         self.events = 0
@@ -54,7 +54,7 @@ class Client(asyncio.Protocol):
 
 
 def run(folder: Path, streams: int, checkout: Path | None) -> None:
-    """Open ``streams`` slow streams on one worker; print its memory before, meanwhile and after."""
+    """Open ``streams`` slow streams on one worker. Print its memory before, during and after."""
     _allow_files(_FILES * streams)
     authority = write_certificate(folder)
     keys = tuple(new_key() for _ in range(1, -(-streams // _A_WORKSPACE)))
@@ -72,7 +72,7 @@ def run(folder: Path, streams: int, checkout: Path | None) -> None:
 
 
 def _allow_files(files: int) -> None:
-    """Raise the limit of open files, which processes started from now on have too, as far as that is allowed."""
+    """Raise the limit of open files as far as the system allows. Processes started later inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard) if hard >= 0 else files, hard))
@@ -109,7 +109,7 @@ def _row(what: str, clients: list[Client], target: Target, idle_mb: float) -> tu
 
 
 async def _open(target: Target, streams: int, requests: list[bytes]) -> list[Client]:
-    """Open streams, as many by each of ``requests``."""
+    """Open streams, the same number with each of ``requests``."""
     loop, turns = asyncio.get_running_loop(), cycle(requests)
     clients: list[Client] = []
     while len(clients) < streams:
@@ -124,7 +124,7 @@ async def _open(target: Target, streams: int, requests: list[bytes]) -> list[Cli
 
 
 async def _until_each_has(clients: list[Client], events: int) -> None:
-    """Wait until each client has had ``events`` events, or is gone. Raises ``RuntimeError`` at the time limit."""
+    """Wait until each client has received ``events`` events or is gone. Raise ``RuntimeError`` at the time limit."""
     deadline = time.monotonic() + _LIMIT_S
     while any(client.events < events and not client.is_lost for client in clients):
         if time.monotonic() > deadline:

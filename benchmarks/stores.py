@@ -1,4 +1,4 @@
-"""What limits and money cost: the three steps of one call by themselves, and the gateway's throughput on each store."""
+"""The cost of limits and money: the three steps of a call alone, and the gateway's throughput on each store."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _PRICES = Prices(150_000, 75_000, 600_000)
 
 @dataclass(slots=True)
 class Steps:
-    """How long each step took, in ms, call by call."""
+    """The duration of each step in ms, call by call."""
 
     take: list[float] = field(default_factory=list)
     hold: list[float] = field(default_factory=list)
@@ -116,7 +116,7 @@ def _steps_table(folder: Path, urls: dict[str, str]) -> str:
 
 
 def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int) -> None:
-    """Print what the steps cost, then throughput with one worker and with two, on SQLite and on Redis."""
+    """Print the cost of the steps, then the throughput with one worker and with two, on SQLite and on Redis."""
     with contextlib.ExitStack() as running:
         redis = folder / "redis"
         redis.mkdir()

@@ -1,4 +1,4 @@
-"""The calls and the canned answers that all targets are measured with. Pure."""
+"""The calls and the canned answers of all benchmarks. Pure."""
 
 import json
 import re
@@ -11,9 +11,9 @@ Kind = Literal["whole", "streamed", "alone", "firehose", "slow"]
 SLUG = "bench-chat"
 UPSTREAM_MODEL_ID = "vendor/bench-chat-2026"
 EVENTS: Final[dict[Kind, int]] = {"streamed": 20, "alone": 200, "firehose": 20_000, "slow": 60}
-"""How many events a stream has, the last of them ``[DONE]``."""
+"""How many events a stream has, including ``[DONE]`` at its end."""
 PAUSE_S: Final[dict[Kind, float]] = {"alone": 0.002, "slow": 2.0}
-"""How long the provider waits between two events; where nothing is said, it does not wait."""
+"""How long the provider waits between two events. It does not wait in other kinds."""
 
 _KIND = re.compile(rb"\[bench ([a-z]+)\]")
 
@@ -23,9 +23,9 @@ _USAGE = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that answers chat-completion calls: its name in the table, its process, and where it listens.
+    """A server of chat-completion calls: its name in the table, its process and its port.
 
-    With ``tls`` its clients speak TLS to it. Nobody checks its certificate.
+    With ``tls`` its clients use TLS. They do not verify its certificate.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``calls`` calls of one kind over ``connections`` connections, one in flight on each.
+    """``calls`` calls of one kind over ``connections`` connections, with one in flight on each.
 
-    Each connection serves many calls, or one if ``fresh``. With ``tls`` the clients speak TLS to the target.
+    Each connection serves many calls, or one if ``fresh``. With ``tls`` the clients use TLS.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Scenario:
 
 
 def request_bytes(kind: Kind, key: str, slug: str = SLUG) -> bytes:
-    """Return one whole HTTP/1.1 call, as small SDK calls are."""
+    """Return one whole HTTP/1.1 call, like a small call of an SDK."""
     body: dict[str, Any] = {
         "model": slug,
         "messages": [
@@ -80,12 +80,12 @@ def request_bytes(kind: Kind, key: str, slug: str = SLUG) -> bytes:
 
 
 def kind_of(request: bytes) -> Kind:
-    """Return the kind that ``request`` asks for. Raises ``ValueError`` where it names none."""
+    """Return the kind that ``request`` names. Raise ``ValueError`` if it names none."""
     found = _KIND.search(request)
     for kind in get_args(Kind):
         if found and kind.encode() == found[1]:
             return kind  # type: ignore[no-any-return]
-    raise ValueError("a request of no known kind")
+    raise ValueError("the request names no known kind")
 
 
 def whole_answer() -> bytes:
@@ -102,7 +102,7 @@ def whole_answer() -> bytes:
 
 
 def streamed_answer(events: int) -> list[bytes]:
-    """Return the pieces of a streamed answer, one event each, the first with the head, the last the body's end."""
+    """Return the pieces of a streamed answer, one for each event. The first has the head, the last the body's end."""
     words = islice(cycle((_WORDS * 2).split()), events - 4)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": word + " "} for word in words]
@@ -119,9 +119,9 @@ def streamed_answer(events: int) -> list[bytes]:
 
 
 def is_complete(kind: Kind, body: bytes) -> bool:
-    """Whether ``body``, without any transfer coding, is all that the upstream said."""
+    """Return whether ``body``, without transfer coding, is all that the upstream sent."""
     if kind in EVENTS:
-        # A relay may cut the events elsewhere, but may lose none and must keep the end.
+        # A relay may cut the pieces differently, but must lose no event and must keep the end.
         return body.count(b"data: ") == EVENTS[kind] and body.endswith(b"data: [DONE]\n\n")
     return body.endswith(b"}") and body.count(_WORDS.encode()) == 4 and b'"total_tokens"' in body
 

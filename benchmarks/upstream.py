@@ -1,7 +1,7 @@
-"""A provider that costs next to nothing: canned answers over keep-alive HTTP/1.1, in a process of its own.
+"""A provider with almost no cost: canned answers over keep-alive HTTP/1.1, in its own process.
 
-``python -m benchmarks.upstream [CERTIFICATE]`` prints its port and serves until its standard input is closed, over TLS
-where it is given a certificate.
+``python -m benchmarks.upstream [CERTIFICATE]`` prints its port and serves until its standard input closes. With a
+certificate it uses TLS.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _STREAMED = {kind: streamed_answer(events) for kind, events in EVENTS.items()}
 
 
 class Provider(asyncio.Protocol):
-    """One connection. Answers every request that is complete, whatever its path and headers."""
+    """One connection. It answers every complete request, whatever its path and headers."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -42,7 +42,7 @@ class Provider(asyncio.Protocol):
         elif kind in PAUSE_S:
             self._write_slowly(_STREAMED[kind], 0, PAUSE_S[kind])
         else:
-            # One write an event, because that is how a provider's events arrive.
+            # One write for each event, as the events of real providers arrive.
             for piece in _STREAMED[kind]:
                 self._transport.write(piece)
 
@@ -54,7 +54,7 @@ class Provider(asyncio.Protocol):
 
 
 def _request_size(buffer: bytes) -> int | None:
-    """Return the size in bytes of the first request in ``buffer``; None while its head is not complete."""
+    """Return the size in bytes of the first request in ``buffer``, or None while its head is not complete."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -63,7 +63,7 @@ def _request_size(buffer: bytes) -> int | None:
 
 
 async def serve(tls: ssl.SSLContext | None) -> None:
-    """Serve on a free port until standard input ends, as it does with the process that started this one."""
+    """Serve on a free port until standard input ends. It also ends with the process that started this one."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Provider, "127.0.0.1", 0, backlog=4096, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -72,7 +72,7 @@ async def serve(tls: ssl.SSLContext | None) -> None:
 
 
 def tls_of(certificate: str) -> ssl.SSLContext:
-    """Return what a server with ``certificate``, a PEM with its key, speaks TLS by."""
+    """Return the TLS context of a server with ``certificate``, a PEM file with its key."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
     return context

@@ -1,4 +1,4 @@
-"""This checkout beside another one of the project, in alternating rounds of one run."""
+"""A comparison of this checkout with another one of the project, in alternating rounds of one run."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -32,19 +32,19 @@ CONNECT: Final = Scenario("whole", connections=1, calls=200, fresh=True)
 
 @dataclass(frozen=True, slots=True)
 class Checkouts:
-    """The setups to compare, ours first; the other one is None where there is nothing to compare with."""
+    """The checkouts to compare: this one, and ``theirs`` if there is another."""
 
     theirs: Path | None
 
     @property
     def setups(self) -> list[Setup]:
-        """How each is started."""
+        """The setup of each gateway, ours first."""
         theirs = [Setup(THEIRS, checkout=self.theirs)] if self.theirs else []
         return [Setup(OURS), *theirs]
 
     @contextmanager
     def gateways(self, port: int, folder: Path, **changes: Path) -> Iterator[list[Target]]:
-        """Yield each gateway before the upstream on ``port``, its setup changed as told."""
+        """Yield each gateway in front of the upstream on ``port``, with ``changes`` to its setup."""
         with ExitStack() as stack:
             yield [
                 stack.enter_context(gateway(port, folder / setup.name, replace(setup, **changes)))  # type: ignore[arg-type]
@@ -52,8 +52,8 @@ class Checkouts:
             ]
 
     @contextmanager
-    def sampled(self, port: int, folder: Path) -> Iterator[list[cpu.Sampled]]:
-        """Yield each gateway with samples taken of where it is."""
+    def sampled(self, port: int, folder: Path) -> Iterator[list[cpu.SampledGateway]]:
+        """Yield each gateway under the stack sampler."""
         with ExitStack() as stack:
             running = []
             for setup in self.setups:
@@ -61,7 +61,7 @@ class Checkouts:
                 target = stack.enter_context(
                     gateway(port, folder / setup.name, replace(setup, samples=samples))
                 )
-                running.append(cpu.Sampled(target, samples))
+                running.append(cpu.SampledGateway(target, samples))
             yield running
 
 
@@ -73,7 +73,7 @@ def run(
     chosen: list[Scenario],
     rounds: int,
 ) -> None:
-    """Print the ``chosen`` scenarios for both, where a call's processor time goes in each, and the ratios."""
+    """Print the ``chosen`` scenarios for both, the processor time of a call by area, and the ratios."""
     certificate = write_certificate(folder)
     with (
         checkouts.gateways(alone.port, folder / "plain") as plain,
@@ -88,7 +88,7 @@ def run(
 
 
 def _ratio(figure: Callable[[Sequence[Sample]], float], ours: list[Sample], theirs: list[Sample]) -> float:
-    """Return the median of the rounds' ratios: both of one round ran one after the other."""
+    """Return the median of the rounds' ratios. In each round both ran one after the other."""
     return statistics.median(
         figure([mine]) / figure([other]) for mine, other in zip(ours, theirs, strict=True)
     )
@@ -111,7 +111,7 @@ def _print_ratios(results: Results, costs: cpu.Costs) -> None:
 
 
 def run_connect(load: LoadGenerator, folder: Path, rounds: int, theirs: Path | None) -> None:
-    """Print how long a call takes whose client connects anew, before a provider that speaks TLS."""
+    """Print how long a call takes on a new client connection, with a provider that speaks TLS."""
     authority = write_certificate(folder)
     checkouts = Checkouts(theirs)
     with (

@@ -1,8 +1,8 @@
-"""Where a process spends its processor time: a module that is run with a sample of its stack taken at every tick.
+"""A sampler of the processor time of a module: it takes a sample of the stack at every tick.
 
-``python sampled.py FILE MODULE [ARGUMENT …]`` runs MODULE as ``python -m`` does. At every SIGUSR2 it writes the samples
-taken since the last one to FILE, as a JSON object of area to count, and begins again at zero. Imports nothing of
-the project, so that any checkout can be run with it.
+``python stack_sampler.py FILE MODULE [ARGUMENT …]`` runs MODULE like ``python -m``. At every SIGUSR2 it writes the
+samples since the last one to FILE, as a JSON object of area to count. It imports nothing of the project, so any
+checkout can run under it.
 """
 
 import json
@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 TICK_S: Final = 0.001
-"""The kernel takes its own tick where that is longer."""
+"""The kernel uses its own tick if that is longer."""
 AREAS: Final = {
     "wire": (
         *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
@@ -44,15 +44,15 @@ AREAS: Final = {
     "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
     "log": ("addon.log", "addon.metrics", "addon.telemetry", "logging", "prometheus_client"),
 }
-"""The areas of a call and the modules and packages in each; the rest of the project is its logic."""
+"""The areas of a call, with their modules and packages, also those of older checkouts. All others are its logic."""
 LOGIC: Final = "logic"
 OTHER: Final = "other"
 _INNER: Final = ("log", "store")
-"""Whoever makes JSON for these makes it on their behalf."""
+"""JSON that is made for one of these areas counts for that area."""
 
 
 def area_of_module(name: str) -> str | None:
-    """Return the area that a module belongs to; None for the standard library's and others' helpers."""
+    """Return the area of a module, or None for helpers of the standard library and of other projects."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])
@@ -63,12 +63,12 @@ def area_of_module(name: str) -> str | None:
 
 
 def _is_variant(prefix: str, members: tuple[str, ...]) -> bool:
-    """Whether a module of addon/text/ begins as a member does: ``addon.text.http1_body`` is of ``addon.text.http``."""
+    """Return whether a module of addon/text/ starts like a member: ``addon.text.http1_body``, ``addon.text.http``."""
     return any(member.count(".") == 2 and prefix.startswith(member) for member in members)
 
 
 def area_of(stack: Iterator[str]) -> str:
-    """Return the area of a sample, whose ``stack`` is the names of its modules from the innermost out."""
+    """Return the area of a sample. ``stack`` has the names of its modules, the innermost first."""
     makes_json = False
     for name in stack:
         area = area_of_module(name)
@@ -94,7 +94,7 @@ def _sample_into(file: Path) -> None:
         counts[area_of(_stack(frame))] += 1
 
     def write(_signum: int, _frame: FrameType | None) -> None:
-        # Whoever waits for the file sees all of it or nothing.
+        # A reader sees the whole file or none.
         whole = file.with_suffix(".new")
         whole.write_text(json.dumps(counts))
         os.replace(whole, file)

@@ -1,6 +1,7 @@
-"""The load generator: raw keep-alive connections that check every answer, in a process of its own.
+"""The load generator: raw keep-alive connections that check every answer, in its own process.
 
-``python -m benchmarks.load`` reads one JSON job a line from standard input, and prints one JSON ``Answers`` a line.
+``python -m benchmarks.load_generator`` reads JSON jobs from standard input, one on each line. It prints one JSON
+``Answers`` on a line for each.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ _JOB_LIMIT_S = 60.0
 
 @dataclass(slots=True)
 class Answers:
-    """What one job measured.
+    """The measurements of one job.
 
-    ``latencies_ms`` run from the call's last byte out to the answer's last byte in; where each call has a connection
-    of its own, from before that is opened.
+    ``latencies_ms`` run from the last byte of the call sent to the last byte of the answer received. If each call opens
+    its own connection, they start before that.
     """
 
     elapsed_s: float = 0.0
@@ -46,7 +47,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     async def call(self, request: bytes) -> bytes:
-        """Send one call; return its whole answer, head and body. Raises ``OSError`` when the connection ends."""
+        """Send one call. Return its whole answer, head and body. Raise ``OSError`` when the connection ends."""
         self._buffer.clear()
         self._answered = asyncio.get_running_loop().create_future()
         self.transport.write(request)
@@ -74,7 +75,7 @@ def _is_whole(answer: bytes | bytearray) -> bool:
 
 
 def is_right(kind: Kind, answer: bytes) -> bool:
-    """Whether ``answer`` is a 200 with the whole body that the upstream sent."""
+    """Return whether ``answer`` is a 200 with the whole body that the upstream sent."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if _CHUNKED.search(head + b"\r\n"):
         body = _without_chunks(body)
@@ -105,7 +106,7 @@ class Job:
         self._tls = _unchecked_tls() if target.tls else None
 
     async def run(self) -> Answers:
-        """Make all calls; those that fail, or that the time limit left out, count as errors."""
+        """Make all calls. Calls that fail, or that the time limit prevents, count as errors."""
         started = time.perf_counter()
         workers = [asyncio.ensure_future(self._work()) for _ in range(self._scenario.connections)]
         _, late = await asyncio.wait(workers, timeout=_JOB_LIMIT_S)
@@ -113,7 +114,7 @@ class Job:
         for worker in late:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        # Checked after the clock stopped, so that checking costs no target anything.
+        # Checked after the clock stopped, so the check adds no time to a target.
         right = sum(is_right(self._scenario.kind, answer) for answer in self._received)
         self.answers.errors = self._scenario.calls - right
         return self.answers
@@ -129,7 +130,7 @@ class Job:
                     started = time.perf_counter()
                 async with asyncio.timeout(_CALL_LIMIT_S):
                     answer = await connection.call(self._request)
-            except OSError:  # A timeout is one too.
+            except OSError:  # TimeoutError is an OSError too.
                 if connection is not None:
                     connection.transport.abort()
                 connection = None

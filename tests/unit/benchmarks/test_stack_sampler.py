@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.sampled import area_of
+from benchmarks.stack_sampler import area_of
 
 LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.serve", "click.core")
 
