@@ -280,7 +280,7 @@ EDITS = {
         "keys[0].hash",
         "64 lower-case hex digits",
     ),
-    "id of two words": (ACME, '"ci"', '"c i"', "keys[0].id", "must be letters, digits"),
+    "id of two words": (ACME, '"ci"', '"c i"', "keys[0].id", "must be at most 64 letters, digits"),
     "slugs alike but for case": (
         MODELS,
         '["openai/gpt-oss-20b"]',
@@ -419,7 +419,9 @@ def test_a_missing_folder_is_named(tmp_path: Path, key: str, file: str) -> None:
 def test_a_workspace_file_needs_a_name_fit_for_an_id(tmp_path: Path) -> None:
     conf_file = write_files(tmp_path)
     (tmp_path / BETA).rename(tmp_path / "policies/workspaces/be ta.toml")
-    with pytest.raises(SettingsError, match="the file's name is the workspace's id; it must be letters"):
+    with pytest.raises(
+        SettingsError, match="the file's name is the workspace's id; it must be at most 64 letters"
+    ):
         load_settings(conf_file, {})
 
 
