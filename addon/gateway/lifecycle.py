@@ -18,6 +18,7 @@ from addon.calls.request_id import new_request_id
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.sandbox.server import Sandbox
+from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store.backends import open_store
@@ -143,10 +144,15 @@ class Lifecycle:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
-        self.fault = None if task.cancelled() else task.exception()
-        if self.fault:
-            # The last good settings serve on.
-            log.error("settings: could not be put to use", exc_info=self.fault)
+        self.note_fault(None if task.cancelled() else task.exception())
+
+    def note_fault(self, fault: BaseException | None) -> None:
+        """Remember why the newest settings could not be put to use. The last good settings serve on."""
+        self.fault = fault
+        if isinstance(fault, SettingsError):
+            log.error("settings: could not be put to use: %s", fault)
+        elif fault:
+            log.error("settings: could not be put to use", exc_info=fault)
 
     async def _apply(self, settings: Settings) -> None:
         if settings.sandbox_enabled and self.sandbox is None:

@@ -1,7 +1,15 @@
 """Several workers on one port: started together, started again when they die, drained together.
 
-The supervisor serves no call. It reserves the port, watches the files for all, has the one admin port, and leaves
-everything else to the workers, so that there is little in it that could fail. Source: docs/operating.md.
+The supervisor serves no call. It reserves the port, watches the files for all workers, and has the one admin port. The
+workers do everything else, so that little in the supervisor can fail. Source: docs/operating.md.
+
+It shares one folder with its workers, next to the ledger:
+
+| file | written by | what |
+|---|---|---|
+| `settings.snapshot` | the supervisor | the last settings that loaded |
+| `worker-N.json` | worker N | its readiness, or the fault that ended it; touched as a sign of life |
+| `*.db` | each worker | its metrics |
 """
 
 import asyncio
@@ -14,11 +22,15 @@ from collections.abc import Callable, Mapping
 from addon.runtime.listening import base_url
 from addon.serve.ports import reserve
 from addon.serve.signals import stop_signals
-from addon.serve.worker_process import Child, WorkerFailed
-from addon.serve.worker_protocol import pack
+from addon.serve.worker_process import WorkerFailed, WorkerProcess
+from addon.settings.errors import describe_error
+from addon.settings.file_content import absolute_path
+from addon.settings.sealed_secrets import new_master_key
 from addon.settings.settings import Settings, SettingsFiles
+from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, Snapshot
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
+from addon.telemetry.metrics import FOLDER_VARIABLE
 from addon.telemetry.worker_metrics import WorkerMetrics
 
 log = logging.getLogger("tollgate.supervisor")
@@ -26,31 +38,34 @@ log = logging.getLogger("tollgate.supervisor")
 START_S = 60.0
 """How long all workers together may take to start."""
 
-ANSWER_S = 2.0
-"""How long a worker may take to say how it is; its own checks are bounded by much less."""
+MISSING_S = 2.0
+"""A worker without a sign of life for so long counts as missing. Its own checks are bounded by less."""
 
 SILENT_S = 15.0
-"""A worker that says nothing for as long, though it is asked, is killed: its connections wait for nobody."""
+"""A worker without a sign of life for so long is killed: its clients wait in vain."""
+
+WRITE_AGAIN_S = 1.0
+"""How soon the snapshot is written again after it could not be written."""
 
 SLACK_S = 10.0
-"""How long a worker may take to end after its drain, before it is killed."""
+"""How long a worker may take to end after ``drain_timeout_s``, before it is killed."""
 
 STEADY_S = 10.0
-"""A worker that lived as long did not die of its start."""
+"""A worker that lived for so long did not die of its start."""
 
 CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
-"""What each worker looks at."""
+"""The checks of each worker."""
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
 
 
 def restart_delay_s(early_deaths: int) -> float:
-    """Return how long to wait before a worker is started again that died so often in a row soon after its start."""
+    """Return the wait before the next start of a worker that died so often in a row soon after its start."""
     return min(FIRST_DELAY_S * 2.0 ** min(early_deaths, 30), LONGEST_DELAY_S)
 
 
 def merged_checks(reports: Mapping[int, Readiness]) -> dict[str, str]:
-    """Return each check as the workers of these numbers found it: what all of them say, or who complains of what."""
+    """Return the checks of all workers: the result that they share, or each complaint with its worker's number."""
     if not reports:
         return dict.fromkeys(CHECKS, "no worker is there to ask")
     names = next(iter(reports.values())).checks
@@ -60,23 +75,26 @@ def merged_checks(reports: Mapping[int, Readiness]) -> dict[str, str]:
 
 
 def _merged(found: Mapping[int, str]) -> str:
-    if len(said := set(found.values())) == 1:
-        return said.pop()
-    return "; ".join(f"worker {number}: {what}" for number, what in found.items() if what != "ok")
+    if len(results := set(found.values())) == 1:
+        return results.pop()
+    return "; ".join(f"worker {number}: {result}" for number, result in found.items() if result != "ok")
 
 
 class Supervisor:
-    """The workers and what they share. ``settings`` are the last good ones."""
+    """The workers and what they share."""
 
     def __init__(self, files: SettingsFiles, settings: Settings) -> None:
         self.settings = settings
         self.listen = settings.conf.listen
-        self.children: dict[int, Child] = {}
-        # The port is ours alone, so what is in its folder is of workers that a killed supervisor left.
-        self.metrics_folder = settings.conf.paths.database.with_name(
-            f"metrics-{self.listen.host}-{self.listen.port}"
-        )
-        self.metrics = WorkerMetrics(self.metrics_folder)
+        self.workers: dict[int, WorkerProcess] = {}
+        # The port is reserved, so no other supervisor uses this folder. A killed one may have left files in it.
+        self.folder = settings.conf.paths.database.with_name(f"workers-{self.listen.host}-{self.listen.port}")
+        self._key = new_master_key()
+        self._files = files
+        self._conf = files.built_from().shared_files[absolute_path(files.conf_file)]
+        self._write_fault: str | None = None
+        self._next_write: asyncio.TimerHandle | None = None
+        self.metrics = WorkerMetrics(self.folder)
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
@@ -85,22 +103,23 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start everything; return when every worker serves. Raises OSError, or WorkerFailed."""
-        shutil.rmtree(self.metrics_folder, ignore_errors=True)
-        self.metrics_folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.metrics_folder.mkdir(mode=0o700)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700)
+        Snapshot.of(self._files, self.settings, self._conf).write(self.folder / SNAPSHOT_FILE, self._key)
         await self.admin.start(self.settings.conf.admin.host, self.settings.conf.admin.port)
         try:
             async with asyncio.timeout(START_S):
-                children = [await self._start_worker(number + 1) for number in range(self.listen.workers)]
-                for child in children:
-                    await child.served()
+                workers = [await self._start_worker(number + 1) for number in range(self.listen.workers)]
+                for worker in workers:
+                    await worker.served()
         except TimeoutError:
             raise WorkerFailed(f"not every worker was ready within {START_S:g} s") from None
         self.watcher.start()
-        self._keepers = [asyncio.create_task(self._keep(child)) for child in children]
+        self._keepers = [asyncio.create_task(self._keep_running(worker)) for worker in workers]
 
-    async def attend(self, stop: asyncio.Event) -> None:
-        """Wait for ``stop``. Whatever keeps the workers from being started again is raised, not overlooked."""
+    async def wait(self, stop: asyncio.Event) -> None:
+        """Wait for ``stop``. Raise the fault of a task that keeps the workers running."""
         stopping = asyncio.create_task(stop.wait())
         tasks = (stopping, *self._keepers)
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -115,78 +134,94 @@ class Supervisor:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await self.watcher.stop()
-        patience_s = self.listen.drain_timeout_s + SLACK_S
-        children = list(self.children.values())
-        ended = await asyncio.gather(*(child.stop(patience_s) for child in children))
+        if self._next_write:
+            self._next_write.cancel()
+        bound_s = self.listen.drain_timeout_s + SLACK_S
+        workers = list(self.workers.values())
+        ended = await asyncio.gather(*(worker.stop(bound_s) for worker in workers))
         await self.admin.stop()
-        shutil.rmtree(self.metrics_folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         if killed := [
-            f"worker {child.number}" for child, well in zip(children, ended, strict=True) if not well
+            f"worker {worker.number}" for worker, well in zip(workers, ended, strict=True) if not well
         ]:
-            raise WorkerFailed(f"killed {', '.join(killed)}, not ended {patience_s:g} s after it was told to")
+            raise WorkerFailed(f"killed {', '.join(killed)}, not ended {bound_s:g} s after it was told to")
 
     def apply(self, settings: Settings) -> None:
-        """Let every worker serve on ``settings``, those too that are started from now on."""
+        """Let every worker serve on ``settings``, also those that are started from now on."""
         self.settings = settings
-        order = pack(settings)
-        for child in self.children.values():
-            child.send(order)
+        self._write(Snapshot.of(self._files, settings, self._conf))
+
+    def _write(self, snapshot: Snapshot) -> None:
+        """Give ``snapshot`` to the workers; try again where the disk does not take it."""
+        if self._next_write:
+            self._next_write.cancel()
+            self._next_write = None
+        try:
+            snapshot.write(self.folder / SNAPSHOT_FILE, self._key)
+        except OSError as error:
+            before, self._write_fault = (
+                self._write_fault,
+                f"do not reach the workers: {describe_error(error)}",
+            )
+            if before is None:
+                log.error("the settings %s", self._write_fault)
+            loop = asyncio.get_running_loop()
+            self._next_write = loop.call_later(WRITE_AGAIN_S, self._write, snapshot)
+        else:
+            self._write_fault = None
 
     async def readiness(self) -> Readiness:
-        """Whether this gateway should be sent calls, as one does while a worker serves: what its workers say."""
-        serving = [child for child in self.children.values() if child.is_serving]
-        answers = await asyncio.gather(*(child.ask(ANSWER_S) for child in serving))
-        asked = zip(serving, answers, strict=True)
-        reports = {child.number: report for child, report in asked if report}
+        """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
+        heard = [worker for worker in self.workers.values() if worker.silent_s < MISSING_S]
+        reports = {worker.number: report for worker in heard if (report := worker.readiness)}
         checks = merged_checks(reports)
         count = self.listen.workers
         checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"
-        # Files that do not load are reported, but the last good ones serve on.
-        checks["settings"] = self.watcher.error or checks["settings"]
+        # Files that do not load are reported, but the last good settings serve on.
+        checks["settings"] = self.watcher.error or self._write_fault or checks["settings"]
         if self.draining:
             checks["drain"] = "draining"
         ready = not self.draining and any(report.ready for report in reports.values())
         return Readiness(ready, checks)
 
-    async def _start_worker(self, number: int) -> Child:
-        folder = {"PROMETHEUS_MULTIPROC_DIR": str(self.metrics_folder)}
-        child = await Child.start(number, os.environ | folder)
-        self.children[number] = child
-        child.begin(self.settings)
-        log.info("worker %d started", number, extra=_named("worker started", child))
-        return child
+    async def _start_worker(self, number: int) -> WorkerProcess:
+        shared = {FOLDER_VARIABLE: str(self.folder), KEY_VARIABLE: self._key}
+        worker = await WorkerProcess.start(number, self.folder, os.environ | shared)
+        self.workers[number] = worker
+        log.info("worker %d started", number, extra=_event("worker started", worker))
+        return worker
 
-    async def _keep(self, child: Child) -> None:
-        """See to it that somebody has the place of ``child``, as long as this task runs."""
+    async def _keep_running(self, worker: WorkerProcess) -> None:
+        """Start a successor whenever a worker ends, as long as this task runs."""
         now_s = asyncio.get_running_loop().time
         early_deaths = 0
         while True:
             started_s = now_s()
-            why = f"ended with {await self._ended(child)}" + (f": {child.fault}" if child.fault else "")
-            log.error("worker %d %s", child.number, why, extra=_named("worker ended", child))
-            self._sum_up(child)
+            how = f"ended with {await self._ended(worker)}" + (f": {worker.fault}" if worker.fault else "")
+            log.error("worker %d %s", worker.number, how, extra=_event("worker ended", worker))
+            self._keep_counts(worker)
             early_deaths = 0 if now_s() - started_s >= STEADY_S else early_deaths + 1
             await asyncio.sleep(restart_delay_s(early_deaths))
-            child = await self._successor(child.number, early_deaths)
+            worker = await self._start_successor(worker.number, early_deaths)
 
-    async def _ended(self, child: Child) -> str:
-        """Wait for the end of ``child``, as ``Child.ended``; bring it about where the worker hangs or is stopped."""
-        ended = asyncio.create_task(child.ended())
-        silence = asyncio.create_task(child.fell_silent(START_S, SILENT_S))
+    async def _ended(self, worker: WorkerProcess) -> str:
+        """Return how ``worker`` ended, as ``WorkerProcess.ended``. Kill one that hangs or is stopped."""
+        ended = asyncio.create_task(worker.ended())
+        silence = asyncio.create_task(worker.fell_silent(START_S, SILENT_S))
         try:
             await asyncio.wait((ended, silence), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
-                said = (child.number, silence.result())
+                found = (worker.number, silence.result())
                 log.error(
-                    "worker %d says nothing for %g s: killed", *said, extra=_named("worker silent", child)
+                    "worker %d says nothing for %g s: killed", *found, extra=_event("worker silent", worker)
                 )
-                child.kill()
+                worker.kill()
             return await ended
         finally:
             ended.cancel()
             silence.cancel()
 
-    async def _successor(self, number: int, early_deaths: int) -> Child:
+    async def _start_successor(self, number: int, early_deaths: int) -> WorkerProcess:
         while True:
             try:
                 return await self._start_worker(number)
@@ -195,18 +230,18 @@ class Supervisor:
                 log.error("worker %d can't be started: %s", number, error)
                 await asyncio.sleep(restart_delay_s(early_deaths))
 
-    def _sum_up(self, ended: Child) -> None:
+    def _keep_counts(self, ended: WorkerProcess) -> None:
         try:
             self.metrics.worker_ended(ended.pid)
         except Exception:  # A worker may die while it writes, and its place must be taken whatever it left.
-            log.exception("what worker %d counted is lost", ended.number)
+            log.exception("the counts of worker %d are lost", ended.number)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
         return 200, *self.metrics.render()
 
 
-def _named(event: str, child: Child) -> dict[str, object]:
-    return {"event": event, "worker": child.number, "pid": child.pid}
+def _event(event: str, worker: WorkerProcess) -> dict[str, object]:
+    return {"event": event, "worker": worker.number, "pid": worker.pid}
 
 
 async def supervise(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
@@ -223,6 +258,6 @@ async def supervise(files: SettingsFiles, settings: Settings, announce: Callable
         try:
             await supervisor.start()
             announce(base_url(listen.host, port, tls=bool(listen.tls_certificate)))
-            await supervisor.attend(stop)
+            await supervisor.wait(stop)
         finally:
             await supervisor.stop()

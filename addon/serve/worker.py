@@ -1,88 +1,108 @@
 """``python -m addon.serve.worker N``: one of several gateway processes on one port.
 
-Its standard input is a socket to its supervisor, who sends it settings and asks how it is. When that ends, it drains.
+In the folder that it shares with its supervisor it reads its settings, and writes its status. Its standard input is a
+pipe that its supervisor never writes to: when that ends, the supervisor is gone, and the worker drains.
 """
 
 import asyncio
-import socket
+import os
 import sys
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
-from addon.gateway.addon import Gateway
+from addon.gateway.lifecycle import Lifecycle
 from addon.serve.ports import join
 from addon.serve.server import serving
 from addon.serve.signals import stop_signals
 from addon.serve.start_faults import START_FAULTS
-from addon.serve.worker_protocol import PING, pack_alive, pack_answer, receive
+from addon.serve.worker_status import WorkerStatus
 from addon.settings.errors import describe_error
-from addon.settings.settings import Settings
+from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, SnapshotSettings
 from addon.telemetry.logs import configure_logging
+from addon.telemetry.metrics import FOLDER_VARIABLE
+
+STATUS_S = 0.5
+"""The time between two signs of life."""
+
+LOOK_S = 0.1
+"""The time between two looks at the snapshot. The supervisor needs most of the two seconds that an edit may take."""
 
 
-async def work() -> bool:
+async def work(number: int) -> bool:
     """Serve until SIGTERM, SIGINT or the end of the supervisor, then drain. Return False where it can't start."""
-    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    status = WorkerStatus(folder, number)
+    files = SnapshotSettings(folder / SNAPSHOT_FILE, os.environ.pop(KEY_VARIABLE), os.environ)
     try:
         with stop_signals() as stop:
-            await serve(reader, writer, stop)
+            _watch_supervisor(stop)
+            await serve(files, status, stop)
     except START_FAULTS as error:
-        writer.write(pack_answer(describe_error(error)))
+        status.write(describe_error(error))
         return False
-    finally:
-        writer.close()
-        # A supervisor that was killed takes the socket with it.
-        with suppress(OSError):
-            await writer.wait_closed()
     return True
 
 
-async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stop: asyncio.Event) -> None:
-    """Serve on the settings that come first until ``stop``. Raises as ``serving`` does."""
-    try:
-        settings = await receive(reader)
-    except EOFError:
-        return
-    assert isinstance(settings, Settings)  # noqa: S101  (that is what a supervisor begins with)
+def _watch_supervisor(stop: asyncio.Event) -> None:
+    """Set ``stop`` when the supervisor is gone."""
+    loop, pipe = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def note_end() -> None:
+        loop.remove_reader(pipe)
+        stop.set()
+
+    loop.add_reader(pipe, note_end)
+
+
+async def serve(files: SnapshotSettings, status: WorkerStatus, stop: asyncio.Event) -> None:
+    """Serve on the settings of the snapshot until ``stop``. Raises as ``serving`` does."""
+    settings = files.load()
     join_port = partial(join, settings.conf.listen.host, settings.conf.listen.port)
-    obeying: asyncio.Task[None] | None = None
+    duties: asyncio.Task[None] | None = None
     try:
         async with serving(settings, join_port) as gateway:
-            obeying = asyncio.create_task(obey(reader, writer, gateway, stop))
+            duties = asyncio.create_task(attend(files, status, gateway.lifecycle(), stop))
             await stop.wait()
     finally:
-        if obeying:
-            obeying.cancel()
-            await asyncio.wait([obeying])
+        if duties:
+            duties.cancel()
+            await asyncio.wait([duties])
 
 
-async def obey(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, stop: asyncio.Event
+async def attend(
+    files: SnapshotSettings, status: WorkerStatus, lifecycle: Lifecycle, stop: asyncio.Event
 ) -> None:
-    """Take settings and answer questions, also while the gateway drains. Sets ``stop`` when the supervisor is gone."""
-    lifecycle = gateway.lifecycle()
-    in_turn = asyncio.Lock()
-
-    async def tell_readiness() -> None:
-        async with in_turn:
-            writer.write(pack_answer(await lifecycle.readiness()))
-
+    """Follow the snapshot and give signs of life, also while the gateway drains. A fault of either sets ``stop``."""
     try:
-        async with asyncio.TaskGroup() as answering:
-            with suppress(EOFError):
-                while True:
-                    order = await receive(reader)
-                    if isinstance(order, Settings):
-                        lifecycle.apply(order)
-                    elif order == PING:
-                        writer.write(pack_alive())
-                    else:
-                        # Whether the store answers may take a while, and the next question does not wait for it.
-                        answering.create_task(tell_readiness())
+        async with asyncio.TaskGroup() as duties:
+            duties.create_task(follow(files, lifecycle))
+            duties.create_task(report(status, lifecycle))
     finally:
         stop.set()
 
 
+async def follow(files: SnapshotSettings, lifecycle: Lifecycle) -> None:
+    """Put each new snapshot to use. One that does not load leaves the last good settings in place."""
+    # Lookups of names share asyncio's own threads, and may take all of them.
+    thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if not files.is_changed:
+            continue
+        try:
+            lifecycle.apply(await asyncio.get_running_loop().run_in_executor(thread, files.load))
+        except Exception as fault:  # noqa: BLE001  (the next snapshot may load)
+            lifecycle.note_fault(fault)
+
+
+async def report(status: WorkerStatus, lifecycle: Lifecycle) -> None:
+    """Write the status again and again."""
+    while True:
+        status.write(await lifecycle.readiness())
+        await asyncio.sleep(STATUS_S)
+
+
 if __name__ == "__main__":
     configure_logging(worker=int(sys.argv[1]))
-    sys.exit(not asyncio.run(work()))
+    sys.exit(not asyncio.run(work(int(sys.argv[1]))))

@@ -4,17 +4,18 @@ A file that does not load only adds a problem. What did not change is not parsed
 docs/configuration.md, "Edits".
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError
 from addon.settings.last_good import LastGood
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings, load_shared_settings
-from addon.settings.sources import Sources
+from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import (
     duplicate_hash_error,
     parse_workspace,
@@ -53,6 +54,26 @@ class BuiltSettings:
     digest: bytes
 
 
+class ServedText(NamedTuple):
+    """The text that a workspace is served on, and the hashes of the keys that are refused to it."""
+
+    file: Path
+    text: bytes
+    refused: frozenset[str]
+
+
+class BuiltFrom(NamedTuple):
+    """The files that settings were built from, as far as they are served. ``texts`` are by workspace.
+
+    ``shared_files`` are those of the shared settings, secret files included. ``secret_files`` are those of workspaces.
+    """
+
+    shared_files: Mapping[Path, FileCopy]
+    secret_files: Mapping[Path, FileCopy]
+    texts: Mapping[str, ServedText]
+    digest: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class _ParsedText:
     """The text of a workspace file, with its table or its error."""
@@ -85,11 +106,15 @@ class SettingsBuilder:
         self._running: ProxyConf | None = None
         self._shared: SharedSettings | None = None
         self._shared_versions: Mapping[Path, int] = {}
+        self._shared_files: Mapping[Path, FileCopy] = {}
         self._shared_error: SettingsError | None = None
         self._is_shared_tried = False
         self._files: dict[str, _WorkspaceFile] = {}
         self._parsed_last_good: dict[str, _ParsedText] = {}
         self._served: dict[str, Workspace] = {}
+        self._served_texts: dict[str, ServedText] = {}
+        self._last_good_versions: Mapping[Path, int] = {}
+        self._digest = b""
         self._broken: frozenset[str] = frozenset()
         self._last_good: LastGood | None = None
 
@@ -121,11 +146,18 @@ class SettingsBuilder:
             problems.append(_problem(error, "no workspace is served"))
         self._files = {file.stem: self._load_workspace(file, shared) for file in files}
         self._forget_deleted()
-        digests, errors = self._choose_served()
+        with self._sources.record_versions() as self._last_good_versions:
+            digests, errors = self._choose_served()
         self._broken = frozenset(errors)
         problems += [self._workspace_problem(name, error) for name, error in sorted(errors.items())]
-        digest = sha256(shared.digest + b"".join(digests)).digest()
-        return BuiltSettings(shared, dict(self._served), tuple(problems), digest)
+        self._digest = sha256(shared.digest + b"".join(digests)).digest()
+        return BuiltSettings(shared, dict(self._served), tuple(problems), self._digest)
+
+    def built_from(self) -> BuiltFrom:
+        """Return what the last settings were built from."""
+        needed = set(self._last_good_versions).union(*(file.versions for file in self._files.values()))
+        secret_files = self._sources.copy(needed - {file.file for file in self._files.values()})
+        return BuiltFrom(self._shared_files, secret_files, self._served_texts, self._digest)
 
     def _forget_deleted(self) -> None:
         needed = set(self._shared_versions).union(*(file.versions for file in self._files.values()))
@@ -162,6 +194,7 @@ class SettingsBuilder:
                 self._shared = load_shared_settings(self._conf_file, self._env, self._sources, self._running)
             except SettingsError as error:
                 return error
+        self._shared_files = self._sources.copy(self._shared_versions)
         return None
 
     # Each workspace by itself.
@@ -208,7 +241,10 @@ class SettingsBuilder:
         """
         settled = settle_claims({name: self._claimed_hashes(name) for name in self._files}, self._last_hashes)
         errors = self._find_errors(settled)
-        served, digests = {}, []
+        refused: dict[str, set[str]] = {}
+        for name, key_hash in settled.refused:
+            refused.setdefault(name, set()).add(key_hash)
+        served, texts, digests = {}, {}, []
         for name, file in self._files.items():
             is_loaded = file.workspace and name not in settled.gave_way
             chosen = file.parsed if is_loaded else self._find_last_good(name)
@@ -218,12 +254,12 @@ class SettingsBuilder:
                 workspace = file.workspace
             else:
                 workspace = self._resolve_last_good(chosen.table, file)
-            keys = tuple(key for key in workspace.keys if (name, key.hash) not in settled.refused)
-            served[name] = replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace
+            texts[name] = ServedText(file.file, chosen.text, frozenset(refused.get(name, ())))
+            served[name] = without_keys(workspace, texts[name].refused)
             digests.append(b"%s\0%s" % (name.encode(), sha256(chosen.text).digest()))
             if name not in errors:
                 self.last_good.take(name, chosen.text)
-        self._served = served
+        self._served, self._served_texts = served, texts
         return digests, errors
 
     def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
@@ -268,6 +304,12 @@ class SettingsBuilder:
         if self._files[name].error is None and self._find_last_good(name) is None:
             return _problem(error, f"the key is refused to workspace {name}", name)
         return _problem(error, f"workspace {name} keeps its last good settings", name)
+
+
+def without_keys(workspace: Workspace, refused: Container[str]) -> Workspace:
+    """Return a workspace without the keys of these hashes."""
+    keys = tuple(key for key in workspace.keys if key.hash not in refused)
+    return replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace
 
 
 def _parse(file: Path, text: bytes) -> _ParsedText:

@@ -1,17 +1,17 @@
 """Operators' own policy modules: ``policies/NAME.py`` next to proxy.conf, as a ``Policy``.
 
 Each is compiled from its file into its own namespace and never imported. So it can't shadow a module of the gateway,
-and an edit takes effect. To another process it goes as its source, and is compiled there. Source: docs/policies.md.
+and an edit takes effect. Each process compiles it from the same text. Source: docs/policies.md.
 """
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, Final
+from typing import Final
 
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sources import Sources
@@ -38,9 +38,6 @@ class PolicyModule(Policy):
 
     source: bytes = field(repr=False)
     file: Path
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return compile_policy, (self.name, self.source, self.file)
 
 
 def check_name(name: str) -> str:

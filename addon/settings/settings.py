@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from addon.settings.builder import BuiltSettings, Problem, SettingsBuilder
+from addon.settings.builder import BuiltFrom, BuiltSettings, Problem, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.egress_proxy import EgressProxy
 from addon.settings.errors import SettingsError
@@ -100,7 +100,7 @@ class SettingsFiles:
 
         A workspace file that does not load is one of the ``problems``; its workspace keeps its last good settings.
         """
-        self._latest = _make_settings(self._builder.build(self._running))
+        self._latest = make_settings(self._builder.build(self._running))
         self._is_stale = False
         return self._latest
 
@@ -122,6 +122,10 @@ class SettingsFiles:
         """Write some of the last good texts that are not on disk yet. Raises OSError."""
         self._builder.last_good.keep()
 
+    def built_from(self) -> BuiltFrom:
+        """Return what the latest settings were built from. Do not call it while ``look`` runs."""
+        return self._builder.built_from()
+
     @property
     def last_good(self) -> LastGood:
         """The last good text of each workspace."""
@@ -138,7 +142,8 @@ def load_settings(conf_file: Path, env: Mapping[str, str] | None = None) -> Sett
     return settings
 
 
-def _make_settings(built: BuiltSettings) -> Settings:
+def make_settings(built: BuiltSettings) -> Settings:
+    """Return what was built, as one set."""
     shared, workspaces = built.shared, built.workspaces
     return Settings(
         conf=shared.conf,

@@ -29,6 +29,9 @@ from addon.settings.file_content import (
 OVERDUE_S: Final = 1.5
 """A file that changes for longer than this is read all the same."""
 
+type FileCopy = tuple[bytes, int]
+"""The content of a file, and its mode."""
+
 _NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
 _MISSING: Final = FileNotFoundError(errno.ENOENT, "No such file or directory")
 
@@ -51,23 +54,28 @@ def is_due(read: Stamp, before: Stamp, now: Stamp, changing_s: float) -> bool:
 class _WatchedFile:
     """A file: its content, the stamp of the last look, and when a look last found the stamp of the content.
 
-    ``previous`` is the content before the file was read while it changed.
+    ``previous`` is the content before the file was read while it changed. ``readable`` is the last content that could
+    be read, set while it can't.
     """
 
     content: FileContent
     before: Stamp
     same_at_s: float | None = None
     previous: FileContent | None = None
+    readable: FileContent | None = None
 
 
 class Sources:
     """The files that the settings are read from, and the folders that list such files.
 
     The first request for a file reads it; later edits are found by ``look``. ``overlay`` maps files to texts that
-    replace the files on disk.
+    replace the files on disk. With ``copies``, no other file exists, and the disk is never read.
     """
 
-    def __init__(self, overlay: Mapping[Path, str] = _NO_OVERLAY) -> None:
+    def __init__(
+        self, overlay: Mapping[Path, str] = _NO_OVERLAY, *, copies: Mapping[Path, FileCopy] | None = None
+    ) -> None:
+        self.is_copy = copies is not None
         self._overlay = {absolute_path(file): text.encode() for file, text in overlay.items()}
         self._files: dict[Path, _WatchedFile] = {}
         self._folders: dict[Path, set[str] | None] = {}
@@ -75,6 +83,8 @@ class Sources:
         self._last_version = 0
         self._versions_read: dict[Path, int] = {}
         self._digest = hashlib.sha256()
+        for file, (content, mode) in (copies or {}).items():
+            self._files[file] = _WatchedFile(FileContent(None, content, mode), None)
 
     # Reading.
 
@@ -141,9 +151,19 @@ class Sources:
         """Return the tables of a TOML file. Raises ``SettingsError`` with the number of the wrong line."""
         return parse_toml(self.read(file), file)
 
+    def copy(self, files: Iterable[Path]) -> dict[Path, FileCopy]:
+        """Return the last content of ``files`` that could be read. Files that never could be read are left out."""
+        copies = {}
+        for file in files:
+            if watched := self._files.get(file):
+                found = watched.readable or watched.content
+                if isinstance(found.content, bytes):
+                    copies[file] = found.content, found.mode
+        return copies
+
     def _find(self, file: Path) -> FileContent:
         if file not in self._files:
-            found = read_content(file)
+            found = FileContent(None, _MISSING) if self.is_copy else read_content(file)
             # An editor may be writing the file right now, so the next looks read it once more.
             self._files[file] = _WatchedFile(self._add_version(found, NO_STAMP), found.stamp)
         content = self._files[file].content
@@ -208,6 +228,7 @@ class Sources:
         if found.equals(content):
             watched.content = replace(content, stamp=stamp)
             return False
+        watched.readable = (watched.readable or content) if isinstance(found.content, OSError) else None
         watched.content = self._add_version(found, stamp)
         watched.previous = None if is_settled else content
         return True

@@ -3,7 +3,7 @@
 A label's value comes from the catalog, the contract or this file: never a key, a workspace, or a client's text.
 
 In one process the numbers live in its memory. Several workers write theirs to files in one directory, which they find
-in ``PROMETHEUS_MULTIPROC_DIR`` when they start (prometheus_client decides by it when it is first imported), and their
+in ``FOLDER_VARIABLE`` when they start (prometheus_client decides by it when it is first imported), and their
 supervisor adds them up: ``worker_metrics``.
 """
 
@@ -40,6 +40,9 @@ OTHER = "other"
 
 REFUSAL_CODES = frozenset({*get_args(RefusalCode), CLIENT_DISCONNECTED, INTERRUPTED, OTHER})
 UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM_ERRORS.values(), SERVER_ERROR, REQUEST_ERROR)})
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable with the folder of several workers, by prometheus_client's own name."""
 
 MOST = 10**15
 """The most that one call adds to a counter, which stays an exact float: a provider's word is no reason to lose it."""

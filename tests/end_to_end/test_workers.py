@@ -1,12 +1,11 @@
 """``tollgate serve --workers N``: several processes on one port, none of which is missed for long."""
 
-import asyncio
-import json
 import os
 import re
 import signal
 import socket
 import ssl
+import stat
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -15,24 +14,22 @@ from typing import Any
 
 import httpx
 import pytest
-import tomlkit
 from conftest import HELLO, StartGateway
-from hypothesis import given
-from hypothesis import strategies as st
 from rig.bounds import BOUND_S
-from rig.configuration import ROOT, Configuration, model, new_key, workspace
+from rig.canaries import Canaries, all_files_seen
+from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, workspace
 from rig.gateway import Gateway
 from rig.load import run_calls, sized_calls
-from rig.processes import Shipped, run_to_its_end
+from rig.processes import run_to_its_end
 from rig.raw import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
+from rig.settings_files import replace
 from rig.upstream import Upstream
 
 from addon.runtime.listening import bind
 from addon.serve.ports import join, reserve
 from addon.serve.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
-from addon.serve.worker_protocol import ASK, pack, pack_alive, pack_answer, parse_answer, receive
-from addon.settings.settings import load_settings
+from addon.settings.snapshot import SNAPSHOT_FILE
 from addon.telemetry.admin import Readiness
 
 CHAT = "/v1/chat/completions"
@@ -149,7 +146,7 @@ def test_every_worker_serves_on_the_one_port_that_is_announced(
     assert gateway.stop() == 0
     assert gateway.later_stdout() == []
     assert not any(_is_running(pid) for pid in pids)
-    assert not list((gateway.folder / "var").glob("metrics-*"))
+    assert not list((gateway.folder / "var").glob("workers-*"))
 
 
 def test_workers_of_the_file_are_started_too(start_gateway: StartGateway, upstream: Upstream) -> None:
@@ -254,8 +251,7 @@ def test_an_edit_reaches_every_worker_and_is_one_log_line(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)
-    file = gateway.folder / "policies" / "workspaces" / "acme.toml"
-    file.write_text(file.read_text().replace("active = true", "active = false"))
+    _revoke_key(gateway)
     gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
     gateway.wait_until(lambda: {_call(gateway).status_code for _ in range(CALLERS)} == {401})
     assert len([line for line in gateway.logs if line["message"].startswith("settings reloaded")]) == 1
@@ -279,6 +275,58 @@ def test_a_worker_that_is_started_again_gets_the_last_good_settings_whatever_sta
         _wait_for_successor(gateway, number, pid)
     assert _served_by(gateway) == {1, 2}
     assert {row["model_slug"] for row in gateway.ledger_rows()} == {"tester-new"}
+
+
+def _snapshot(gateway: Gateway) -> Path:
+    (file,) = (gateway.folder / "var").glob(f"workers-*/{SNAPSHOT_FILE}")
+    return file
+
+
+def _revoke_key(gateway: Gateway) -> None:
+    file = gateway.folder / "policies" / "workspaces" / "acme.toml"
+    file.write_text(file.read_text().replace("active = true", "active = false"))
+
+
+def test_settings_on_their_way_to_workers_are_for_the_owner_only_and_hold_no_secret(pair: Gateway) -> None:
+    file = _snapshot(pair)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert not Canaries({"the provider's key": PROVIDER_KEY}).found_in(all_files_seen(file.parent))
+
+
+def test_settings_that_can_not_be_written_for_the_workers_are_reported_and_reach_them_later(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    file = _snapshot(gateway)
+    file.unlink()
+    file.mkdir()  # As a full disk would, this keeps a new one from being written.
+    _revoke_key(gateway)
+    gateway.wait_until(lambda: "do not reach the workers" in gateway.readiness().json()["checks"]["settings"])
+    assert _served_by(gateway) == {1, 2}
+    file.rmdir()
+    gateway.wait_until(lambda: {_call(gateway).status_code for _ in range(CALLERS)} == {401})
+    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["settings"] == "ok")
+
+
+def test_a_torn_snapshot_is_refused_by_every_worker_in_one_clear_line(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
+    gateway = start_gateway(arguments=TWO)
+    file = _snapshot(gateway)
+    replace(file, file.read_text()[:-100])
+    reason = f"{file}: is not a whole snapshot of this run of the gateway"
+    for number in (1, 2):
+        message = f"settings: could not be put to use: {reason}"
+        gateway.wait_for_log(lambda line: (line["message"], line.get("worker")) == (message, number))  # noqa: B023
+    assert _served_by(gateway) == {1, 2}
+    assert "could not be put to use" in gateway.readiness().json()["checks"]["settings"]
+    os.kill(_workers(gateway)[1], signal.SIGKILL)
+    gateway.wait_for_log(lambda line: line["message"] == f"worker 1 ended with exit status 1: {reason}")
+    _revoke_key(gateway)
+    gateway.wait_until(lambda: _all_serve(gateway))
+    gateway.wait_until(lambda: {_call(gateway).status_code for _ in range(CALLERS)} == {401})
+    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["settings"] == "ok")
 
 
 # Dying.
@@ -337,7 +385,7 @@ def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upst
 
 SHORT_PATIENCE = """
 import addon.serve.supervisor as supervisor
-supervisor.ANSWER_S, supervisor.SLACK_S = 0.5, 0.5
+supervisor.SLACK_S = 0.5
 from addon.cli import main
 main()
 """
@@ -351,8 +399,8 @@ def test_a_frozen_worker_is_not_counted_and_does_not_keep_the_others_from_ending
     )
     pids = gateway.children()
     os.kill(pids[0], signal.SIGSTOP)
-    answer = gateway.readiness()
-    assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "1 of 2 running")
+    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["workers"] == "1 of 2 running")
+    assert gateway.readiness().status_code == 200
     assert gateway.stop() == 1
     assert gateway.stderr_lines[-1].startswith("tollgate: killed worker 1")
     assert not any(_is_running(pid) for pid in pids)
@@ -614,39 +662,3 @@ def test_each_worker_tells_of_its_own_keys() -> None:
     reports = {4: _report(platform_keys="A: key 1 of 2 rests 3 s after 429"), 5: _report(platform_keys="ok")}
     assert merged_checks(reports)["platform_keys"] == "worker 4: A: key 1 of 2 rests 3 s after 429"
     assert merged_checks({}).keys() == set(CHECKS)
-
-
-@given(ready=st.booleans(), checks=st.dictionaries(st.text(), st.text()), rest=st.binary(max_size=40))
-def test_what_a_worker_says_is_one_line_that_reads_back(
-    ready: bool, checks: dict[str, str], rest: bytes
-) -> None:
-    answer = pack_answer(Readiness(ready, checks))
-    assert answer.count(b"\n") == 1
-    assert parse_answer(answer) == Readiness(ready, checks)
-    assert parse_answer(pack_alive()) is None
-
-
-@given(
-    said=st.binary()
-    | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps).map(str.encode)
-)
-def test_whatever_else_a_worker_says_is_an_error(said: bytes) -> None:
-    with pytest.raises(ValueError):
-        parse_answer(said)
-
-
-async def test_settings_reach_a_worker_as_they_are(tmp_path: Path) -> None:
-    made = workspace(("ci", new_key(), True), monthly_spend_cap_usd="5")
-    conf = Shipped().write(tmp_path)
-    (tmp_path / "policies" / "workspaces").mkdir()
-    (tmp_path / "policies" / "workspaces" / "acme.toml").write_text(tomlkit.dumps(made))
-    settings = load_settings(conf, {"OPENAI_API_KEY": "not-a-real-key"})
-    assert settings.keys
-    reader = asyncio.StreamReader()
-    reader.feed_data(pack(settings) + pack(ASK) + pack(settings)[:-1])
-    reader.feed_eof()
-    received = await receive(reader)
-    assert received == settings
-    assert await receive(reader) == ASK
-    with pytest.raises(EOFError):
-        await receive(reader)

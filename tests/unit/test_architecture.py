@@ -132,6 +132,11 @@ def test_no_module_imports_itself_by_a_detour():
     assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
 
 
+@pytest.mark.parametrize("module", list(FILES))
+def test_no_module_loads_objects_from_bytes(module: str):
+    assert not IMPORTS[module] & {"copyreg", "dill", "marshal", "pickle", "shelve"}
+
+
 @pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
 def test_the_decisions_know_no_outside_world(module: str):
     assert not outside_world_of(module)

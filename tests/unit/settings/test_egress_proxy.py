@@ -1,6 +1,5 @@
 """``[upstream] proxy``: a URL without credentials, or where one with credentials is kept."""
 
-import pickle
 from pathlib import Path
 
 import pytest
@@ -63,10 +62,6 @@ def test_what_can_not_be_used_does_not_load(conf_file: Path, written: str, reaso
     with pytest.raises(SettingsError) as refused:
         load_settings(conf_file, {"BROKEN_URL": f"socks5://user:{PASSWORD}@proxy.internal"})
     assert str(refused.value) == f"{conf_file}: upstream.proxy: {reason}"
-
-
-def test_a_worker_is_handed_the_proxy_whole() -> None:
-    assert pickle.loads(pickle.dumps(parse_proxy(URL))) == parse_proxy(URL)
 
 
 def test_an_edit_and_a_renewed_password_are_followed(conf_file: Path) -> None:

@@ -1,7 +1,5 @@
 """Operators' own policy modules: which files load, what is said of the others, and how they reach a worker."""
 
-import asyncio
-import pickle
 import re
 import sys
 from pathlib import Path
@@ -11,10 +9,11 @@ from rig.configuration import ROOT
 from rig.reviewed import reviewed
 from rig.settings_files import edit, replace, write_files
 
-from addon.serve.worker_protocol import pack, receive
 from addon.settings.errors import SettingsError
 from addon.settings.policy_modules import OWN_MODULES, compile_policy
-from addon.settings.settings import Settings, load_settings
+from addon.settings.sealed_secrets import new_master_key
+from addon.settings.settings import Settings, SettingsFiles, load_settings
+from addon.settings.snapshot import Snapshot, SnapshotSettings
 from policies.refusal import Refusal
 from policies.review import Narrowing, review
 from unit.settings.test_watcher import Live, live  # noqa: F401
@@ -194,25 +193,35 @@ def review(call: ReviewedCall) -> Narrowing | None:
     assert review(reviewed(key_id="other"), [made]) is None
 
 
-async def test_a_policy_reaches_a_worker_as_its_source_and_is_compiled_there(conf_file: Path) -> None:
-    settings = load_settings(conf_file)
-    reader = asyncio.StreamReader()
-    reader.feed_data(pack(settings))
-    received = await receive(reader)
-    assert isinstance(received, Settings)
+def worker_of(conf_file: Path) -> tuple[Settings, SnapshotSettings]:
+    """The settings of a supervisor, and those of its worker."""
+    files, snapshot, key = SettingsFiles(conf_file), conf_file.with_name("snapshot"), new_master_key()
+    settings = files.load()
+    conf = files.built_from().shared_files[conf_file]
+    Snapshot.of(files, settings, conf).write(snapshot, key)
+    return settings, SnapshotSettings(snapshot, key, {})
+
+
+def test_a_policy_reaches_a_worker_as_its_source_and_is_compiled_there(conf_file: Path) -> None:
+    settings, worker = worker_of(conf_file)
+    write_policy(conf_file.parent, "mine", "this is no Python")
+    received = worker.load()
     assert received == settings
     (before,), (after,) = settings.policies, received.policies
     assert after.function is not before.function
     assert after.function(reviewed()) == Narrowing(max_completion_tokens=7)
 
 
-def test_a_policy_that_only_one_process_can_load_is_a_fault_of_the_settings_in_the_other() -> None:
-    source = b"import sys\nif hasattr(sys, 'tried_once'): raise RuntimeError\ndef review(call): ...\n"
-    packed = pickle.dumps(compile_policy("mine", source, FILE))
+def test_a_policy_that_only_one_process_can_load_is_a_fault_of_the_settings_in_the_other(
+    conf_file: Path,
+) -> None:
+    source = "import sys\nif hasattr(sys, 'tried_once'): raise RuntimeError\ndef review(call): ...\n"
+    write_policy(conf_file.parent, "mine", source)
+    _, worker = worker_of(conf_file)
     sys.tried_once = True  # type: ignore[attr-defined]
     try:
         with pytest.raises(SettingsError, match="line 2: raises RuntimeError when it is loaded"):
-            pickle.loads(packed)
+            worker.load()
     finally:
         del sys.tried_once  # type: ignore[attr-defined]
 

@@ -15,12 +15,15 @@ from rig.settings_files import HASH_A, HASH_B, edit, replace, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.file_content import MAX_FILE_BYTES, Stamp
+from addon.settings.sealed_secrets import new_master_key
 from addon.settings.settings import Settings, SettingsFiles, load_settings
+from addon.settings.snapshot import Snapshot, SnapshotSettings
 from addon.settings.sources import OVERDUE_S, is_due
 from addon.settings.watcher import MAX_TOLD, Watcher, told
 from policies.model import Workspace
 
 LOOK_S = 0.5
+SNAPSHOT_KEY = new_master_key()
 CONF = "proxy.conf"
 PROVIDERS = "catalog_data/providers.toml"
 FAMILIES = "catalog_data/families.toml"
@@ -46,6 +49,8 @@ class Live:
         self.files = SettingsFiles(self.folder / CONF, self.env)
         self.settings = self.files.load()
         self.started_with = self.settings.conf
+        self.conf = self.files.built_from().shared_files[self.folder / CONF]
+        self.worker = self.new_worker()
         return self.after(2)
 
     def after(self, looks: int) -> Settings:
@@ -54,7 +59,18 @@ class Live:
             self.now_s += LOOK_S
             self.settings = self.files.look(self.now_s, self.started_with)
             self.files.keep()
+        self.check_workers()
         return self.settings
+
+    def new_worker(self) -> SnapshotSettings:
+        """The settings of a worker that starts now."""
+        return SnapshotSettings(self.folder / "snapshot", SNAPSHOT_KEY, self.env)
+
+    def check_workers(self) -> None:
+        """Check that workers have the same settings, whether they ran before or start now."""
+        Snapshot.of(self.files, self.settings, self.conf).write(self.folder / "snapshot", SNAPSHOT_KEY)
+        assert self.worker.load() == self.settings
+        assert self.new_worker().load() == self.settings
 
     def edit(self, name: str, old: str, new: str) -> None:
         edit(self.folder / name, old, new)

@@ -1,0 +1,64 @@
+"""What a worker says of itself: a small file next to its metrics, which it touches as a sign of life."""
+
+import json
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from addon.telemetry.admin import Readiness
+
+log = logging.getLogger("tollgate.workers")
+
+
+class WorkerStatus:
+    """The status file of the worker with this number. The worker writes it, its supervisor reads it.
+
+    It has the readiness of a worker that serves, or the fault that ended one.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._file = folder / f"worker-{number}.json"
+        self._written = ""
+
+    def write(self, status: Readiness | str) -> None:
+        """Give a sign of life, and replace the file where the status is a new one."""
+        fields = (
+            {"fault": status} if isinstance(status, str) else {"ready": status.ready, "checks": status.checks}
+        )
+        text = json.dumps(fields, default=dict)
+        try:
+            if text != self._written:
+                new = self._file.with_suffix(".new")
+                new.write_text(text, encoding="utf-8")
+                new.replace(self._file)
+                self._written = text
+        except OSError as error:
+            log.debug("the status can't be written: %s", error)
+        # A full disk leaves the old status in place, but is no reason to look dead.
+        with suppress(OSError):
+            os.utime(self._file)
+
+    def remove(self) -> None:
+        """Forget what an earlier worker of this number said."""
+        self._file.unlink(missing_ok=True)
+
+    def last_sign(self) -> int | None:
+        """Return what changes with every sign of life, None before the first."""
+        try:
+            return self._file.stat().st_mtime_ns
+        except OSError:
+            return None
+
+    def read(self) -> Readiness | str | None:
+        """Return what the worker said last, None before it said anything. Raises ValueError."""
+        try:
+            text = self._file.read_bytes()
+        except OSError:
+            return None
+        match json.loads(text):
+            case {"fault": str(fault)}:
+                return fault
+            case {"ready": bool(ready), "checks": dict(checks)}:
+                return Readiness(ready, {str(name): str(found) for name, found in checks.items()})
+        raise ValueError("neither a readiness nor a fault")
