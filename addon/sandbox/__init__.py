@@ -1,1 +1,1 @@
-"""The built-in upstream: it answers on loopback as a chat-completions provider would."""
+"""The built-in upstream: an HTTP server on loopback that answers like a provider of chat completions."""

@@ -1,15 +1,11 @@
-"""A plain value for a JSON schema: what the sandbox passes to tools, and answers where JSON is asked for. Pure.
-
-Bounds, enums, formats and local references are kept to; ``pattern``, ``not`` and ``if`` are not looked at.
-"""
+"""The simplest value for a JSON schema. It ignores ``pattern``, ``not`` and ``if``. Pure."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 MAX_DEPTH = 12
+MAX_OPTIONAL_DEPTH = 5
 MAX_VALUES = 5_000
-_ROOMY_DEPTH = MAX_DEPTH // 2
 _FORMATS = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -22,153 +18,99 @@ _FORMATS = {
     "ipv6": "2001:db8::1",
 }
 
-type Schema = Mapping[str, Any]
 
-
-def plain_value(schema: object) -> Any:
-    """Return the plainest value that fits ``schema``, its optional properties filled in; None where it is no schema."""
+def simplest_value(schema: object) -> Any:
+    """Return the simplest value that fits ``schema``, with its optional properties; None if it is no schema."""
     return _Writer(schema).value(schema, 0)
 
 
 class _Writer:
-    """Writes one value. A schema that refers to itself ends: optional parts stop halfway down, and all has a bound."""
+    """Writes one value. Its bounds end a schema that refers to itself."""
 
     def __init__(self, root: object) -> None:
         self._root = root
-        self._left = MAX_VALUES
+        self._values_left = MAX_VALUES
 
     def value(self, schema: object, depth: int) -> Any:
-        self._left -= 1
-        if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self._left < 0:
+        self._values_left -= 1
+        if not isinstance(schema, dict) or depth > MAX_DEPTH or self._values_left < 0:
             return None
-        for key in ("const", "default"):
-            if key in schema:
-                return schema[key]
-        for key in ("enum", "examples"):
-            if choices := _list(schema, key):
-                return choices[0]
-        if isinstance(schema.get("$ref"), str):
-            return self.value(self._referred(schema["$ref"]), depth + 1)
-        if choices := _list(schema, "anyOf") or _list(schema, "oneOf"):
-            return self.value(_not_null(choices), depth + 1)
-        if _list(schema, "allOf"):
+        literals = [schema[key] for key in ("const", "default") if key in schema]
+        if literals := literals or _get(schema, "enum", list) or _get(schema, "examples", list):
+            return literals[0]
+        if "$ref" in schema:
+            return self.value(self._target(schema["$ref"]), depth + 1)
+        if choices := _get(schema, "anyOf", list) or _get(schema, "oneOf", list):
+            return self.value(next((one for one in choices if one != {"type": "null"}), None), depth + 1)
+        if _get(schema, "allOf", list):
             return self.value(self._merged(schema), depth + 1)
         return self._of_type(schema, depth)
 
-    def _of_type(self, schema: Schema, depth: int) -> Any:
-        match _type(schema):
+    def _of_type(self, schema: dict[str, Any], depth: int) -> Any:
+        types = schema.get("type", "object" if "properties" in schema else None)
+        has_optional = depth <= MAX_OPTIONAL_DEPTH
+        match next((one for one in types if one != "null"), None) if isinstance(types, list) else types:
             case "object":
-                return self._object(schema, depth)
+                required = _get(schema, "required", list)
+                properties = _get(schema, "properties", dict)
+                names = [name for name in properties if has_optional or name in required]
+                return {name: self.value(properties[name], depth + 1) for name in names}
             case "array":
-                return self._array(schema, depth)
+                items = _get(schema, "prefixItems", list)
+                wanted = max(_get(schema, "minItems", int), int(has_optional and schema.get("maxItems") != 0))
+                items = items + [schema.get("items", {})] * min(wanted - len(items), MAX_VALUES)
+                return [self.value(item, depth + 1) for item in items]
             case "string":
                 return _string(schema)
-            case "integer" | "number" as type_:
-                return _number(schema, type_ == "integer")
-            case "boolean":
-                return True
-        return None
+            case "integer" | "number":
+                return _number(schema)
+            case type_:
+                return True if type_ == "boolean" else None
 
-    def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
-        properties, required = _mapping(schema, "properties"), _list(schema, "required")
-        wanted = [name for name in properties if depth < _ROOMY_DEPTH or name in required]
-        return {name: self.value(properties[name], depth + 1) for name in wanted}
-
-    def _array(self, schema: Schema, depth: int) -> list[Any]:
-        items = _list(schema, "prefixItems")[:]
-        wish = min(1 if depth < _ROOMY_DEPTH else 0, _count(schema, "maxItems", 1))
-        missing = max(_count(schema, "minItems", 0), wish) - len(items)
-        items += [schema.get("items", {})] * min(missing, MAX_VALUES)
-        return [self.value(item, depth + 1) for item in items]
-
-    def _merged(self, schema: Schema) -> Schema:
-        """Return ``schema`` with the parts of its ``allOf`` as its own; properties add up."""
+    def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return ``schema`` merged with the parts of its ``allOf``."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in _list(schema, "allOf"):
-            if isinstance(part, Mapping) and isinstance(part.get("$ref"), str):
-                part = self._referred(part["$ref"])
-            if isinstance(part, Mapping):
-                properties = {**_mapping(merged, "properties"), **_mapping(part, "properties")}
-                required = _list(merged, "required") + _list(part, "required")
-                merged |= {**part, "properties": properties, "required": required} if properties else part
+        for part in _get(schema, "allOf", list):
+            whole = self._target(part["$ref"]) if isinstance(part, dict) and "$ref" in part else part
+            if isinstance(whole, dict):
+                properties = _get(merged, "properties", dict) | _get(whole, "properties", dict)
+                required = _get(merged, "required", list) + _get(whole, "required", list)
+                merged |= whole | ({"properties": properties, "required": required} if properties else {})
         return merged
 
-    def _referred(self, pointer: str) -> object:
-        """Return what a local reference such as ``#/$defs/Name`` points to, or None."""
-        found = self._root
-        for step in pointer.removeprefix("#").split("/")[1:]:
+    def _target(self, pointer: object) -> object:
+        """Return the target of a local reference such as ``#/$defs/Name``, or None."""
+        target = self._root
+        for step in str(pointer).removeprefix("#").split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+            target = target.get(key) if isinstance(target, dict) else None
+        return target
 
 
-def _type(schema: Schema) -> object:
-    named = schema.get("type")
-    if isinstance(named, list):
-        return next((one for one in named if one != "null"), "null")
-    return "object" if named is None and "properties" in schema else named
+def _string(schema: dict[str, Any]) -> str:
+    text = _FORMATS.get(_get(schema, "format", str), "example")
+    text = text.ljust(min(_get(schema, "minLength", int), 10_000), "x")
+    return text[: _get(schema, "maxLength", int)] if "maxLength" in schema else text
 
 
-def _string(schema: Schema) -> str:
-    text = _FORMATS.get(str(schema.get("format")), "example")
-    text = text.ljust(min(_count(schema, "minLength", 0), 10_000), "x")
-    return text[: _count(schema, "maxLength", len(text))]
-
-
-def _number(schema: Schema, whole: bool) -> float:
-    """Return the multiple of ``multipleOf`` (1 without it) within the bounds that is nearest above zero."""
-    step = abs(_bound(schema, "multipleOf") or 1)
-    lowest, highest = _lowest(schema, step), _highest(schema, step)
-    value = max(step, lowest) if lowest is not None else step
-    if highest is not None and value > highest:
-        value = highest
-        if not whole and lowest is not None and highest < lowest:
-            # No whole number lies between the bounds, so a fraction must.
-            value = _between(schema)
+def _number(schema: dict[str, Any]) -> float:
+    """Return ``multipleOf`` (or 1), a multiple of it next to a bound, or the middle: the first that fits."""
+    step = abs(_bound(schema, "multipleOf", 1)) or 1
+    least, above = _bound(schema, "minimum", -math.inf), _bound(schema, "exclusiveMinimum", -math.inf)
+    most, below = _bound(schema, "maximum", math.inf), _bound(schema, "exclusiveMaximum", math.inf)
+    bounds = [bound for bound in (max(least, above), min(most, below)) if math.isfinite(bound / step)]
+    multiples = [(math.floor(bound / step) + near) * step for bound in bounds for near in (0, 1, -1)]
+    candidates = [step, *multiples, sum(bounds) / 2]
+    value = next((one for one in candidates if least <= one <= most and above < one < below), step)
     return int(value) if value == int(value) else value
 
 
-def _lowest(schema: Schema, step: float) -> float | None:
-    above, at_least = _bound(schema, "exclusiveMinimum"), _bound(schema, "minimum")
-    first = [] if above is None else [(math.floor(above / step) + 1) * step]
-    first += [] if at_least is None else [math.ceil(at_least / step) * step]
-    return max(first, default=None)
-
-
-def _highest(schema: Schema, step: float) -> float | None:
-    below, at_most = _bound(schema, "exclusiveMaximum"), _bound(schema, "maximum")
-    last = [] if below is None else [(math.ceil(below / step) - 1) * step]
-    last += [] if at_most is None else [math.floor(at_most / step) * step]
-    return min(last, default=None)
-
-
-def _between(schema: Schema) -> float:
-    lower = [_bound(schema, key) for key in ("minimum", "exclusiveMinimum")]
-    upper = [_bound(schema, key) for key in ("maximum", "exclusiveMaximum")]
-    return (max(one for one in lower if one is not None) + min(one for one in upper if one is not None)) / 2
-
-
-def _count(schema: Schema, key: str, default: int) -> int:
+def _bound(schema: dict[str, Any], key: str, default: float) -> float:
     value = schema.get(key)
-    return value if type(value) is int and value >= 0 else default
+    return value if isinstance(value, int | float) and abs(value) < 1e15 else default
 
 
-def _bound(schema: Schema, key: str) -> float | None:
+def _get[T](schema: dict[str, Any], key: str, type_: type[T]) -> T:
+    """Return the value of ``key``, or an empty one if it has another type."""
     value = schema.get(key)
-    return value if isinstance(value, int | float) and abs(value) < 1e15 else None
-
-
-def _list(schema: Schema, key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []
-
-
-def _mapping(schema: Schema, key: str) -> Schema:
-    value = schema.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _not_null(schemas: list[Any]) -> object:
-    return next(
-        (one for one in schemas if isinstance(one, Mapping) and one.get("type") != "null"), schemas[0]
-    )
+    return value if type(value) is type_ else type_()

@@ -1,10 +1,8 @@
-"""The built-in upstream: answers on loopback as a chat-completions provider would, for its own random key only.
-
-What it says is decided in ``sandbox_request`` and ``sandbox_answer``; here it is only received and sent, at its pace.
-"""
+"""The sandbox's HTTP server on loopback. It accepts only its own random key."""
 
 import asyncio
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from addon.sandbox.answer import Plan, plan_answer, plan_error
-from addon.sandbox.request import SandboxError, parse_request
+from addon.sandbox.completion import Completion, requested_error
+from addon.sandbox.request import ChatRequest, SandboxError, parse_request
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
@@ -25,7 +23,7 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class Sandbox:
-    """One sandbox. ``key`` is made anew for each, so no well-known credential ever works; ``sleep`` takes seconds."""
+    """One sandbox with a random ``key``, so that no well-known credential works. ``sleep`` takes seconds."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._sleep = sleep
@@ -33,51 +31,53 @@ class Sandbox:
         self._server: LocalServer | None = None
 
     async def start(self) -> str:
-        """Listen on a free port of 127.0.0.1, and return the base URL, such as ``http://127.0.0.1:49152/v1``."""
-        # Imported here, so that a command which serves nothing does not wait for tornado.
+        """Listen on a free port of 127.0.0.1. Return the base URL, such as ``http://127.0.0.1:49152/v1``."""
+        # Imported here, so that commands that serve nothing start without tornado.
         from addon.runtime.local_http import LocalServer
 
         self._server = LocalServer(self._serve, MAX_BODY_BYTES)
-        port = await self._server.start("127.0.0.1", 0)
-        return f"http://127.0.0.1:{port}/v1"
+        return f"http://127.0.0.1:{await self._server.start('127.0.0.1', 0)}/v1"
 
     async def stop(self) -> None:
-        """Close the port, break off every answer and close every connection."""
+        """Close the port and every connection, also in the middle of an answer."""
         if self._server:
             await self._server.stop()
 
     async def _serve(self, request: "HTTPServerRequest") -> None:
+        from addon.runtime.local_http import send_answer
+
         try:
-            plan = self._plan(request)
+            chat = self._read(request)
+            await self._sleep(chat.directives.numbers.get("delay", 0) / 1000)
+            if status := chat.directives.numbers.get("status"):
+                raise requested_error(status)
+            completion = Completion(chat, f"chatcmpl-{secrets.token_hex(12)}", int(time.time()))
         except SandboxError as error:
-            plan = plan_error(error)
-        await self._send(request, plan)
+            await send_answer(request, error.status, "application/json", json.dumps(error.body).encode())
+        else:
+            await self._send(request, chat, completion)
 
-    def _plan(self, request: "HTTPServerRequest") -> Plan:
-        given = request.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, f"Bearer {self.key.get_secret_value()}".encode()):
-            raise SandboxError(401, "Incorrect API key provided.", "invalid_request_error", "invalid_api_key")
-        if request.path != PATH:
-            raise SandboxError(404, "Unknown path.", "invalid_request_error", "unknown_url")
-        if request.method != "POST":
-            raise SandboxError(
-                405, "Only POST is allowed here.", "invalid_request_error", "method_not_allowed"
-            )
-        completion_id = f"chatcmpl-{secrets.token_hex(12)}"
-        return plan_answer(parse_request(request.body), completion_id, int(time.time()))
+    def _read(self, request: "HTTPServerRequest") -> ChatRequest:
+        key = request.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(key, f"Bearer {self.key.get_secret_value()}".encode()):
+            raise SandboxError(401, "Incorrect API key provided.", code="invalid_api_key")
+        if (request.method, request.path) != ("POST", PATH):
+            raise SandboxError(404, f"The sandbox serves only POST {PATH}.")
+        return parse_request(request.body)
 
-    async def _send(self, request: "HTTPServerRequest", plan: Plan) -> None:
+    async def _send(self, request: "HTTPServerRequest", chat: ChatRequest, completion: Completion) -> None:
         from addon.runtime.local_http import connection_of, send_head
 
-        await self._sleep(plan.delay_ms / 1000)
-        sized = {} if plan.length_bytes is None else {"Content-Length": str(plan.length_bytes)}
-        await send_head(request, plan.status, plan.content_type, {"Cache-Control": "no-cache", **sized})
-        connection = connection_of(request)
-        for chunk in plan.chunks:
-            await connection.write(chunk)
-            # Even without a pace the other calls of this process get their turn.
-            await self._sleep(plan.pace_ms / 1000)
-        if plan.drop:
-            connection.close()
+        connection, is_dropped = connection_of(request), "drop" in chat.directives.flags
+        if chat.stream:
+            await send_head(request, 200, "text/event-stream; charset=utf-8", {"Cache-Control": "no-cache"})
+            chunks = completion.events()
         else:
-            connection.finish()
+            body = completion.body()
+            await send_head(request, 200, "application/json", {"Content-Length": str(len(body))})
+            chunks = iter([body[: len(body) // 2] if is_dropped else body])
+        for chunk in chunks:
+            await connection.write(chunk)
+            # Sleep even without a pace, so that other calls of this process go on.
+            await self._sleep(chat.directives.numbers.get("pace", 0) / 1000)
+        connection.close() if is_dropped else connection.finish()

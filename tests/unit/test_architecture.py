@@ -47,8 +47,7 @@ PURE_MODULES = {
         "addon.calls.chat_request",
         "addon.calls.public_catalog",
     ),
-    *("addon.sandbox.request", "addon.sandbox.script", "addon.sandbox.schema"),
-    *("addon.sandbox.directives", "addon.sandbox.answer"),
+    *("addon.sandbox.request", "addon.sandbox.reply", "addon.sandbox.schema", "addon.sandbox.completion"),
 }
 """Modules outside the pure packages that must be pure: they turn bytes and values into bytes and values."""
 PURE_PACKAGES = ("addon.dialects", "addon.answers")

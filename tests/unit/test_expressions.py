@@ -33,7 +33,7 @@ MADE = {
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
     ),
     "addon.text.masking._escaped_pattern": Expression("_escaped_pattern", _escaped_pattern("sk-a/b"), True),
-    "addon.sandbox.script._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
+    "addon.sandbox.reply._mentioned": Expression("_mentioned", re.compile(r"(?<![\w-])name(?![\w-])"), True),
     "policies.keywords.compile_keywords": Expression(
         "compile_keywords",
         compile_keywords(("sql", "a b", "two  words", "été", "東京", "c++", "- -")).pattern,
