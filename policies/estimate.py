@@ -1,7 +1,7 @@
-"""How many tokens a provider will count, from text alone: a prompt's estimate errs upwards, an answer's is the middle.
+"""Estimates of token counts. The estimate of a prompt is nearly always an upper bound, that of an answer is an average.
 
-A prompt is counted before it is sent, so that money can be held for it: everything in it counts, whatever its kind.
-The coefficients are the family's, measured on recorded traffic: docs/decisions/prompt-estimates-are-calibrated.md.
+A prompt is estimated before it is sent, so that money can be held for it. Everything in it counts, of any kind. The
+coefficients of each family were measured on recorded traffic: docs/decisions/prompt-estimates-are-calibrated.md.
 """
 
 import math
@@ -14,21 +14,21 @@ from typing import Final
 from policies.family import MESSAGE_FIELDS, RESERVED, Estimator, Family
 from policies.large_text import LargeText, TextCounts
 
-# A token holds several letters of a word and the space before it, but hardly more than one digit or mark. Capitals
-# count as marks: in words they are rare, and where they are not (hashes, base64), two characters make a token.
+# A token has several letters of a word and the space before it, but hardly more than one digit or mark. Capitals count
+# as marks: they are rare in words, and where they are not (hashes, base64), two characters make a token.
 _LETTERS: Final = (string.ascii_lowercase + " ").encode()
 _ASCII: Final = bytes(range(128))
 
-# An image is a fixed number of tokens, whatever its bytes. Sound is 32 tokens a second for Gemini, the most of any
-# vendor (ai.google.dev, "Audio understanding"): a second has 8,000 bytes or more where it is not compressed (8 kHz of
-# 8 bits), and 750 in the densest coding there is (Opus, 6 kbit/s). A file's text, once unpacked, and the pictures of
-# its pages come to at most a token for each byte of it.
+# An image has a fixed number of tokens, whatever its size. Sound has 32 tokens a second for Gemini, the most of any
+# vendor (ai.google.dev, "Audio understanding"). One second has at least 8,000 bytes uncompressed (8 kHz, 8 bits), and
+# 750 in the densest encoding (Opus, 6 kbit/s). A file's unpacked text and the pictures of its pages have at most one
+# token for each byte of the file.
 _IMAGES: Final = frozenset({"image_url", "input_image", "image"})
 _SOUNDS: Final = frozenset({"input_audio", "audio", "audio_url"})
 _FILES: Final = frozenset(
     {"file", "input_file", "document", "document_url", "video_url", "input_video", "video"}
 )
-# The names that frame a message, a part and a tool call, in the contract and in what vendors add to it.
+# The field names of messages, parts and tool calls, in the contract and in the vendors' additions to it.
 _NAMES: Final = frozenset(
     {
         *MESSAGE_FIELDS,
@@ -48,7 +48,8 @@ _NAMES: Final = frozenset(
     }
 )
 _MEDIA: Final = _IMAGES | _SOUNDS | _FILES
-# Where a media part has its data, or says where that is. All else in the part is text, which might be read.
+# The fields of a media part that have its data, or the place of its data. All other fields are text, which the model
+# may read.
 _PAYLOADS: Final = frozenset(
     {"data", "url", "image_url", "audio_url", "video_url", "document_url", "file_data", "file_url", "file_id"}
 )
@@ -56,14 +57,14 @@ _SOUND_BYTES_PER_TOKEN: Final[Mapping[str, int]] = MappingProxyType({"wav": 250,
 _DENSEST_SOUND_BYTES_PER_TOKEN: Final = 23
 _COUNTED_AT_ONCE_CHARS: Final = 1 << 16
 UNSEEN_TOKENS: Final = 5_000
-"""The least that a sound or a file counts: it may stand behind a URL or an id, where nobody knows its size."""
+"""The least that a sound or a file counts. Behind a URL or an id its size is unknown."""
 
 
 def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -> int:
-    """Return the tokens that the provider will count at most, nearly always, for a validated request body.
+    """Return an estimate of a validated request body, nearly always at least the provider's count.
 
-    ``fields`` are all that is sent but what the gateway sets itself: whatever stands there counts, known or not. Text
-    and tools cost what ``estimator`` says; a response format counts as a tool.
+    ``fields`` are all fields that are sent, except those that the gateway sets itself. All of them count, also unknown
+    ones. A response format counts as a tool.
     """
     tally = _Tally()
     for name, value in fields.items():
@@ -81,13 +82,13 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
 
 
 def is_image(part: Mapping[str, object]) -> bool:
-    """Tell whether a content part is a picture."""
+    """Return whether a content part is an image."""
     kind = part.get("type")
     return kind in _IMAGES and not _is_other_file(part.get(str(kind)))
 
 
 def estimate_completion_tokens(chars: int, estimator: Estimator) -> int:
-    """Return the tokens of ``chars`` characters of answer, reasoning and arguments, too few as often as too many."""
+    """Return the average number of tokens in ``chars`` characters of text, reasoning and arguments of an answer."""
     return math.ceil(chars / estimator.completion_chars_per_token)
 
 
@@ -97,7 +98,7 @@ def estimate_unseen_tokens(family: Family, seconds: float) -> int:
 
 
 def count_text(text: str) -> TextCounts:
-    """Return what ``text`` is made of."""
+    """Return the bytes of ``text`` by kind."""
     raw = text.encode("utf-8", "surrogatepass")
     other_bytes = 0 if text.isascii() else len(raw.translate(None, _ASCII))
     not_letters = len(raw.translate(None, _LETTERS))
@@ -106,7 +107,7 @@ def count_text(text: str) -> TextCounts:
 
 @dataclass(slots=True)
 class _Tally:
-    """What a prompt is made of: bytes of text by kind, and the number of things that bear a price of their own."""
+    """The contents of a prompt: bytes of text by kind, and the number of other things that cost tokens."""
 
     letters: int = 0
     marks: int = 0
@@ -132,7 +133,7 @@ class _Tally:
         )
 
     def add(self, value: object) -> None:
-        """Count a text as it stands, and anything else as the JSON that it is."""
+        """Count a text as it is, and any other value as JSON."""
         if value is None:
             return
         if isinstance(value, str):
@@ -144,7 +145,7 @@ class _Tally:
             self._add_text(text)
 
     def _add_text(self, text: str) -> None:
-        """Let the text wait until it is counted with others: many short ones cost little when they are one."""
+        """Add a text that is counted later. Many short texts are counted faster as one."""
         self.texts.append(text)
         self.waiting_chars += len(text)
         if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
@@ -153,7 +154,7 @@ class _Tally:
             self._add_counts(text.rest.counts)
 
     def count_texts(self) -> None:
-        """Count the texts that wait."""
+        """Count the texts that were added."""
         self._add_counts(count_text("".join(self.texts)))
         self.texts.clear()
         self.waiting_chars = 0
@@ -176,13 +177,13 @@ class _Tally:
                 self.add_member(name, value)
 
     def add_member(self, name: str, value: object) -> None:
-        """Count a value, and its name where that is not the API's own: frames are in ``tokens_per_message``."""
+        """Count a value, and its name unless the API defines it. ``tokens_per_message`` has the names of the API."""
         if name not in _NAMES:
             self._add_text(name)
         self.add(value)
 
     def add_call(self, call: Mapping[str, object]) -> None:
-        """A call that an assistant made stands in the prompt like a message."""
+        """Count a tool call that an assistant made, like a message."""
         self.messages += 1
         for name, value in call.items():
             members = value if isinstance(value, dict) else {}
@@ -192,24 +193,24 @@ class _Tally:
 
     def add_part(self, part: Mapping[str, object]) -> None:
         kind = part.get("type")
-        beside = {name: value for name, value in part.items() if name != "type"}
+        other_fields = {name: value for name, value in part.items() if name != "type"}
         if kind not in _MEDIA:
-            for name, value in beside.items():
+            for name, value in other_fields.items():
                 self.add_member(name, value)
             return
-        payload_bytes, beside = _split_payload(beside)
+        payload_bytes, other_fields = _split_payload(other_fields)
         if is_image(part):
             self.images += 1
         elif kind in _SOUNDS:
             self.media_tokens += max(UNSEEN_TOKENS, payload_bytes // _bytes_per_token(part))
         else:
             self.media_tokens += max(UNSEEN_TOKENS, payload_bytes)
-        if beside:
-            self.add(beside)
+        if other_fields:
+            self.add(other_fields)
 
 
 def _json_texts(value: object) -> tuple[list[str], int]:
-    """Return the texts of a JSON value, names and numbers among them, and how many marks stand around them."""
+    """Return the texts of a JSON value, with names and numbers, and the number of marks around them."""
     texts: list[str] = []
     marks, waiting = 0, [value]
     while waiting:
@@ -230,9 +231,9 @@ def _json_texts(value: object) -> tuple[list[str], int]:
 
 
 def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object]]:
-    """Return how many bytes the data of a picture, sound or file is at most, taken as base64, and what is beside it."""
+    """Return the most bytes that the data of an image, sound or file has, as base64, and the other fields."""
     decoded_bytes = 0
-    beside: dict[str, object] = {}
+    other_fields: dict[str, object] = {}
     for name, value in members.items():
         if name in _PAYLOADS and isinstance(value, str):
             rest_chars = value.rest.counts.chars if isinstance(value, LargeText) else 0
@@ -240,10 +241,10 @@ def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object
         elif isinstance(value, dict):
             inner_bytes, inner = _split_payload(value)
             decoded_bytes += inner_bytes
-            beside |= {name: inner} if inner else {}
+            other_fields |= {name: inner} if inner else {}
         else:
-            beside[name] = value
-    return decoded_bytes, beside
+            other_fields[name] = value
+    return decoded_bytes, other_fields
 
 
 def _items(value: object) -> list[dict[str, object]]:
@@ -251,7 +252,7 @@ def _items(value: object) -> list[dict[str, object]]:
 
 
 def _is_other_file(image: object) -> bool:
-    """Tell whether what is called an image is something else, such as a PDF, which some vendors take there."""
+    """Return whether an image part has another file, such as a PDF, which some vendors accept there."""
     url = image.get("url") if isinstance(image, dict) else image
     return isinstance(url, str) and (start := url[:11].lower()).startswith("data:") and start != "data:image/"
 

@@ -1,8 +1,7 @@
-"""``Exchange``: what is known of one call, from its head to its ledger row.
+"""``Exchange``: all that the ledger row of one call needs, and the stage of the call. Pure.
 
-It is frozen. ``advance`` returns the next one and refuses every move that ``MOVES`` does not list, so a call that
-was never approved can't be dispatched, no attempt can be that nothing is held for, and a call that is settled can't be
-settled again. Pure.
+It is frozen. ``advance`` returns the next one, and raises for every move that ``MOVES`` does not list. So a call can't
+be dispatched without approval, no attempt can be dispatched without a hold, and no call can be settled twice.
 """
 
 from collections.abc import Mapping
@@ -19,26 +18,26 @@ UsageSource = Literal["provider", "estimated", "none"]
 
 
 class Stage(Enum):
-    """Where a call stands. The comment says what is known from there on."""
+    """The stage of a call. The comment says what is known from this stage on."""
 
-    RECEIVED = "received"  # a request head, nothing believed yet
+    RECEIVED = "received"  # a request head, not checked yet
     IDENTIFIED = "identified"  # workspace and key
-    ADMITTED = "admitted"  # the rate limiter let it in
+    ADMITTED = "admitted"  # the rate limiter has let it in
     ROUTED = "routed"  # the body is valid, and there is a route
-    HELD = "held"  # every limit was checked, and the money is set aside
+    HELD = "held"  # every limit was checked, and the money is held
     DISPATCHED = "dispatched"  # an attempt may be sent upstream
     ANSWERED = "answered"  # an upstream answer, or its failure, is final
     SETTLED = "settled"  # the ledger row is made
-    REFUSED = "refused"  # the gateway said no; nothing was sent upstream
+    REFUSED = "refused"  # the gateway refused it; nothing was sent upstream
     ABANDONED = "abandoned"  # the client left before anything was sent upstream
 
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status of a call whose client left before its answer was whole, as nginx has it."""
+"""The status of a call whose client left before its answer was whole, as in nginx."""
 CLIENT_DISCONNECTED = "client_disconnected"
 """The error code of a call whose client left before it ended."""
 INTERRUPTED = "interrupted"
-"""The error code of a call that the gateway did not, or could not, wait for: it stopped, or was killed."""
+"""The error code of a call that the gateway did not wait for: it stopped, or was killed."""
 
 _OUT = frozenset({Stage.REFUSED, Stage.ABANDONED})
 
@@ -49,7 +48,7 @@ MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
         Stage.ADMITTED: _OUT | {Stage.ROUTED},
         Stage.ROUTED: _OUT | {Stage.HELD},
         Stage.HELD: _OUT | {Stage.DISPATCHED},
-        # A second dispatch is the next attempt of the same call, once the hold is of that.
+        # A second dispatch is the next attempt of the same call, after the hold has moved to it.
         Stage.DISPATCHED: frozenset({Stage.DISPATCHED, Stage.ANSWERED}),
         Stage.ANSWERED: frozenset({Stage.SETTLED}),
         Stage.SETTLED: frozenset(),
@@ -60,16 +59,20 @@ MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
 
 
 class IllegalMoveError(RuntimeError):
-    """A programming error: the call can't go from where it stands to where it was sent."""
+    """A programming error: the call can't move from its stage to the other one."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One call. ``started_s`` and ``first_byte_s`` are readings of one monotonic clock.
+    """One call.
 
-    ``attempts`` counts those that were made. ``next_hold`` was placed for an attempt that was not dispatched yet, and
-    becomes ``hold``, that of the last one which was.
-    ``answered_by`` counts from 1: the attempt whose failure is the client's answer, where it is not the last one.
+    | field | is |
+    |---|---|
+    | ``started_s``, ``first_byte_s`` | readings of one monotonic clock |
+    | ``attempts`` | the number of attempts that were made |
+    | ``hold`` | the hold of the last attempt that was dispatched |
+    | ``next_hold`` | the hold of an attempt that is not dispatched yet; it becomes ``hold`` |
+    | ``answered_by`` | the attempt, from 1, whose failure is the client's answer, where it is not the last one |
     """
 
     id: str
@@ -96,18 +99,18 @@ class Exchange:
     first_byte_s: float | None = None
 
     def advance(self, stage: Stage, **changes: Any) -> Self:
-        """Return the same call one stage on.
+        """Return the same call at the next ``stage``.
 
-        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list. ``dispatch`` alone leads to ``DISPATCHED``.
+        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list. Only ``dispatch`` leads to ``DISPATCHED``.
         """
         if stage not in MOVES[self.stage]:
             raise IllegalMoveError(f"call {self.id}: {self.stage.value} → {stage.value}")
         if stage is Stage.DISPATCHED:
-            raise IllegalMoveError(f"call {self.id}: only an attempt that is held is dispatched")
+            raise IllegalMoveError(f"call {self.id}: only an attempt with a hold can be dispatched")
         return self._with({"stage": stage, **changes})
 
     def held(self, hold: Hold) -> Self:
-        """Return the same call with ``hold`` placed for its next attempt, in place of what was held for one before."""
+        """Return the same call with ``hold`` for its next attempt. It replaces the hold of an earlier attempt."""
         if self.stage is Stage.ROUTED:
             return self.advance(Stage.HELD, next_hold=hold)
         if self.stage not in (Stage.HELD, Stage.DISPATCHED):
@@ -115,22 +118,22 @@ class Exchange:
         return self.note(next_hold=hold)
 
     def dispatch(self) -> Self:
-        """Return the same call with its next attempt on its way. Raises ``IllegalMoveError`` where it has no hold."""
+        """Return the same call with its next attempt dispatched. Raises ``IllegalMoveError`` where it has no hold."""
         if self.next_hold is None or Stage.DISPATCHED not in MOVES[self.stage]:
             raise IllegalMoveError(f"call {self.id}: nothing is held for its next attempt")
         made = {"attempts": self.attempts + 1, "hold": self.next_hold, "next_hold": None}
         return self._with({"stage": Stage.DISPATCHED, **made})
 
     def skip(self) -> Self:
-        """Return the same call with its next attempt counted as made, though nothing of it is ever sent."""
+        """Return the same call with its next attempt counted as made. It is never sent."""
         return self._with({"attempts": self.attempts + 1, "next_hold": None})
 
     def note(self, **changes: Any) -> Self:
-        """Return the same call at the same stage, knowing more."""
+        """Return the same call at the same stage, with other fields changed."""
         return self._with(changes)
 
     def _with(self, changes: Mapping[str, Any]) -> Self:
-        """As ``dataclasses.replace``, in a tenth of its time: a call moves on some nine times."""
+        """As ``dataclasses.replace``, ten times as fast. A call changes some nine times."""
         if not changes.keys() <= _FIELDS:
             raise TypeError(f"an exchange has no {sorted(changes.keys() - _FIELDS)}")
         made = object.__new__(type(self))
@@ -140,7 +143,7 @@ class Exchange:
 
     @property
     def caller(self) -> tuple[Workspace, Key]:
-        """Who calls. Raises ``IllegalMoveError`` before the call is ``IDENTIFIED``."""
+        """The workspace and the key of the call. Raises ``IllegalMoveError`` before it is ``IDENTIFIED``."""
         if self.workspace is None or self.key is None:
             raise IllegalMoveError(f"call {self.id}: no caller at {self.stage.value}")
         return self.workspace, self.key
@@ -154,12 +157,12 @@ class Exchange:
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that is being made, or that answered. Raises as ``routed``."""
+        """The attempt that is made now, or the one that answered. Raises as ``routed``."""
         return self.routed.attempts[(self.answered_by or max(self.attempts, 1)) - 1]
 
     @property
     def next_attempt(self) -> Attempt:
-        """The attempt that is to be made next. Raises as ``routed``, and IndexError where the route has no other."""
+        """The next attempt. Raises as ``routed``, and IndexError where the route has no other."""
         return self.routed.attempts[self.attempts]
 
     @property
@@ -168,7 +171,7 @@ class Exchange:
         return self.route is not None and self.attempts < len(self.route.attempts)
 
     def with_next_attempt(self, attempt: Attempt) -> Self:
-        """Return the same call with ``attempt`` in place of the next one: the same, but for its secret."""
+        """Return the same call with ``attempt`` as the next one. It may differ only in its secret."""
         if self.route is None or attempt is self.next_attempt:
             return self
         attempts = list(self.route.attempts)
@@ -177,7 +180,7 @@ class Exchange:
 
     @property
     def was_served_by_fallback(self) -> bool:
-        """Whether what the client got, or the beginning of it, came from an attempt that stood in for another."""
+        """Whether the answer that the client got, or its beginning, came from a fallback."""
         return self.first_byte_s is not None and self.attempt.is_fallback
 
     @property
@@ -186,14 +189,14 @@ class Exchange:
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
 
     def interrupted_row(self) -> dict[str, Any]:
-        """The row that this call leaves behind, should its process end in the next attempt. Nothing of it is billed."""
+        """Return the ledger row of the call if its process ends during the next attempt. It costs nothing."""
         interrupted = self.note(
             attempts=self.attempts + 1, status=CLIENT_CLOSED_REQUEST, error_code=INTERRUPTED
         )
         return interrupted.ledger_row(self.started_s)
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
-        """The row of the ``usage`` table (columns: docs/ledger.md); ``now_s`` is a reading of ``started_s``'s clock."""
+        """Return the row of the ``usage`` table (docs/ledger.md). ``now_s`` is of the same clock as ``started_s``."""
         attempt, (workspace, key) = self.attempt, self.caller
         return {
             "id": self.id,

@@ -1,6 +1,6 @@
-"""A conversation goes upstream as the family's models take it: each message, in order, with all that it says.
+"""The messages of a request as the models of a family accept them: each message, in its order, with all its content.
 
-The client's values are never changed: a message, part or call that must differ is copied, every other one stays the
+The client's values are never changed. A message, part or call that must differ is copied. Every other one stays the
 same object. Source: contract, "Message object".
 """
 
@@ -17,27 +17,27 @@ from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]
 
-# Clients that gather a call from a stream send its index back, and every recorded vendor takes it.
+# Clients that collect a call from a stream send its index back, and every recorded vendor accepts it.
 _CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
 _NEW_ID_CHARS: Final = 32
 _COMPARED_CHARS: Final = 32
 _MAX_NAMED: Final = 1_000
 ROLES: Final = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
-"""The contract's four roles, and two that OpenAI's API has beside them. Source: contract, "Message object"."""
+"""The contract's four roles, and two more of OpenAI's API. Source: contract, "Message object"."""
 _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
 
 
 def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
-    """Return the messages that go upstream, and what became of their fields."""
-    rewriting = _Rewriting(messages, family)
-    return [rewriting.message(message) for message in messages], list(rewriting.changes.values())
+    """Return the messages that go upstream, and the changes to their fields."""
+    rewriter = _MessageRewriter(messages, family)
+    return [rewriter.message(message) for message in messages], list(rewriter.changes.values())
 
 
 def check_roles(messages: Sequence[Message], family: Family) -> None:
     """Raise Refusal ``validation_failed``, naming each message, for roles that the family does not know.
 
-    Source: contract, "Message object" (role): the provider-specific ones are those that the family lists.
+    A family lists its provider-specific roles. Source: contract, "Message object" (role).
     """
     known = ROLES | family.roles.keys()
     wrong = [index for index, message in enumerate(messages) if message["role"] not in known]
@@ -46,7 +46,10 @@ def check_roles(messages: Sequence[Message], family: Family) -> None:
 
 
 def _unknown_roles(wrong: Sequence[int], first: str, known: Sequence[str]) -> Refusal:
-    """A role is not repeated: it may be anything. It is compared in part, because that takes quadratic time."""
+    """Return the refusal. It repeats no role, because that may be any text.
+
+    Only the beginning of a role is compared, because the comparison takes quadratic time.
+    """
     near = get_close_matches(first[:_COMPARED_CHARS].strip().lower(), known, n=1, cutoff=0.4)
     wanted = f"Input should be one of {', '.join(known)}" + (f"; did you mean '{near[0]}'?" if near else "")
     fields = [f"messages.{index}.role" for index in wrong[:_MAX_NAMED]]
@@ -58,7 +61,7 @@ def _unknown_roles(wrong: Sequence[int], first: str, known: Sequence[str]) -> Re
 
 
 def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return content parts or tools without their hints to a prompt cache; the same object where there is none."""
+    """Return content parts or tools without their ``cache_control``; the same object where there is none."""
     for thing in things:
         if _CACHE_CONTROL in thing:
             return [{name: part[name] for name in part if name != _CACHE_CONTROL} for part in things]
@@ -66,8 +69,10 @@ def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
 
 
 def with_image_objects(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return content parts whose ``image_url`` is an object, as the API has it, and some clients don't; the same object
-    where each is."""
+    """Return content parts with each ``image_url`` as an object; the same parts where each is one already.
+
+    The API wants an object, but some clients send the URL itself.
+    """
     if not any(isinstance(part.get(_IMAGE_URL), str) for part in parts):
         return parts
     return [
@@ -76,8 +81,8 @@ def with_image_objects(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[s
     ]
 
 
-class _Rewriting:
-    """One pass over one conversation; ``changes`` names each field once, however many messages bore it."""
+class _MessageRewriter:
+    """Rewrites the messages of one request. ``changes`` has each field once, even if many messages have it."""
 
     def __init__(self, messages: Sequence[Message], family: Family) -> None:
         self.changes: dict[str, FieldChange] = {}
@@ -102,7 +107,7 @@ class _Rewriting:
         return {self._family.message_renames.get(name, name): value for name, value in said.items()}
 
     def _said(self, message: Message) -> Iterator[str]:
-        """Name the fields that go upstream. A null says nothing, but content may be required."""
+        """Yield the fields that go upstream. A null is the same as an absent field, but ``content`` may be required."""
         for name, value in message.items():
             if name not in self._fields and value is not None:
                 key = "message_drops" if name in self._family.message_drops else "message_extra"
@@ -130,7 +135,7 @@ class _Rewriting:
             return {"content": "\n".join(str(part.get("text", "")) for part in parts)}
         sent: Sequence[Any] = with_image_objects(parts)
         if sent is not parts:
-            reason = "a picture's URL stands in an object"
+            reason = "the URL of an image is sent in an object"
             self.changes["content.image_url"] = FieldChange(
                 "messages.content.image_url", "renamed", reason, MESSAGE_OBJECT
             )
@@ -152,7 +157,7 @@ class _Rewriting:
                 rewritten["tool_calls"] = [self._call(call) for call in calls]
                 break
         if calls and self._family.needs_reasoning_content and message.get("reasoning_content") is None:
-            self._note("reasoning_content", "set", "wants it beside tool calls", "needs_reasoning_content")
+            self._note("reasoning_content", "set", "wants it with tool calls", "needs_reasoning_content")
             rewritten["reasoning_content"] = ""
         return rewritten
 
@@ -173,9 +178,9 @@ class _Rewriting:
 
 
 def _new_ids(messages: Sequence[Message], family: Family) -> dict[str, str]:
-    """Return a new id for every tool call's id that the family does not take: no two the same.
+    """Return a new, unique id for every id of a tool call that the family does not accept.
 
-    It follows from the ids alone, so that the next turn of the conversation has the same ones.
+    The new ids depend on the old ones only, so the next turn of the conversation has the same new ids.
     """
     if (chars := family.tool_call_id_chars) is not None:
         fits = re.compile(f"[A-Za-z0-9]{{{chars}}}")

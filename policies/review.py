@@ -1,7 +1,7 @@
-"""Operators' own policies have the last word on each attempt: they may refuse it or narrow its completion cap, no more.
+"""Operators' own policies review each attempt: they may refuse it or narrow its completion cap, and nothing else.
 
-They see a call as ``ReviewedCall``, plain values none of which leads back to the request. A policy that fails refuses:
-``PolicyFailed`` says which one and how, and nothing that the client said. Source: docs/policies.md.
+They see a call as ``ReviewedCall``: plain values without a reference to the request. A policy that fails refuses the
+attempt: ``PolicyFailed`` names the policy and the fault, and nothing of the client. Source: docs/policies.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +19,12 @@ REFUSAL_CODES: Final[tuple[RefusalCode, ...]] = (
     "byok_required",
     "rate_limit_exceeded",
 )
-"""What a policy may refuse with. The other codes say something that only the gateway itself can know."""
+"""The codes that a policy may refuse with. The other codes are about facts that only the gateway knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedMessage:
-    """One message of a call, as the client sent it; ``text`` is what keyword rules would see of it."""
+    """One message of a call, as the client sent it. ``text`` is the text that keyword rules see."""
 
     role: str
     text: str
@@ -32,14 +32,10 @@ class ReviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedCall:
-    """One attempt of a call, before money is held for it.
+    """One attempt of a call, before money is held for it. docs/policies.md has a table of the fields.
 
-    ``workspace`` and ``key_id`` say who asks, ``requested_model`` for what (None: no name), ``end_user`` for whom.
-    ``model_slug``, ``provider`` and ``mode`` are the attempt's, ``decided_by`` is the rule of routing that chose its
-    route; ``is_fallback``: it stands in for one that failed. ``requested_cap_tokens`` is the client's smaller cap for
-    each of the ``choices`` that go upstream, None where it set none. ``messages`` are all, in order;
-    ``last_user_text``, ``has_images``, ``has_tools`` and ``wants_json`` are as routing sees them. ``prompt_tokens()``
-    estimates the prompt as it is held for, when it is first called.
+    ``requested_cap_tokens`` is the client's smaller cap for each of the ``choices``, None if it set none.
+    ``prompt_tokens()`` estimates the prompt, as for the hold, when it is first called.
     """
 
     workspace: str
@@ -65,7 +61,7 @@ class ReviewedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What a policy returns to lower the completion cap of an attempt, in tokens of each choice, at least 1."""
+    """The result of a policy that lowers the completion cap of an attempt, in tokens of each choice, at least 1."""
 
     max_completion_tokens: int
 
@@ -76,50 +72,50 @@ class Narrowing:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy by the name of its module. What ``function`` returns is nobody's promise: ``review`` checks it."""
+    """One policy, with the name of its module. ``function`` may return anything; ``review`` checks it."""
 
     name: str
     function: Callable[[ReviewedCall], object] = field(compare=False, repr=False)
 
 
-class PolicyFailed(Exception):  # noqa: N818  (the policy did; whoever asked it did nothing wrong)
-    """A policy did something else than it may. ``str`` names it and the kind of fault, and never what a call says."""
+class PolicyFailed(Exception):  # noqa: N818  (the fault is the policy's, not the caller's)
+    """A policy did something that it may not do. ``str`` names the policy and the fault, and nothing of the call."""
 
     def __init__(self, name: str, fault: str) -> None:
         super().__init__(f'policy "{name}" {fault}')
 
 
 def review(call: ReviewedCall, policies: Sequence[Policy]) -> int | None:
-    """Return the smallest cap, in tokens, that any of ``policies`` narrows ``call`` to, None where none does.
+    """Return the smallest cap, in tokens, that any of ``policies`` sets for ``call``; None without any.
 
-    They are asked in their order. Raises the Refusal of the first that refuses, or PolicyFailed for the first that
-    fails.
+    Policies run in their order. Raises the Refusal of the first one that refuses, or PolicyFailed for the first one
+    that fails.
     """
     answers = [_ask(policy, call) for policy in policies]
     return min((answer.max_completion_tokens for answer in answers if answer), default=None)
 
 
 def reviewed_messages(messages: Iterable[dict[str, Any]]) -> tuple[ReviewedMessage, ...]:
-    """Return what is said in the messages of a validated request."""
+    """Return the messages of a validated request, with their texts."""
     return tuple(ReviewedMessage(message["role"], text_of(message.get("content"))) for message in messages)
 
 
 def _ask(policy: Policy, call: ReviewedCall) -> Narrowing | None:
     try:
         answer = policy.function(call)
-    # A policy that calls exit() must not end the gateway. Nobody but the policy itself can have raised this: no task is
-    # cancelled in the middle of a plain function, and signals are handled by the event loop.
+    # A policy that calls exit() must not end the gateway. Only the policy can raise here: no task is cancelled inside a
+    # plain function, and the event loop handles signals.
     except BaseException as error:
-        if _is_fit_to_be_told(error):
+        if _is_valid_refusal(error):
             raise
-        # Where it came about is shown. What it says is not, because it may quote the client.
+        # The log shows where it was raised. It omits the message, because that may quote the client.
         raise PolicyFailed(policy.name, _fault(error)).with_traceback(error.__traceback__) from None
     if answer is None or isinstance(answer, Narrowing):
         return answer
     raise PolicyFailed(policy.name, f"returned a value of type {type(answer).__name__}")
 
 
-def _is_fit_to_be_told(error: BaseException) -> bool:
+def _is_valid_refusal(error: BaseException) -> bool:
     match error:
         case Refusal(code=code, message=str(message), param=str() | None):
             return code in REFUSAL_CODES and message.strip() != ""

@@ -1,8 +1,14 @@
-"""Which model serves a call, and with whose key: from facts to a ``Route``, or a ``Refusal``.
+"""Routing: the model that serves a call, and the key that it is called with, as a ``Route`` or a ``Refusal``.
 
-The first of these decides: a model that the client pins and the workspace has its own key for, which nothing
-overrides; keyword rules; any other pinned slug; heuristics; the default model. docs/routing.md has it as a table.
-Source: contract, "Chat request body" (model) and "Errors" (bad_request, invalid_state, byok_required).
+The first of these that applies decides:
+
+1. a model that the client pins, if the workspace has its own key for it (nothing overrides this)
+2. keyword rules
+3. any other pinned slug
+4. heuristics
+5. the default model
+
+Source: docs/routing.md; contract, "Chat request body" (model) and "Errors" (bad_request, invalid_state, byok_required).
 """
 
 import re
@@ -18,9 +24,9 @@ from policies.model import Attempt, Heuristic, Model, Prices, Provider, Route, W
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 
-# As long as a slug may be. An id may be a path of several segments, but never one that leads elsewhere in a URL.
+# As long as a slug may be. An id may have several path segments, but none that changes the path of a URL.
 _CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]++(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]++)++")
-# No other letters: Unicode folds some of them, such as the sign of the kelvin, to ASCII ones.
+# ASCII letters only: Unicode folds some others, such as the kelvin sign, to ASCII letters.
 _LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _BLANKS: Final = " \t\r\n"
 _FREE: Final = Prices(0, 0, 0)
@@ -33,7 +39,7 @@ _WELL_FORMED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A model, the name of what chose it, and the key of the workspace's file that names it, if one does."""
+    """A model, the rule that chose it and, where the workspace's file names the model, the key there."""
 
     model: Model
     decided_by: str
@@ -48,9 +54,8 @@ def choose_route(
 ) -> Route:
     """Return the attempts for a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
 
-    ``policies.fallback`` says what follows the first of them.
-
-    Each refusal says what to change, and repeats no name that the client gave: now and then somebody puts a key there.
+    ``policies.fallback`` chooses the second attempt. Each refusal says what to change. It never repeats a name from the
+    client, because some people put a key there by mistake.
     """
     listed = None if request.model is None else _listed(request.model, models, providers)
     choice = (
@@ -71,29 +76,29 @@ def choose_route(
     return Route((first, then), choice.decided_by)
 
 
-# --- what chooses ----------------------------------------------------------------------------------------------
+# --- the rules ----------------------------------------------------------------------------------------------
 
 
 def _listed(name: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> Model | None:
-    """Return the model of the catalog that ``name`` means: ``provider/id`` comes before a slug in another spelling."""
+    """Return the model of the catalog that ``name`` means. ``provider/id`` comes before a slug in another case."""
     if model := models.get(name):
         return model
     return None if _provider_named(name, providers) else find_model(name, models)
 
 
 def find_model(name: str, models: Mapping[str, Model]) -> Model | None:
-    """Return the model of a slug, or of the one slug that ``name`` spells in another case or with blanks around it."""
+    """Return the model of a slug. ``name`` may have another case, or blanks around it."""
     folded = fold_slug(name)
     return models.get(name) or next((m for slug, m in models.items() if fold_slug(slug) == folded), None)
 
 
 def fold_slug(name: str) -> str:
-    """Return what two spellings of one slug have in common: ASCII letters in lower case, and no blanks around them."""
+    """Return a slug in its common spelling: ASCII letters in lower case, without blanks around it."""
     return name.strip(_BLANKS).translate(_LOWER)
 
 
 def _provider_named(name: str, providers: Mapping[str, Provider]) -> Provider | None:
-    """Return the provider that stands before the first slash of ``name``, in any case."""
+    """Return the provider before the first slash of ``name``, in any case."""
     prefix, slash, _ = name.partition("/")
     return providers.get(prefix.upper()) if slash else None
 
@@ -101,7 +106,10 @@ def _provider_named(name: str, providers: Mapping[str, Provider]) -> Provider | 
 def _with_own_key(
     name: str | None, listed: Model | None, workspace: Workspace, providers: Mapping[str, Provider]
 ) -> _Choice | None:
-    """BYOK Tier 1, and what else a name means while BYOK is enabled."""
+    """Return the choice of BYOK Tier 1, or of a model outside the catalog.
+
+    Raises Refusal for an unknown name where the workspace has a key of its own with routing on.
+    """
     if name is None:
         return None
     if listed:
@@ -152,7 +160,7 @@ def _by_default(workspace: Workspace, models: Mapping[str, Model]) -> _Choice | 
 def _named(slug: str, models: Mapping[str, Model], decided_by: str, named_in: str) -> _Choice:
     """Return the choice of a model that the workspace's file names.
 
-    A file that was good may name a model that has left the catalog since: only the calls that need it are refused.
+    A valid file may name a model that was later removed from the catalog. Only the calls that need it are refused.
     """
     if model := models.get(slug):
         return _Choice(model, decided_by, named_in)
@@ -160,7 +168,7 @@ def _named(slug: str, models: Mapping[str, Model], decided_by: str, named_in: st
 
 
 def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
-    """Return the model that ``name`` stands for at a provider that the workspace has its own key for."""
+    """Return a model outside the catalog, at a provider that the workspace has its own key for."""
     if provider.auth == "none" or provider.builtin:
         raise _refused(
             f"{provider.name} takes no customer's key, so it serves models of the catalog only: {_LISTED}."
@@ -185,11 +193,11 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
     )
 
 
-# --- with whose key --------------------------------------------------------------------------------------------
+# --- the key --------------------------------------------------------------------------------------------
 
 
 def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
-    """Return the attempt at a model: with the customer's own key where its routing is on, else the platform's."""
+    """Return the attempt with a model: with the customer's own key if its routing is on, else with a platform key."""
     model, provider = choice.model, choice.model.provider
     if byok := workspace.routed_key(provider):
         if byok.secret is None:
@@ -212,7 +220,7 @@ def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:
     why = f"There is no platform key for '{choice.model.slug}'"
     if (
         choice.named_in is None
-    ):  # The client chose it; what the workspace's file chooses is the operator's to mend.
+    ):  # The client chose it. A model that the workspace's file names is the operator's.
         raise _own_key_needed(
             choice, workspace, f"{why}, so it is served with your own {provider.name} key only"
         )
@@ -228,7 +236,7 @@ def _own_key_needed(choice: _Choice, workspace: Workspace, why: str) -> Refusal:
     return Refusal("byok_required", message, _param(choice))
 
 
-# --- what is said ----------------------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------------
 
 
 def _to_enable(workspace: Workspace, provider: Provider) -> str:
@@ -246,8 +254,8 @@ def _param(choice: _Choice) -> str | None:
 
 
 def _inactive(slug: str, named_in: str | None) -> Refusal:
-    told = f"change {named_in} of the workspace's file" if named_in else "name another model"
-    message = f"No active model is configured for '{slug}': {told} ({_LISTED})."
+    remedy = f"change {named_in} of the workspace's file" if named_in else "name another model"
+    message = f"No active model is configured for '{slug}': {remedy} ({_LISTED})."
     return Refusal("invalid_state", message, None if named_in else "model")
 
 

@@ -1,7 +1,7 @@
-"""What goes upstream is what the model's family accepts: one small interpreter of ``Family``, no other rule.
+"""The upstream body: the client's fields as the family of the model accepts them. It interprets ``Family``.
 
-A difference between providers is a line in ``catalog_data/families.toml``. Messages, tools that there are, and the cap
-on tokens always go upstream: to drop them would change what the client asked, or what it pays.
+Each difference between providers is a line in ``catalog_data/families.toml``. Messages, tools and the completion cap
+are never dropped: without them the client would get, or pay for, something else.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from policies.model import Model
 from policies.refusal import Refusal
 from policies.schema_prompt import with_schema
 
-# Source: contract, "Chat request body". A family's own clamps stand before these.
+# Source: contract, "Chat request body". A family's own clamps have priority.
 DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
         "temperature": (0, 2),
@@ -25,7 +25,7 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "top_logprobs": (0, 20),
     }
 )
-# Source: OpenAI, API reference, "Create chat completion" (n), which no other vendor exceeds.
+# Source: OpenAI, API reference, "Create chat completion" (n). No other vendor allows more.
 DEFAULT_N_LIMIT: Final = 128
 
 _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
@@ -37,7 +37,7 @@ type _Accepted = tuple[dict[str, Any], list[FieldChange]]
 
 @dataclass(frozen=True, slots=True)
 class Sanitized:
-    """``body`` goes upstream; ``changes`` says how it came about, at least one entry a field."""
+    """``body`` goes upstream. ``changes`` has at least one entry for each field."""
 
     body: dict[str, Any]
     changes: tuple[FieldChange, ...]
@@ -46,9 +46,9 @@ class Sanitized:
 def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool) -> Sanitized:
     """Return the upstream body for a client's validated, known, non-null fields (and the family's extra ones).
 
-    ``cap`` in tokens, if there is one, is sent in the one field that the family wants; a cap, model or stream in
-    ``fields`` is passed over. Neither ``fields`` nor what is in it is changed. Raises Refusal ``validation_failed``,
-    naming the field, for a form that the family refuses. Source: contract, "Chat request body".
+    ``cap``, in tokens, is sent in the one field that the family wants. A cap, model or stream in ``fields`` is ignored.
+    ``fields`` and its values are never changed. Raises Refusal ``validation_failed``, naming the field, for a form that
+    the family refuses. Source: contract, "Chat request body".
     """
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
@@ -71,22 +71,22 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
 
 
 def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
-    """Return how many choices are asked of the upstream: ``n`` as it is sent."""
+    """Return how many choices the upstream is asked for: ``n`` as it is sent."""
     if "n" in family.drops:
         return 1
     return int(_limit("n", fields.get("n", 1), family))
 
 
-# --- fields among each other -----------------------------------------------------------------------------------
+# --- fields that depend on each other ---------------------------------------------------------------------------
 
 
 def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[FieldChange]]:
-    """Return the fields that can be sent together, with their values, and why others are not among them."""
+    """Return the fields that can be sent together, and the changes to the other ones."""
     agreed: dict[str, Any] = {}
     changes = []
     for name, value in fields.items():
         if needs := _without_use(name, value, fields):
-            changes.append(FieldChange(name, "dropped", f"it says nothing without {needs}", CHAT_BODY))
+            changes.append(FieldChange(name, "dropped", f"it has no effect without {needs}", CHAT_BODY))
         elif name in family.drops:
             reason = f"{family.name} does not take {name}"
             changes.append(FieldChange(name, "dropped", reason, family_rule(family, "drops")))
@@ -108,7 +108,10 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
 
 
 def _without_use(name: str, value: Any, fields: Mapping[str, Any]) -> str | None:
-    """Return what a field lacks to mean anything. Vendors refuse it so, and clients send it as their default."""
+    """Return the field that is missing for another one to have an effect.
+
+    Vendors refuse the field then, but some clients always send it.
+    """
     if name == "tools":
         return None if value else "a tool"
     if name in _OF_TOOLS:
@@ -123,9 +126,7 @@ def _wants_schema_in_prompt(fields: Mapping[str, Any], family: Family) -> bool:
 
 def _schema_in_prompt(family: Family) -> FieldChange:
     source = family_rule(family, "response_formats", "json_schema")
-    return FieldChange(
-        "messages", "set", f"{family.name} is told the JSON schema in its system message", source
-    )
+    return FieldChange("messages", "set", f"{family.name} gets the JSON schema in its system message", source)
 
 
 def _check_format(fields: Mapping[str, Any], model: Model) -> None:
@@ -137,7 +138,7 @@ def _check_format(fields: Mapping[str, Any], model: Model) -> None:
 
 
 def _is_on(value: Any) -> bool:
-    """Tell whether a field asks for something. A number does, be it zero."""
+    """Return whether a field is on. Any number is on, also zero."""
     if isinstance(value, Mapping):
         return bool(value) and value.get("type") not in _OFF_TYPES
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -146,7 +147,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _named(model: Model) -> FieldChange:
-    """Outside the catalog there is no hard maximum, and the name that was asked for holds the id."""
+    """Return the change of ``model``. The name of a model outside the catalog contains the id."""
     source = f'models.toml ["{model.slug}"] upstream_model_id' if _is_listed(model) else CHAT_BODY
     return FieldChange("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
 
@@ -156,7 +157,7 @@ def _is_listed(model: Model) -> bool:
 
 
 def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, FieldChange]]:
-    """Return the values that are sent whatever the client's fields say, and why."""
+    """Return the values that the gateway itself sets, with their changes."""
     ours: list[tuple[Any, FieldChange]] = []
     if cap is not None:
         source = family_rule(family, "cap_field")
@@ -192,7 +193,7 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
 
 
 def _messages(name: str, value: Any, model: Model) -> _Accepted:
-    if _is_listed(model):  # What else a model outside the catalog knows nobody here can say.
+    if _is_listed(model):  # The roles of a model outside the catalog are unknown.
         check_roles(value, model.family)
     sent, changes = sendable_messages(value, model.family)
     return {name: sent}, changes or [_kept(name, model.family)]
@@ -236,7 +237,7 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take '{form}'.", name)
     source = family_rule(model.family, "response_formats", form)
     if sent == "in_prompt":
-        reason = f"{model.family.name} takes json_object, and is told the schema in the prompt"
+        reason = f"{model.family.name} takes json_object, and gets the schema in the prompt"
         return {name: {"type": "json_object"}}, [FieldChange(name, "renamed", reason, source)]
     if sent == "dropped":
         return {}, [FieldChange(name, "dropped", f"{model.family.name} does not take {form}", source)]
@@ -259,7 +260,7 @@ def _kept(name: str, family: Family) -> FieldChange:
 
 
 def _clamped(name: str, family: Family) -> FieldChange:
-    """``_limit`` in words."""
+    """Return the change that ``_limit`` makes."""
     if name == "stop":
         reason, source = f"takes {family.stop_limit} of them at most", family_rule(family, "stop_limit")
     elif name == "n":
@@ -279,7 +280,7 @@ def _limit(name: str, value: Any, family: Family) -> Any:
     if isinstance(value, str):
         return family.values.get(name, {}).get(value, value)
     clamp = family.clamps.get(name, DEFAULT_CLAMPS.get(name))
-    # Nobody has checked the fields beyond the contract: what is no number can't be clamped.
+    # Fields beyond the contract are not validated. Only numbers can be clamped.
     return _clamp(value, *clamp) if clamp and isinstance(value, int | float) else value
 
 
@@ -291,5 +292,5 @@ def _clamp(value: float, lowest: float, highest: float) -> float:
     if lowest <= value <= highest:
         return value
     bound = lowest if value < lowest else highest
-    # A whole bound stays whole, because top_logprobs must be an integer upstream.
+    # An integral bound becomes an int, because top_logprobs must be an integer upstream.
     return int(bound) if float(bound).is_integer() else bound

@@ -1,8 +1,8 @@
-"""Whether a call may be made for the money and the calls that are left, and how much is held for it meanwhile.
+"""Holds: whether the limits have room for a call, and how much money is held while it is in flight.
 
-``place_hold`` is the rule; a store runs it in the same atomic step that writes the hold.
-``addon/store/redis/lua/hold.lua`` says the same for Redis, and a property test holds the two to each other.
-Source: contract, "402 situations"; design of holds: docs/limits.md.
+``place_hold`` is the rule. A store runs it in the same atomic step that writes the hold.
+``addon/store/redis/lua/hold.lua`` is the same rule for Redis, and a property test compares the two.
+Source: contract, "402 situations"; docs/limits.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ from policies.refusal import Refusal, RefusalCode
 PICOUSD_PER_NANOUSD = 1_000
 
 MAX_HOLD_NANOUSD = 10**15
-"""A million USD: the most that is held for a call that no limit bounds. Nobody misses what is beyond it."""
+"""A million USD: the most that is held for a call without limits. More would serve no purpose."""
 
 MAX_ROOM_NANOUSD: Final = 2**53
-"""Nine million USD: what is left of a limit counts as so much at most, because Redis counts exactly to there."""
+"""Nine million USD: the most that counts as left of a limit, because Redis counts exactly up to there."""
 
 MIN_SHARE_TOKENS: Final = 4_096
-"""What a call that names no cap may have, where there is so much, however little a quarter of the rest is."""
+"""The least that a call without a cap may use, if so much is left, even where a quarter of the rest is less."""
 
 DenialReason = LimitKind | Literal["budget", "budget_of_prompt"]
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a counter stands at, and what the calls in flight hold of it."""
+    """The value of a counter, and what the calls in flight hold of it."""
 
     spent_nanousd: int = 0
     requests: int = 0
@@ -42,12 +42,11 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The most that a call may cost: its prompt, and ``token_picousd`` for each of ``cap_tokens`` (of all its choices).
+    """The most that a call may cost: ``prompt_nanousd``, and ``token_picousd`` for each of ``cap_tokens``.
 
-    What no cap bounds stands with the prompt.
-
-    ``is_protected``: overage protection may lower the cap to what is left, and refuses what does not fit.
-    ``names_cap``: the client asked for a cap; where it did not, it is content with a share of what is left.
+    ``token_picousd`` is the price of one token in each choice. Tokens that no cap bounds are part of
+    ``prompt_nanousd``. ``is_protected``: overage protection may lower the cap to what is left, and refuses a call that
+    does not fit. ``names_cap``: the client set a cap; else a share of what is left is enough.
     """
 
     prompt_nanousd: int
@@ -59,7 +58,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What is held for a call, and how many tokens each of its choices may then have."""
+    """The amount that is held for a call, and the tokens that each of its choices may have."""
 
     amount_nanousd: int
     cap_tokens: int
@@ -67,10 +66,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The first limit that a call does not fit under.
+    """The first limit that has no room for a call.
 
-    Where it would fit but for the calls in flight, ``in_flight`` is their number, else 0; ``held_nanousd`` is what they
-    hold of this limit.
+    Where only the calls in flight leave no room, ``in_flight`` is their number, and ``held_nanousd`` is what they hold
+    of this limit. Else both are 0.
     """
 
     reason: DenialReason
@@ -80,7 +79,7 @@ class Denial:
 
 
 NOT_METERED = Want(0, 0, 1, is_protected=False)
-"""What a call wants that is not metered."""
+"""For a call that is not metered."""
 
 
 def wanted(
@@ -93,25 +92,27 @@ def wanted(
     names_cap: bool = True,
     uncapped_tokens: int = 0,
 ) -> Want:
-    """Return what a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
+    """Return the most that a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
 
-    ``names_cap`` is as in ``Want``; ``uncapped_tokens`` are what the model's family may generate for each choice beyond
-    its cap.
+    ``names_cap`` is as in ``Want``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
     """
     token_picousd = prices.output_microusd_per_mtok * choices
     prompt_picousd = prompt_tokens * highest_input_microusd_per_mtok(prices)
-    sure_picousd = prompt_picousd + uncapped_tokens * token_picousd
-    prompt_nanousd = _divide_up(sure_picousd, PICOUSD_PER_NANOUSD)
+    uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd
+    prompt_nanousd = _divide_up(uncapped_picousd, PICOUSD_PER_NANOUSD)
     return Want(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
 
 
 def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:
-    """Return the hold for ``want``, or the first of ``limits`` that forbids it.
+    """Return the hold for ``want``, or the denial of the first of ``limits`` that has no room.
 
-    Without overage protection a limit that is reached refuses, counting the prompts of the calls in flight, and
-    nothing is lowered: only the prompt is held. With it, the whole cost is held, so that calls in flight together can't
-    pass a limit; a call that names no cap takes a quarter of what is left, or ``MIN_SHARE_TOKENS``, so that the next
-    ones find something, too.
+    | overage protection | refuses a call | holds | the cap |
+    |---|---|---|---|
+    | off | where a limit is reached, with the prompts of the calls in flight counted | the prompt | stays |
+    | on | where a limit is reached, or not even one token fits | the whole cost | is lowered to what is left |
+
+    With protection, calls in flight together can't exceed a limit. A call without a cap gets a quarter of what is left,
+    or ``MIN_SHARE_TOKENS``, so that later calls have room, too.
     """
     for limit in limits:
         if denial := _find_reached(limit, used.get(limit.counter, _UNUSED), want.is_protected):
@@ -130,8 +131,8 @@ def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]
 
 
 def refusal_of(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
-    """Return what a client is told at ``now`` (UTC) of ``denial``, with a ``note``, and when it may ask again."""
-    code, message = _SAID[denial.reason]
+    """Return the refusal for ``denial`` at ``now`` (UTC), with a ``note`` and the time of a retry."""
+    code, message = _MESSAGES[denial.reason]
     message = f"{message.removesuffix('.')}; {note}." if note else message
     if denial.in_flight:
         calls = "1 call" if denial.in_flight == 1 else f"{denial.in_flight} calls"
@@ -143,7 +144,7 @@ def refusal_of(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
 
 _UNUSED = Used()
 
-_SAID: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
+_MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
     {
         "request_cap": (
             "rate_limit_exceeded",
@@ -175,7 +176,7 @@ def _find_reached(limit: Limit, used: Used, is_protected: bool) -> Denial | None
 
 
 def _find_shortage(want: Want, room_nanousd: int) -> DenialReason | None:
-    """Return why a call can't be made with so much left, if it can't."""
+    """Return why ``room_nanousd`` is too little for a call, None where it is enough."""
     if room_nanousd < want.prompt_nanousd:
         return "budget_of_prompt"
     is_free = want.token_picousd == 0
@@ -189,7 +190,7 @@ def _deny(
     tightest: Limit,
     used: Mapping[Counter, Used],
 ) -> Denial:
-    """Return the denial for want of money: of the calls in flight, or of the limit that has the least to spend."""
+    """Return the denial for missing money: because of the calls in flight, or of the limit with the least left."""
     scarcest = min(limits, key=lambda limit: _unspent_nanousd(limit, used))
     if _find_shortage(want, _unspent_nanousd(scarcest, used)):
         return Denial(reason, scarcest)
@@ -228,7 +229,7 @@ def _divide_up(numerator: int, denominator: int) -> int:
 
 
 def _cents(amount_nanousd: int) -> str:
-    """Return an amount in USD with two decimals, rounded up; one below a cent as it is."""
+    """Return an amount in USD with two decimals, rounded up. An amount below one cent stays exact."""
     cent_nanousd = 10**7
     return format_nanousd(
         amount_nanousd
