@@ -1,7 +1,20 @@
-"""One small good set of an operator's files on disk, for the tests that edit it."""
+"""A small valid set of an operator's files on disk, for tests that edit it."""
 
 from pathlib import Path
 
+import pytest
+
+from addon.settings.errors import SettingsError
+from addon.settings.settings import load_settings
+
+CONF = "proxy.conf"
+PROVIDERS = "catalog_data/providers.toml"
+FAMILIES = "catalog_data/families.toml"
+MODELS = "catalog_data/models.toml"
+ACME = "policies/workspaces/acme.toml"
+BETA = "policies/workspaces/beta.toml"
+
+SECRET = "sk-obviously-fake-secret"
 HASH_A = "a" * 64
 HASH_B = "b" * 64
 
@@ -108,14 +121,32 @@ def write_files(folder: Path) -> Path:
 
 
 def edit(file: Path, old: str, new: str) -> None:
-    """Replace one passage of a file at once; ``old`` must be there, and "" stands for the end."""
+    """Replace the first ``old`` in a file, which must be there, in one step. For "" append ``new``."""
     text = file.read_text(encoding="utf-8")
     assert old in text
     replace(file, text.replace(old, new, 1) if old else text + new)
 
 
 def replace(file: Path, text: str) -> None:
-    """Put a whole new file in the place of an old one, as editors do that write safely."""
+    """Replace a file as careful editors do: write a new file, then rename it."""
     new = file.with_name(f".{file.name}.new")
     new.write_text(text, encoding="utf-8")
     new.rename(file)
+
+
+def assert_refused(folder: Path, name: str, old: str, new: str, key: str, reason: str) -> None:
+    """Assert that this edit is refused in one line: file, ``key`` and a reason that contains ``reason``.
+
+    The line must not show ``SECRET``.
+    """
+    conf_file = write_files(folder)
+    load_settings(conf_file, {})
+    edit(folder / name, old, new)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(conf_file, {})
+    assert (caught.value.file, caught.value.key) == (folder / name, key)
+    assert reason in caught.value.reason
+    line = str(caught.value)
+    assert line == ": ".join(part for part in (str(folder / name), key, caught.value.reason) if part)
+    assert "\n" not in line
+    assert SECRET not in line

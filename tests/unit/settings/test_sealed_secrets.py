@@ -1,4 +1,4 @@
-"""Whatever one master key seals it opens, and so do all sets of keys that hold it; nothing else is opened or shown."""
+"""A token is opened by every set of master keys that holds its key, and by no other. Errors show no secret."""
 
 import base64
 
@@ -14,7 +14,7 @@ SECRET = "sk-obviously-fake-secret"
 
 
 @given(secret=st.text())
-def test_what_is_sealed_is_opened_by_every_set_with_its_key_and_by_no_other(secret: str) -> None:
+def test_a_token_is_opened_by_every_set_with_its_key_and_by_no_other(secret: str) -> None:
     token = MasterKeys(OLD).seal(secret)
     check_token(token)
     assert MasterKeys(OLD).unseal(token) == secret
@@ -36,7 +36,7 @@ def test_a_token_with_one_bit_changed_is_not_opened(secret: str, at: int, bit: i
         MasterKeys(OLD).unseal(base64.urlsafe_b64encode(raw).decode())
 
 
-def test_only_the_first_key_seals_and_what_it_sealed_stays_as_it_is() -> None:
+def test_only_the_first_key_seals_and_its_tokens_do_not_change() -> None:
     both = MasterKeys(f"{NEW},{OLD}")
     fresh = both.reseal(MasterKeys(OLD).seal(SECRET))
     assert MasterKeys(NEW).unseal(fresh) == SECRET
@@ -52,7 +52,7 @@ def test_keys_are_separated_by_commas_or_white_space(between: str) -> None:
     assert MasterKeys(NEW).unseal(keys.seal(SECRET)) == SECRET
 
 
-NO_KEYS = {
+NOT_KEYS = {
     "nothing": ("", "holds no master key"),
     "white space": (" \n,", "holds no master key"),
     "a password": ("hunter2-hunter2", "number 1 is not"),
@@ -64,16 +64,16 @@ NO_KEYS = {
 }
 
 
-@pytest.mark.parametrize("case", NO_KEYS)
-def test_what_is_no_master_key_is_refused_unseen(case: str) -> None:
-    text, said = NO_KEYS[case]
-    with pytest.raises(ValueError, match=said) as caught:
+@pytest.mark.parametrize("case", NOT_KEYS)
+def test_a_wrong_master_key_is_refused_and_not_shown(case: str) -> None:
+    text, reason = NOT_KEYS[case]
+    with pytest.raises(ValueError, match=reason) as caught:
         MasterKeys(text)
     assert not [word for word in text.split() if word in str(caught.value)]
 
 
 WHOLE = MasterKeys(OLD).seal(SECRET)
-NO_TOKENS = {
+NOT_TOKENS = {
     "nothing": "",
     "the secret itself": SECRET,
     "half of one": WHOLE[: len(WHOLE) // 2],
@@ -86,20 +86,20 @@ NO_TOKENS = {
 }
 
 
-@pytest.mark.parametrize("case", NO_TOKENS)
-def test_what_is_no_token_is_refused_unseen(case: str) -> None:
-    token = NO_TOKENS[case]
+@pytest.mark.parametrize("case", NOT_TOKENS)
+def test_a_wrong_token_is_refused_and_not_shown(case: str) -> None:
+    token = NOT_TOKENS[case]
     for refuse in (check_token, MasterKeys(OLD).unseal, MasterKeys(OLD).reseal):
         with pytest.raises(ValueError, match="is not a whole token") as caught:
             refuse(token)
         assert not token or token not in str(caught.value)
 
 
-def test_a_token_that_holds_no_text_is_refused_unseen() -> None:
+def test_a_token_whose_secret_is_not_utf8_is_refused() -> None:
     token = Fernet(OLD).encrypt(b"\xff\xfe").decode()
     with pytest.raises(ValueError, match=r"^is not UTF-8 text$"):
         MasterKeys(OLD).unseal(token)
 
 
-def test_nothing_shows_a_key() -> None:
+def test_the_text_of_master_keys_shows_no_key() -> None:
     assert OLD not in repr(vars(MasterKeys(OLD)))

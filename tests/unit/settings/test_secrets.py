@@ -1,11 +1,11 @@
-"""A sealed secret loads as the secret where its master key is; elsewhere it is refused by file, key and reason."""
+"""A sealed secret loads with its master key. Without it the file is refused with the key and the reason."""
 
 import json
 from pathlib import Path
 
 import pytest
 from rig.service_accounts import key_file
-from rig.settings_files import edit, write_files
+from rig.settings_files import ACME, PROVIDERS, SECRET, edit, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.sealed_secrets import MasterKeys, new_master_key
@@ -13,28 +13,25 @@ from addon.settings.secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.value_types import SecretReference
 
-PROVIDERS = "catalog_data/providers.toml"
-ACME = "policies/workspaces/acme.toml"
 OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
 OLD, NEW = new_master_key(), new_master_key()
-SECRET = "sk-obviously-fake-secret"
 TOKEN = MasterKeys(OLD).seal(f" {SECRET}\n")
 
 
 @pytest.fixture
 def conf_file(tmp_path: Path) -> Path:
-    made = write_files(tmp_path)
+    conf_file = write_files(tmp_path)
     edit(tmp_path / PROVIDERS, OPENAI_KEY, f'platform_key = "sealed:{TOKEN}"')
-    return made
+    return conf_file
 
 
 @pytest.fixture
 def key_path(tmp_path: Path) -> Path:
-    """A file of two master keys, as its owner keeps it."""
-    made = tmp_path / "master.keys"
-    made.write_text(f"{NEW}\n{OLD}\n")
-    made.chmod(0o600)
-    return made
+    """A file with two master keys that only its owner may read."""
+    file = tmp_path / "master.keys"
+    file.write_text(f"{NEW}\n{OLD}\n")
+    file.chmod(0o600)
+    return file
 
 
 def platform_key(settings: Settings) -> str:
@@ -65,7 +62,7 @@ def test_a_sealed_platform_key_is_opened_by_the_master_keys_of_a_file(
     assert platform_key(load_settings(conf_file, env)) == SECRET
 
 
-def test_a_changed_mode_of_a_key_file_is_a_reason_to_read_it_again(conf_file: Path, key_path: Path) -> None:
+def test_a_key_file_is_read_again_when_its_mode_changes(conf_file: Path, key_path: Path) -> None:
     files = SettingsFiles(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
     settings = files.load()
     key_path.chmod(0o644)
@@ -74,11 +71,11 @@ def test_a_changed_mode_of_a_key_file_is_a_reason_to_read_it_again(conf_file: Pa
     assert "set its mode to 600" in str(broken.problems)
     key_path.chmod(0o600)
     for now_s in (1.0, 1.5):
-        mended = files.look(now_s, settings.conf)
-    assert mended.problems == ()
+        fixed = files.look(now_s, settings.conf)
+    assert fixed.problems == ()
 
 
-def test_the_environments_keys_come_before_the_files(conf_file: Path, key_path: Path) -> None:
+def test_the_keys_of_the_environment_win_over_those_of_the_file(conf_file: Path, key_path: Path) -> None:
     with pytest.raises(SettingsError, match="sealed with another"):
         load_settings(conf_file, {KEY_VARIABLE: NEW, KEY_FILE_VARIABLE: str(key_path)})
 
@@ -109,22 +106,22 @@ def test_files_without_a_sealed_secret_need_no_master_key(tmp_path: Path) -> Non
     ).sandbox_enabled
 
 
-def test_a_reference_does_not_show_what_it_holds() -> None:
+def test_a_reference_does_not_show_its_token() -> None:
     assert TOKEN not in repr(SecretReference("sealed", TOKEN))
 
 
-# the environment, fragment of the reason
+# the environment, part of the reason
 REFUSED = {
     "no master key": (
         {},
         "no master key is set, in TOLLGATE_SECRET_KEY or the file that TOLLGATE_SECRET_KEY_FILE",
     ),
     "another master key": ({KEY_VARIABLE: NEW}, "is damaged, or sealed with another master key"),
-    "no key at all": (
+    "a text that is not a key": (
         {KEY_VARIABLE: f"{OLD[:-3]}="},
         "TOLLGATE_SECRET_KEY is not made of master keys: number 1",
     ),
-    "the key for its file": (
+    "the key in place of its file": (
         {KEY_FILE_VARIABLE: OLD},
         "TOLLGATE_SECRET_KEY_FILE names can't be read: No such file",
     ),
@@ -133,7 +130,7 @@ REFUSED = {
 
 
 def refusal(conf_file: Path, env: dict[str, str]) -> str:
-    """The reason why the set does not load, which is about the sealed key and shows nothing of it."""
+    """Return the reason why the settings do not load. It is about the sealed key and does not show it."""
     with pytest.raises(SettingsError) as caught:
         load_settings(conf_file, env)
     assert (caught.value.file, caught.value.key) == (conf_file.parent / PROVIDERS, "OPENAI.platform_key")
@@ -142,20 +139,20 @@ def refusal(conf_file: Path, env: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_sealed_secret_without_its_master_key_is_refused_unseen(conf_file: Path, case: str) -> None:
-    env, said = REFUSED[case]
-    assert said in refusal(conf_file, env)
+def test_a_sealed_secret_without_its_master_key_is_refused_and_not_shown(conf_file: Path, case: str) -> None:
+    env, reason = REFUSED[case]
+    assert reason in refusal(conf_file, env)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o666, 0o660])
 def test_a_key_file_that_others_may_use_is_refused(conf_file: Path, key_path: Path, mode: int) -> None:
     key_path.chmod(mode)
-    said = "others than its owner may use it; set its mode to 600"
-    assert said in refusal(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
+    reason = "others than its owner may use it; set its mode to 600"
+    assert reason in refusal(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"\n", "names holds no master key"),
         (b"\xff", "names is not UTF-8"),
@@ -163,24 +160,24 @@ def test_a_key_file_that_others_may_use_is_refused(conf_file: Path, key_path: Pa
     ],
 )
 def test_a_key_file_without_keys_is_refused(
-    conf_file: Path, key_path: Path, content: bytes, said: str
+    conf_file: Path, key_path: Path, content: bytes, reason: str
 ) -> None:
     key_path.write_bytes(content)
-    assert said in refusal(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
+    assert reason in refusal(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
 
 
-# the secret that is sealed, the reason
-NO_SECRETS = {
+# the sealed text, the reason
+NOT_SECRETS = {
     "nothing": (" \n", "the sealed secret is empty"),
     "two words": (f"{SECRET} {SECRET}", "the secret is not one word of printable ASCII"),
 }
 
 
-@pytest.mark.parametrize("case", NO_SECRETS)
-def test_a_sealed_secret_that_can_not_be_one_is_refused_unseen(conf_file: Path, case: str) -> None:
-    secret, said = NO_SECRETS[case]
-    edit(conf_file.parent / PROVIDERS, TOKEN, MasterKeys(OLD).seal(secret))
-    assert refusal(conf_file, {KEY_VARIABLE: OLD}) == said
+@pytest.mark.parametrize("case", NOT_SECRETS)
+def test_a_sealed_text_that_can_not_be_a_secret_is_refused_and_not_shown(conf_file: Path, case: str) -> None:
+    text, reason = NOT_SECRETS[case]
+    edit(conf_file.parent / PROVIDERS, TOKEN, MasterKeys(OLD).seal(text))
+    assert refusal(conf_file, {KEY_VARIABLE: OLD}) == reason
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60])
@@ -188,3 +185,10 @@ def test_half_a_token_is_refused_whether_or_not_there_is_a_master_key(conf_file:
     edit(conf_file.parent / PROVIDERS, TOKEN, TOKEN[:-cut])
     for env in ({}, {KEY_VARIABLE: OLD}):
         assert refusal(conf_file, env).startswith("is not a whole token")
+
+
+def test_an_environment_variable_that_can_not_be_a_secret_is_refused_and_not_shown(tmp_path: Path) -> None:
+    conf_file = write_files(tmp_path)
+    with pytest.raises(SettingsError, match=r"GROQ\.platform_key: the secret is not one word") as caught:
+        load_settings(conf_file, {"GROQ_KEY": f"{SECRET}\r\nX-Injected: 1"})
+    assert SECRET not in str(caught.value)

@@ -1,0 +1,140 @@
+"""A wrong value in a workspace file is refused with the file, the key and the reason, and no secret is shown."""
+
+from pathlib import Path
+
+import pytest
+from rig.settings_files import ACME, BETA, HASH_A, HASH_B, SECRET, assert_refused
+
+PLAN = 'plan = "pro"\n'
+
+
+def plan_and(line: str) -> str:
+    return f"{PLAN}{line}\n"
+
+
+# file, old passage ("" = the end), new passage, key, part of the reason
+EDITS = {
+    "no name": (ACME, 'name = "Acme"\n', "", "name", "is required"),
+    "unknown plan": (ACME, '"pro"', '"gold"', "plan", "'standard' or 'pro'"),
+    "unknown workspace key": (ACME, PLAN, plan_and("rpm_overide = 6"), "rpm_overide", '"rpm_override"?'),
+    "no rpm": (ACME, PLAN, plan_and("rpm_override = 0"), "rpm_override", "equal to 1"),
+    "float cap": (
+        ACME,
+        PLAN,
+        plan_and("monthly_spend_cap_usd = 2.5"),
+        "monthly_spend_cap_usd",
+        "must be a string",
+    ),
+    "negative cap": (
+        ACME,
+        PLAN,
+        plan_and('monthly_spend_cap_usd = "-1"'),
+        "monthly_spend_cap_usd",
+        "negative",
+    ),
+    "unknown default": (
+        ACME,
+        '"gpt-4o-mini"',
+        '"gpt-4o-mni"',
+        "default_model",
+        'did you mean "gpt-4o-mini"?',
+    ),
+    "unknown fallback": (
+        ACME,
+        PLAN,
+        plan_and('fallback_model = "claude"'),
+        "fallback_model",
+        'model "claude"',
+    ),
+    "hash without scheme": (ACME, "sha256:", "", "keys[0].hash", "64 lower-case hex digits"),
+    "the key in place of its hash": (
+        ACME,
+        f"sha256:{HASH_A}",
+        f"tg_{SECRET}",
+        "keys[0].hash",
+        "64 lower-case hex digits",
+    ),
+    "id of two words": (ACME, '"ci"', '"c i"', "keys[0].id", "must be at most 64 letters, digits"),
+    "id twice": (ACME, '"laptop"', '"ci"', "keys[1].id", '"ci" is used twice'),
+    "hash twice": (ACME, "c" * 64, HASH_A, "keys[1].hash", 'key "ci" of workspace "acme"'),
+    "unknown key of a key": (ACME, "active = true", "actve = true", "keys[0].actve", '"active"?'),
+    "unknown reset": (
+        ACME,
+        "active = true",
+        'spend_reset = "yearly"',
+        "keys[0].spend_reset",
+        "'never', 'daily'",
+    ),
+    "request cap of 0": (ACME, "active = true", "request_cap = 0", "keys[0].request_cap", "equal to 1"),
+    "bare customer key": (
+        ACME,
+        "",
+        f'[byok.GROQ]\nsecret = "{SECRET}"\n',
+        "byok.GROQ.secret",
+        "a bare secret",
+    ),
+    "customer key as table": (ACME, "", f'[byok]\nGROQ = "{SECRET}"\n', "byok.GROQ", "must be a table"),
+    "byok of an unknown provider": (
+        ACME,
+        "",
+        '[byok.GROK]\nsecret = "env:X"\n',
+        "byok.GROK",
+        'unknown provider "GROK"; did',
+    ),
+    "byok of the built-in provider": (
+        ACME,
+        "",
+        '[byok.SANDBOX]\nsecret = "env:X"\n',
+        "byok.SANDBOX",
+        "the provider takes no key",
+    ),
+    "rule without words": (
+        ACME,
+        "",
+        '[[rules]]\nkeywords = []\nmodel = "x"\n',
+        "rules[0].keywords",
+        "at least 1",
+    ),
+    "rule with an unknown model": (
+        ACME,
+        "",
+        '[[rules]]\nkeywords = ["a"]\nmodel = "x"\n',
+        "rules[0].model",
+        'unknown model "x"',
+    ),
+    "unknown heuristic": (
+        ACME,
+        "",
+        '[[heuristics]]\nwhen = "x"\nmodel = "x"\n',
+        "heuristics[0].when",
+        "'images'",
+    ),
+    "heuristic with an unknown model": (
+        ACME,
+        "",
+        '[[heuristics]]\nwhen = "json"\nmodel = "x"\n',
+        "heuristics[0].model",
+        "unknown",
+    ),
+    "no threshold": (
+        ACME,
+        "",
+        '[[heuristics]]\nwhen = "prompt_tokens_above"\nmodel = "x"\n',
+        "heuristics[0].threshold_tokens",
+        "is required",
+    ),
+    "threshold where none is used": (
+        ACME,
+        "",
+        '[[heuristics]]\nwhen = "json"\nthreshold_tokens = 1\nmodel = "x"\n',
+        "heuristics[0].threshold_tokens",
+        "is only for prompt_tokens_above",
+    ),
+    "hash in two workspaces": (BETA, HASH_B, HASH_A, "keys[0].hash", 'key "ci" of workspace "acme"'),
+    "keys that are a table": (BETA, "[[keys]]", "[keys]", "keys", "must be an array"),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_a_wrong_edit_is_refused_with_file_key_and_reason(tmp_path: Path, case: str) -> None:
+    assert_refused(tmp_path, *EDITS[case])
