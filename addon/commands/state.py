@@ -36,5 +36,5 @@ def rebuild(take_over: bool, conf_file: Path) -> None:
             rebuilt = asyncio.run(rebuild_state(url, path, take_over=take_over))
     click.echo(
         f"rebuilt {rebuilt.workspaces} workspaces with {rebuilt.counters} counters and {rebuilt.holds} calls in flight;"
-        f" {rebuilt.booked} calls and credits were still on their way to the ledger"
+        f" {rebuilt.recorded} calls and credits were still on their way to the ledger"
     )

@@ -1,7 +1,7 @@
-"""What a process knows of the circuits that all share: read once a second, so that a call asks nobody.
+"""The circuits that all processes share, as this process read them last: once a second, so that no call waits.
 
-A circuit is no guard. What can't be read or written counts as closed, and nothing here raises ``StoreUnavailable`` but
-``refresh``. Source of the rule: ``policies.circuit_breaker``.
+A circuit protects nothing. One that can't be read or written counts as closed, and only ``refresh`` raises
+``StoreUnavailable``. Source of the rule: ``policies.circuit_breaker``.
 """
 
 import logging
@@ -18,34 +18,37 @@ from policies.circuit_breaker import CLOSED, PROBE_US, Change, Circuit, CircuitS
 log = logging.getLogger("tollgate.circuits")
 
 FRESH_S = 5 * MAINTENANCE_INTERVAL_S
-"""How long what was read is believed, where it can't be read again."""
+"""How long the last reading is used when no new one succeeds."""
 
 MAX_CIRCUITS = 1000
-"""So many are kept; what fails beyond that is not counted."""
+"""The most circuits that are stored. A failure of another one is not recorded."""
 
 _FORGET_BATCH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitSnapshot:
-    """All circuits that are not as new, by name, at a time of the clock that they are kept by."""
+    """All circuits with a failure or success to remember, by name, and the time of the store's clock."""
 
     circuits: Mapping[str, Circuit]
     now_us: int
 
 
 class CircuitTable(Protocol):
-    """Where the circuits are kept for all processes. Its methods raise ``StoreUnavailable``."""
+    """The storage of the circuits, shared by all processes. Its methods raise ``StoreUnavailable``."""
 
     async def read(self) -> CircuitSnapshot:
-        """Return all of them."""
+        """Return all circuits."""
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
-        """Change one in one step; return what it was and what it is."""
+        """Change one circuit in one atomic step. Return it before and after."""
 
 
 class Circuits:
-    """The circuits, as this process saw them last, and the probes among its calls: what each waits for, until when."""
+    """The circuits as this process read them last, and its calls that are probes.
+
+    A probe is remembered with its circuit and the time until which that circuit waits for its result.
+    """
 
     def __init__(self, table: CircuitTable, clock: Clock) -> None:
         self._table = table
@@ -57,7 +60,7 @@ class Circuits:
         self._read_s = float("-inf")
 
     async def refresh(self) -> None:
-        """Read all circuits, and say of the probes in flight that they go on. Raises ``StoreUnavailable``."""
+        """Read all circuits, and extend the time of the probes in flight. Raises ``StoreUnavailable``."""
         reading = await self._table.read()
         self._known = dict(reading.circuits)
         self._read_us, self._read_s = reading.now_us, self._clock.monotonic_s()
@@ -69,29 +72,29 @@ class Circuits:
         await self._forget_old()
 
     def is_open(self, name: str) -> bool:
-        """Tell whether calls of this circuit that can go elsewhere do, but for a probe."""
+        """Return whether calls that have a fallback skip this circuit, except for a probe."""
         if not self._known:
             return False
         return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
 
     def open_names(self) -> frozenset[str]:
-        """Return the names of those that are open or half-open, and of what is so for all."""
+        """Return the names that are open or half-open: those of one workspace and those for all workspaces."""
         own = {name for name in self._known if self._state(name) != "closed"}
         shared = {found for name in self._known if (found := shared_name(name))}
         return frozenset(own | {name for name in shared if self._shared_state(name) != "closed"})
 
     async def allows(self, name: str, call_id: str) -> bool:
-        """Tell whether a call that can go elsewhere may go here; if a probe is due, one call may."""
+        """Return whether a call that has a fallback may use this circuit. When a probe is due, one call may."""
         shared = shared_name(name)
-        own, of_all = self._state(name), self._shared_state(shared)
-        if "open" in (own, of_all):
+        own, shared_state = self._state(name), self._shared_state(shared)
+        if "open" in (own, shared_state):
             return False
-        if shared and of_all == "half_open":
+        if shared and shared_state == "half_open":
             return await self._probe(shared, circuit_breaker.after_shared_probe, call_id)
         return own == "closed" or await self._probe(name, circuit_breaker.after_probe, call_id)
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
-        """Return what is to be awaited when a call has ended that was a probe of which nothing was noted."""
+        """Return what to await when a call has ended that was a probe without a result; None for any other call."""
         probe = self._probes.pop(call_id, None)
         return (
             self._change(probe[0], partial(circuit_breaker.release_probe, until_us=probe[1]))
@@ -100,7 +103,7 @@ class Circuits:
         )
 
     async def record_attempt(self, name: str, *, failed: bool) -> None:
-        """Take note of how an attempt ended. Nothing is written where that changes nothing."""
+        """Record how an attempt ended. Write only when that changes a circuit."""
         shared = shared_name(name)
         if self._probes:
             ended = (name, shared)
@@ -120,7 +123,7 @@ class Circuits:
     async def _record_success(self, name: str, shared: str | None) -> None:
         if not self._known or name in self._closing:
             return
-        self._closing.add(name)  # One of the calls that end now writes it.
+        self._closing.add(name)  # Only one of the calls that end now writes it.
         try:
             latest_us = max((one.began_us for one in self._members(shared)), default=0) if shared else 0
             if shared and latest_us > self._known.get(shared, CLOSED).began_us:
@@ -152,7 +155,7 @@ class Circuits:
         )
 
     def _members(self, shared: str) -> list[Circuit]:
-        """The circuits of the workspaces that share this."""
+        """Return the circuits of the workspaces that share ``shared``."""
         return [known for name, known in self._known.items() if name.startswith(shared) and name != shared]
 
     async def _probe(self, name: str, change: Change, call_id: str) -> bool:
@@ -163,11 +166,11 @@ class Circuits:
         if before != after:
             self._probes[call_id] = name, after.retry_us
             return True
-        # Somebody else is the probe, unless it was closed meanwhile.
+        # Another call is the probe, unless the circuit was closed in the meantime.
         return not self.is_open(name)
 
     async def _forget_old(self) -> None:
-        """Drop what says nothing of now any more; a success stays noted as long as any failure there does."""
+        """Remove circuits that are too old to matter. A shared success stays as long as any failure of its members."""
         now_us = self._now_us
         old = [name for name, known in self._known.items() if circuit_breaker.forget(known, now_us) == CLOSED]
         for name in old[:_FORGET_BATCH]:
@@ -177,7 +180,7 @@ class Circuits:
     async def _change(
         self, name: str, change: Change, *, is_logged: bool = True
     ) -> tuple[Circuit, Circuit] | None:
-        """Return what a circuit was and is; None where that can't be done."""
+        """Return a circuit before and after the change, None when the store can't be reached."""
         try:
             before, after = await self._table.change(name, change)
         except StoreUnavailable:
@@ -199,7 +202,7 @@ class Circuits:
 
 
 class SharedCircuitsMixin:
-    """A store that shares its circuits in the one way that there is: what ``Store`` says of them."""
+    """The methods of ``Store`` for circuits, which both stores share."""
 
     _circuits: Circuits
 
@@ -225,10 +228,10 @@ class SharedCircuitsMixin:
 
 
 def _log_change(name: str, was_open: bool, is_open: bool) -> None:
-    """Write a line where a circuit opens or closes: in one of all processes, the one that changed it."""
-    whom = "all" if name.endswith("/") else "one workspace"
+    """Log a circuit that opened or closed. Only the process that changed it does so."""
+    scope = "all workspaces" if name.endswith("/") else "one workspace"
     if is_open and not was_open:
         fields = {"event": "circuit opened", "circuit": name}
-        log.warning("%s keeps failing for %s: calls that can go elsewhere do", name, whom, extra=fields)
+        log.warning("%s keeps failing for %s: calls that have a fallback skip it", name, scope, extra=fields)
     elif was_open and not is_open:
-        log.info("%s serves %s again", name, whom, extra={"event": "circuit closed", "circuit": name})
+        log.info("%s serves %s again", name, scope, extra={"event": "circuit closed", "circuit": name})

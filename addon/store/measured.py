@@ -1,4 +1,4 @@
-"""A store that is measured: each operation is timed, the holds in flight are known, and a failing store is logged."""
+"""A store with metrics and logs: it times each operation, counts the holds in flight and logs a failing store."""
 
 import logging
 import time
@@ -13,10 +13,10 @@ log = logging.getLogger("tollgate.store")
 
 
 class MeasuredStore:
-    """Does what ``store`` does. A hold is in flight until its call is settled or voided, at once or later.
+    """A ``Store`` that passes every call on to ``store``. A hold is in flight until its call is settled or voided.
 
-    Whatever fails first says that the store is unavailable, once, whichever store it is and whatever the cause; only
-    ``check``, which writes, says that it has recovered. A start that fails is told by whoever starts.
+    The first operation that fails logs "store unavailable", once, whatever the store and the cause. Only ``check``,
+    which writes, logs the recovery. The caller reports a start that fails.
     """
 
     def __init__(self, store: Store, metrics: Metrics) -> None:

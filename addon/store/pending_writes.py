@@ -1,4 +1,4 @@
-"""What could not be written when it was due, until it can be: bookings of calls that ended, and holds to release."""
+"""Writes that failed and are tried again: the settlements of calls that ended, and holds to release."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -9,11 +9,11 @@ from addon.store.protocol import IllegalRowError, Settlement, StoreUnavailable
 log = logging.getLogger("tollgate.store")
 
 MAX_PENDING = 100_000
-"""How many calls may wait to be booked before new ones are refused."""
+"""How many settlements may be pending before new calls are refused."""
 
 
 class PendingWrites:
-    """In memory, each call once. It says once when it begins to fill, and when it is empty again."""
+    """The pending writes of one process, in memory, each call once. The first and the end of the last are logged."""
 
     def __init__(self) -> None:
         self.settlements: dict[str, Settlement] = {}
@@ -21,12 +21,15 @@ class PendingWrites:
         self._failed: set[str] = set()
 
     def check_room(self) -> None:
-        """Raise ``StoreUnavailable`` where no more calls can be kept than are in flight already."""
+        """Raise ``StoreUnavailable`` when no further call may start, because too many settlements are pending."""
         if len(self.settlements) >= MAX_PENDING:
-            raise StoreUnavailable(f"{MAX_PENDING} calls wait to be booked")
+            raise StoreUnavailable(f"{MAX_PENDING} calls wait to be recorded")
 
     def add(self, settlement: Settlement, error: BaseException) -> None:
-        """Keep a booking as it is now. ``error`` is why it can't be written; of ours alone, the words are logged."""
+        """Keep a copy of a settlement that can't be written because of ``error``.
+
+        The text of ``error`` is logged only when it is a ``StoreUnavailable``: another may quote the row.
+        """
         reason = str(error) if isinstance(error, StoreUnavailable) else type(error).__name__
         if not self.settlements:
             log.error(
@@ -40,9 +43,9 @@ class PendingWrites:
     async def write_all(
         self, settle: Callable[[Settlement], Awaitable[None]], void: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Write all of it. What fails with ``StoreUnavailable`` stays kept; what can never be written is logged.
+        """Write everything, and log each row that can never be written. Raise the first ``StoreUnavailable``.
 
-        A booking that fails in another way stays kept, and holds up none of the others.
+        A settlement that fails in another way stays pending and does not block the others.
         """
         for call_id, settlement in list(self.settlements.items()):
             try:
@@ -54,7 +57,7 @@ class PendingWrites:
                 self.voids.add(call_id)
             except Exception:
                 if call_id not in self._failed:
-                    log.exception("a call that is kept in memory can't be booked", extra={"id": call_id})
+                    log.exception("a call that is kept in memory can't be recorded", extra={"id": call_id})
                 self._failed.add(call_id)
                 continue
             self._failed.discard(call_id)
@@ -66,13 +69,13 @@ class PendingWrites:
             self.voids.discard(call_id)
 
     def log_lost(self, reason: str) -> None:
-        """Log what is still kept."""
+        """Log every settlement that is still pending."""
         for settlement in self.settlements.values():
             log_lost_row(settlement, reason)
 
 
 def log_lost_row(settlement: Settlement, reason: str) -> None:
-    """Leave enough in the log to book the call by hand."""
+    """Log enough of the row to enter the call in the ledger by hand."""
     named = ("id", "created_at", "workspace", "key_id", "model_slug", "mode", "status")
     counted = ("prompt_tokens", "completion_tokens", "wholesale_nanousd", "retail_nanousd")
     shown: dict[str, Any] = {name: settlement.row.get(name) for name in named + counted}

@@ -1,4 +1,4 @@
-"""Who placed a hold, and whether that process still lives: an owner keeps a lock, which ends when it dies."""
+"""The lock file of each process that places holds. The system releases the lock when the process dies."""
 
 import fcntl
 import os
@@ -15,7 +15,8 @@ _MACHINE_FILE = ".machine"
 class ProcessLock:
     """This process as the owner of holds. Its file in ``folder`` is locked until ``close`` or death. Raises OSError.
 
-    ``machine`` is the folder's own random id: who has another folder knows nothing of its processes.
+    ``id`` names the process. ``machine_id`` is a random id of the folder: processes with another folder can't see
+    these locks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -23,7 +24,7 @@ class ProcessLock:
         self.id = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._folder = folder
         self.machine_id = ""
-        # A file that is not locked yet would be taken for a dead owner's.
+        # Another process would remove a file that is not locked yet as one of a dead process.
         with locked(folder):
             _remove_dead(_lock_files(folder))
             self.machine_id = _machine_id(folder)
@@ -35,24 +36,24 @@ class ProcessLock:
         return self._file is not None
 
     def is_alive(self, owner_id: str) -> bool:
-        """Tell whether the process that calls itself ``owner_id`` lives, on this machine. Raises OSError."""
+        """Return whether the process ``owner_id`` of this machine is alive. Raises OSError."""
         return owner_id == self.id or _is_locked(self._folder / owner_id)
 
     def find_alive(self) -> frozenset[str]:
-        """Return the processes of this machine that live, this one included. Raises OSError."""
+        """Return the living processes of this machine, this one included. Raises OSError."""
         return frozenset(file.name for file in _lock_files(self._folder) if self.is_alive(file.name))
 
     def find_dead(self) -> frozenset[str]:
-        """Return the processes of this machine that ended without a ``close``. Raises OSError."""
+        """Return the processes of this machine that ended without ``close``. Raises OSError."""
         return frozenset(file.name for file in _lock_files(self._folder) if not self.is_alive(file.name))
 
     def forget_dead(self, owner_ids: Iterable[str]) -> None:
-        """Forget processes that ended: what they left was seen to. Raises OSError."""
+        """Remove the files of dead processes whose holds are settled. Raises OSError."""
         with locked(self._folder):
             _remove_dead(self._folder / owner_id for owner_id in owner_ids)
 
     def close(self) -> None:
-        """Be dead from now on: whatever is still held is for others to end."""
+        """Release the lock. Another process settles what this one still holds."""
         if self._file is not None:
             (self._folder / self.id).unlink(missing_ok=True)
             os.close(self._file)

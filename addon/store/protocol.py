@@ -13,37 +13,36 @@ from policies.limits import Limit
 from policies.spend import Denial, Hold, Want
 
 TIMEOUT_S = 1.0
-"""How long a call waits for its store, at most, before it is refused: more than a busy machine needs to catch up."""
+"""How long a call waits for its store before it is refused. A busy machine needs less to catch up."""
 
 LEASE_S = 60
-"""How long the holds of a process on another machine outlive its last sign. On this machine its lock tells."""
+"""How long a hold outlives the last renewal of a process on another machine. On this machine its lock decides."""
 
 MAINTENANCE_INTERVAL_S = 1.0
-"""How often ``maintain`` is called."""
-
+"""The time between two calls of ``maintain``."""
 
 NO_HOLD_TO_MOVE = "a call can't be moved: it holds nothing"
-"""What ``StoreUnavailable`` says of it."""
+"""The message of ``CallNotHeld`` when ``move_hold`` finds no hold of the call."""
 
 
-class StoreUnavailable(Exception):  # noqa: N818  (a state that callers answer to, not a fault of theirs)
-    """The store can't be asked now. The message is one line for operators and holds no value of any row."""
+class StoreUnavailable(Exception):  # noqa: N818  (a state of the store, no fault of the caller)
+    """The store can't do its work now. The message is one line for operators and contains no value of any row."""
 
 
 class CallNotHeld(StoreUnavailable):
-    """One call can't be held or moved, and the store is not to blame."""
+    """One call can't be held or moved, although the store works."""
 
 
 class IllegalRowError(ValueError):
-    """A programming error: the row breaks a rule of its table and will never be written."""
+    """A programming error: the row breaks a rule of its table, so it can never be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRequest:
-    """A call that is about to be sent: what it wants held, and under which limits.
+    """A call that is about to be sent: the hold that it asks for, and the limits that apply.
 
-    ``interrupted_row`` is its ledger row should its process end before the call does. No two attempts of a call have
-    the same one.
+    ``interrupted_row`` becomes its ledger row if the process ends before the call does. Each attempt of a call has a
+    different one.
     """
 
     id: str
@@ -57,7 +56,7 @@ class HoldRequest:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The end of a call: its ledger row, as ``Exchange.ledger_row`` returns it, and who pays."""
+    """The end of a call: its ledger row, as ``Exchange.ledger_row`` returns it, and whether its wallet pays."""
 
     row: Mapping[str, Any]
     from_wallet: bool
@@ -65,7 +64,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class WalletEntry:
-    """Money that came into a wallet, or, negative, went out of it. An ``id`` is entered once only."""
+    """Money that was put into a wallet; a negative amount was taken out. An ``id`` is entered only once."""
 
     id: str
     created_at: datetime
@@ -75,76 +74,86 @@ class WalletEntry:
 
 
 class Store(Protocol):
-    """What the gateway asks of a store. Its methods belong to one event loop; every process opens a store of its own.
+    """The interface of a store. Its methods belong to one event loop; every process opens its own store.
 
-    Each of them is one atomic step, however many processes work on the same store. A call's life is ``take``, ``hold``,
-    ``move`` for each attempt after the first, then ``settle`` or ``void``. All of these raise ``StoreUnavailable``.
-    Source: docs/limits.md, docs/ledger.md.
+    Each method is one atomic step, however many processes work on the same data. A call uses ``take_token``, ``hold``,
+    ``move_hold`` for each attempt after the first, then ``settle`` or ``void``. All of these raise
+    ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
     """
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
-        """Take one token of the workspace's bucket and return 0, or return in how many µs one is back.
+        """Take one token from the workspace's bucket and return 0, or return in how many µs a token is back.
 
-        A token comes back 60 s after it was taken, by the store's own clock.
+        A token is back 60 s after it was taken, by the store's own clock.
         """
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
-        """Check the limits and place the hold in one step. A hold outlives its process, as a call that was interrupted.
+        """Check the limits and place the hold in one step.
 
-        An id is held once: asking again while the hold stands returns the hold that was placed.
+        When the process ends before the call does, another process settles the hold with its ``interrupted_row``. An
+        id is held once: a second request returns the hold that exists.
         """
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
-        """Let a call's hold be that of its next attempt, in one step: check the limits as if it had none, and place it.
+        """Replace a call's hold with that of its next attempt, in one step.
 
-        ``request`` is of a call that this process holds, with the same id, time, workspace and key. Asking again finds
-        the hold that was placed. After a ``Denial``, or any error, the call still holds something, the old or, where
-        that can't be known, the new: what was sent owes the ledger a row, so its hold stands until ``settle``. Raises
-        ``StoreUnavailable`` also for a call that holds nothing here: it ended, or was taken for dead.
+        The limits are checked as if the call held nothing. ``request`` has the id, time, workspace and key of a call
+        that this process holds. A second request returns the hold that was placed. After a ``Denial`` or an error the
+        call still has a hold: the old one or, when that is not known, the new one. A call that was sent needs a ledger
+        row, so its hold stays until ``settle``. Raise ``CallNotHeld`` when the call has no hold here: it ended, or its
+        process counted as dead.
         """
 
     async def settle(self, settlement: Settlement) -> None:
-        """Turn a call's hold into its row and its real cost, once: a second time is a no-op.
+        """Replace a call's hold by its ledger row and its real cost. A second call for the same id changes nothing.
 
-        A call whose hold was taken for dead and ended meanwhile has its interrupted row replaced. Where the store can't
-        write now it raises ``StoreUnavailable``, keeps the booking and writes it later, so the caller need not; so it
-        does whatever else goes wrong. Raises ``IllegalRowError``, and releases the hold, for a row that can never be
-        written.
+        When the process counted as dead and its call was settled as interrupted, this row replaces the interrupted
+        one. When the store can't write now, it raises ``StoreUnavailable``, keeps the settlement and writes it later;
+        after any other error it does the same. Raise ``IllegalRowError`` and release the hold when the row can never
+        be written.
         """
 
     async def void(self, call_id: str) -> None:
-        """Release the hold of a call that was not sent, if it has one; later, where that can't be done now."""
+        """Release the hold of a call that was not sent, if it has one. When that fails now, it is done later."""
 
     async def credit(self, entry: WalletEntry) -> bool:
-        """Put money into a wallet; return whether the entry is new. Raises ``IllegalRowError`` for what never fits."""
+        """Put money into a wallet and return whether the entry is new.
+
+        Raise ``IllegalRowError`` when it can never be written.
+        """
 
     async def record_attempt(self, circuit: str, *, failed: bool) -> None:
-        """Take note of how an attempt ended, for its circuit (``policies.circuit_breaker.circuit_name``).
+        """Record how an attempt ended, for its circuit (``policies.circuit_breaker.circuit_name``).
 
-        Never raises ``StoreUnavailable``: a note that can't be written is lost. Nothing is written of what works.
+        This never raises ``StoreUnavailable``: a record that can't be written is lost. A success on a closed circuit
+        writes nothing.
         """
 
     def is_circuit_open(self, circuit: str) -> bool:
-        """Tell whether this circuit is not closed, or its provider is passed over for all, as ``maintain`` read it."""
+        """Return whether this circuit, or the one of its provider for all workspaces, is not closed.
+
+        The answer is as old as the last ``maintain``.
+        """
 
     async def circuit_allows(self, circuit: str, call_id: str) -> bool:
-        """Tell whether a call that can go elsewhere may go here: nothing is open, or the call is the probe.
+        """Return whether a call that has a fallback may use this circuit: it is closed, or the call becomes its probe.
 
-        Answered from what ``maintain`` read, but for a probe. Never raises ``StoreUnavailable``: a circuit is no guard,
-        and one that can't be read is closed. A probe is waited for until its outcome is noted, or ``end_probe``.
+        The answer is as old as the last ``maintain``; only a probe asks the store. This never raises
+        ``StoreUnavailable``: a circuit protects nothing, so one that can't be read counts as closed. There is no
+        second probe until ``record_attempt`` or ``end_probe``.
         """
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
-        """Return what is to be awaited of a call that has ended, None where it was no probe."""
+        """Return what to await when a call has ended that was a probe without a result; None for any other call."""
 
     def open_circuits(self) -> frozenset[str]:
         """Return the circuits and the shared providers that are not closed, as ``maintain`` last read them."""
 
     async def maintain(self) -> None:
-        """End the holds of dead processes, write what was kept, and read the circuits that all processes share."""
+        """Settle the holds of dead processes, write what is pending, and read the circuits that all processes share."""
 
     async def check(self) -> None:
-        """Write what was kept, and prove that more can be written."""
+        """Write what is pending, and prove that the store can be written."""
 
     async def close(self) -> None:
-        """Write what was kept, log what can't be, and let go of the database. Closing twice is harmless."""
+        """Write what is pending, log what can't be written, and close the database. A second call does nothing."""

@@ -1,1 +1,1 @@
-"""The ledger's SQLite file: its tables, its rows, and what is read from it."""
+"""The ledger's SQLite file: its tables, its rows, its reports and its verification."""

@@ -1,4 +1,4 @@
-"""The ledger's tables, step by step: a step that was released is never edited, only followed by another."""
+"""The migrations of the ledger's tables. A released step is never edited; a new step follows it."""
 
 import sqlite3
 from functools import cache
@@ -13,7 +13,7 @@ LARGEST = 10**16
 
 @cache
 def count_statement(counters: int) -> str:
-    """Return what adds to so many counters at once: scope, period, nano-USD and calls of each."""
+    """Return the SQL that adds to several counters at once. Each takes scope, period, nano-USD and calls."""
     rows = ", ".join(["(?, ?, ?, ?)"] * counters)
     return f"""
         INSERT INTO spend (scope, period, spent_nanousd, requests) VALUES {rows}
@@ -54,7 +54,7 @@ def m0001_usage(db: Database) -> None:
             first_byte_ms {count % "first_byte_ms"},
             duration_ms {must_count % "duration_ms"},
             end_user TEXT,
-            -- What nobody counted is not billed.
+            -- Tokens that were not counted are not billed.
             CHECK (usage_source <> 'none' OR (wholesale_nanousd = 0 AND retail_nanousd = 0))
         ) STRICT
     """)
@@ -63,7 +63,7 @@ def m0001_usage(db: Database) -> None:
 
 
 def m0002_money(db: Database) -> None:
-    """What limits are checked against. Source: docs/limits.md."""
+    """The tables that limits are checked with. Source: docs/limits.md."""
     db.conn.execute(f"""
         CREATE TABLE wallet_entries (
             id TEXT NOT NULL PRIMARY KEY CHECK (id <> ''),
@@ -85,11 +85,11 @@ def m0002_money(db: Database) -> None:
             owner TEXT NOT NULL,
             -- How many tokens each choice of the answer may have.
             cap_tokens INTEGER NOT NULL,
-            -- The ledger row, as JSON, of a call whose process ends before it does.
+            -- The ledger row, as JSON, for the case that the process ends before the call.
             interrupted_row TEXT NOT NULL
         ) STRICT, WITHOUT ROWID
     """)
-    # All that a check reads of the calls in flight, so that it reads no row.
+    # A covering index: a check of the calls in flight reads no row.
     db.conn.execute("CREATE INDEX holds_in_flight ON holds (workspace, key_id, created_at, amount_nanousd)")
     db.conn.execute("""
         CREATE TABLE spend (
@@ -100,7 +100,7 @@ def m0002_money(db: Database) -> None:
             PRIMARY KEY (scope, period)
         ) STRICT, WITHOUT ROWID
     """)
-    # Calls that were booked before there were counters count, too; no wallet paid for them.
+    # Calls from the time before counters existed count too. No wallet paid for them.
     write_counters(db.conn)
     db.conn.execute("""
         CREATE TABLE takes (
@@ -116,19 +116,19 @@ def m0002_money(db: Database) -> None:
 
 
 def m0003_ledger(db: Database) -> None:
-    """One row: which ledger this is, and which state in Redis counts for it. NULL: the table ``spend`` does."""
+    """One row: the id of this ledger and the state in Redis that has its counters. NULL: table ``spend`` has them."""
     db.conn.execute("CREATE TABLE ledger (id TEXT NOT NULL, redis_state TEXT) STRICT")
     db.conn.execute("INSERT INTO ledger VALUES (lower(hex(randomblob(16))), NULL)")
 
 
 def m0004_cache_writes(db: Database) -> None:
-    """What a provider wrote into its cache has a price of its own. Source: docs/ledger.md."""
+    """Tokens that a provider wrote into its cache, which have their own price. Source: docs/ledger.md."""
     check = f"CHECK (cache_write_tokens BETWEEN 0 AND {LARGEST})"
     db.conn.execute(f"ALTER TABLE usage ADD COLUMN cache_write_tokens INTEGER {check}")
 
 
 def m0005_circuits(db: Database) -> None:
-    """Providers that failed lately: ``policies.circuit_breaker``, by the clock of ``takes``."""
+    """The circuits of providers that failed lately, by the clock of ``takes``. Rule: ``policies.circuit_breaker``."""
     db.conn.execute("""
         CREATE TABLE circuits (
             name TEXT NOT NULL PRIMARY KEY,
@@ -140,19 +140,19 @@ def m0005_circuits(db: Database) -> None:
 
 
 def m0006_passed_over(db: Database) -> None:
-    """A fallback may be the only attempt, where a failing provider was passed over.
+    """Allow a fallback as the only attempt, for the case that a failing provider was skipped.
 
-    SQLite changes no CHECK in place, so the table is made anew.
+    SQLite can't change a CHECK in place, so the table is created again.
     """
     [(sql,)] = db.conn.execute("SELECT sql FROM sqlite_schema WHERE name = 'usage'")
     indexes = db.conn.execute("SELECT sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index'")
-    remade = [sql.replace("CHECK (attempts > fallback)", "CHECK (attempts >= 1)")]
-    remade += [index for (index,) in indexes if index]
+    recreated = [sql.replace("CHECK (attempts > fallback)", "CHECK (attempts >= 1)")]
+    recreated += [index for (index,) in indexes if index]
     db.conn.execute("ALTER TABLE usage RENAME TO usage_before")
-    db.conn.execute(remade[0])
+    db.conn.execute(recreated[0])
     db.conn.execute("INSERT INTO usage SELECT * FROM usage_before")
     db.conn.execute("DROP TABLE usage_before")
-    for index in remade[1:]:
+    for index in recreated[1:]:
         db.conn.execute(index)
 
 
@@ -164,21 +164,21 @@ for _step in STEPS:
 
 
 class NewerDatabaseError(sqlite3.DatabaseError):
-    """The database was changed by a version that knows more steps than this one."""
+    """A newer version of Tollgate has migrated the database."""
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Take the steps that the database lacks, all of them or none, one process at a time.
+    """Apply the missing steps, all of them or none, in one process at a time.
 
-    ``connection`` has isolation level None. Raises ``sqlite3.Error``; ``NewerDatabaseError`` where rows of this
-    version might break what a newer one relies on.
+    ``connection`` has isolation level None. Raise ``sqlite3.Error``, and ``NewerDatabaseError`` when a newer version
+    has changed the database: rows of this version might break its rules.
     """
-    # Plugins of sqlite-utils are anybody's code; a ledger runs none.
+    # Plugins of sqlite-utils are code from elsewhere; the ledger runs none.
     database = Database(connection, execute_plugins=False)
     _refuse_newer(database)
     if _MIGRATIONS.pending(database):
         with connection:
-            # Another process may take the steps before the lock is held: apply looks again.
+            # Another process may apply the steps before this one has the lock. ``apply`` checks again.
             connection.execute("BEGIN IMMEDIATE")
             _refuse_newer(database)
             _MIGRATIONS.apply(database)

@@ -1,4 +1,4 @@
-"""The counters as the ledger's rows have them: counted anew, whoever kept them meanwhile."""
+"""A recount of every counter from the ledger's rows, whether SQLite or Redis kept the counters."""
 
 import sqlite3
 from collections import defaultdict
@@ -10,7 +10,7 @@ from policies.limits import Counter, counters_of_day, wallet_counter
 
 @dataclass(frozen=True, slots=True)
 class CounterTotals:
-    """What calls and entries make of one counter. A wallet's amount is what it lacks, and has no requests."""
+    """The sums of one counter. For a wallet, ``spent_nanousd`` is the negative balance, and ``requests`` is 0."""
 
     spent_nanousd: int = 0
     requests: int = 0
@@ -29,8 +29,8 @@ def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
         for counter in counters_of_day(workspace, key_id, date.fromisoformat(day)):
             before = sums[counter]
             sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
-    for workspace, lacking_nanousd in connection.execute(_WALLETS):
-        sums[wallet_counter(workspace)] = CounterTotals(lacking_nanousd)
+    for workspace, missing_nanousd in connection.execute(_WALLETS):
+        sums[wallet_counter(workspace)] = CounterTotals(missing_nanousd)
     return dict(sums)
 
 
@@ -46,7 +46,7 @@ def write_counters(connection: sqlite3.Connection) -> None:
 
 
 def reclaim_counters(connection: sqlite3.Connection) -> None:
-    """Make this file the keeper of the counters again, where Redis was: they are counted anew from the rows."""
+    """Keep the counters in this file again when Redis kept them before: count them again from the rows."""
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     if redis_state is None:
         return

@@ -1,4 +1,4 @@
-"""What was booked, and what limits leave, read through a connection that can't write. Source: docs/ledger.md."""
+"""Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
         "key": ("workspace", "key_id"),
     }
 )
-"""What totals can be made by, and the columns that then name a group. Days are UTC days."""
+"""The groupings of totals, each with the columns that name a group. Days are UTC days."""
 
 _TOTALS = """
     count(*) AS calls,
@@ -39,7 +39,7 @@ _TOTALS = """
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows count: an SQL clause with ``?`` for each value."""
+    """The rows to report: an SQL clause with ``?`` for each value."""
 
     where: str
     values: tuple[str, ...]
@@ -47,18 +47,18 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under the names of their columns."""
+    """Rows with the names of their columns."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as mappings from column to value."""
+        """Return the rows as mappings from column to value."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 def make_filter(workspace: str | None, model: str | None, since: str | None, until: str | None) -> Filter:
-    """Return the filter that leaves out what is None; ``since`` is inclusive, ``until`` is not."""
+    """Return the filter for the arguments that are not None. ``since`` is inclusive, ``until`` is not."""
     conditions = {
         "workspace = ?": workspace,
         "model_slug = ?": model,
@@ -71,7 +71,7 @@ def make_filter(workspace: str | None, model: str | None, since: str | None, unt
 
 @contextmanager
 def open_report(path: Path) -> Iterator[sqlite3.Connection]:
-    """Give a view of the ledger at one moment; one that does not exist yet is empty. Raises sqlite3.Error, OSError."""
+    """Give a view of the ledger at one moment. A missing ledger counts as empty. Raises sqlite3.Error, OSError."""
     exists = path.exists()
     target = f"{path.absolute().as_uri()}?mode=ro" if exists else ":memory:"
     with closing(sqlite3.connect(target, uri=exists, timeout=2, isolation_level=None)) as connection:
@@ -82,13 +82,13 @@ def open_report(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def find_recent(connection: sqlite3.Connection, wanted: Filter, limit: int) -> Table:
-    """Return the newest calls, the newest first, with every column of the ledger."""
+    """Return the newest calls with every column of the ledger, the newest first."""
     sql = f"SELECT * FROM usage {wanted.where} ORDER BY created_at DESC, rowid DESC LIMIT ?"  # noqa: S608
     return _select(connection, sql, (*wanted.values, limit))
 
 
 def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None) -> Table:
-    """Return sums by one of ``GROUPS``: days newest first, everything else dearest first."""
+    """Return sums by one of ``GROUPS``. Days are sorted by date, newest first; other groups by cost, highest first."""
     names = GROUPS[by]
     places = ", ".join(str(place + 1) for place in range(len(names)))
     order = "day DESC" if by == "day" else f"retail_nanousd DESC, calls DESC, {places}"
@@ -100,15 +100,15 @@ def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: 
 
 
 type ReadUsed = Callable[[Limit, str, str], Used]
-"""Tells what is used of a limit of a workspace, or of its key: (limit, workspace, key id)."""
+"""Returns how much of a limit is used, given the limit, the workspace and the key id."""
 
 
 def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
-    """Return what reads the counters that this file keeps. Raises ``StoreUnavailable`` where it does not."""
+    """Return a function that reads the counters in this file. Raise ``StoreUnavailable`` when Redis keeps them."""
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     if redis_state is not None:
         raise StoreUnavailable(
-            "the counters are in Redis, and here again once a gateway started on this ledger"
+            "the counters are in Redis; the next gateway that starts on this ledger takes them over"
         )
     return lambda limit, workspace, key_id: read_used(connection, limit, workspace, key_id)
 
@@ -129,9 +129,10 @@ LIMIT_COLUMNS = (
 
 
 def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datetime) -> Table:
-    """Return how much is left of every limit of metered calls at ``now`` (UTC): workspaces', then their active keys'.
+    """Return how much is left of every limit of metered calls at ``now`` (UTC).
 
-    The cap of a wallet is its balance. Columns of the other unit, and ``key_id`` of a workspace's limit, are None.
+    The limits of each workspace come first, then those of its active keys. The cap of a wallet is its balance. Columns
+    of the other unit, and ``key_id`` for a limit of the workspace, are None.
     """
     rows = []
     for workspace in workspaces:
@@ -142,48 +143,50 @@ def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datet
             for limit in limits_of(workspace, key, "payg", now)
         }
         for limit, key_id in sorted(of_keys.items(), key=lambda item: item[0].kind in LIMITS_OF_KEYS):
-            standing = read_used(limit, workspace.id, key_id)
+            used = read_used(limit, workspace.id, key_id)
             shown_key = key_id if limit.kind in LIMITS_OF_KEYS else None
             rows.append(
-                (workspace.id, shown_key, limit.kind, limit.counter.period, *_standing(limit, standing))
+                (workspace.id, shown_key, limit.kind, limit.counter.period, *_limit_columns(limit, used))
             )
     return Table(LIMIT_COLUMNS, rows)
 
 
-def _standing(limit: Limit, of: Used) -> tuple[int | None, ...]:
+def _limit_columns(limit: Limit, used: Used) -> tuple[int | None, ...]:
     if limit.kind == "request_cap":
-        left = limit.most - of.requests - of.in_flight
-        return (None, None, None, None, of.requests, of.in_flight, limit.most, left)
-    left_nanousd = limit.most - of.spent_nanousd - of.held_nanousd
+        left = limit.most - used.requests - used.in_flight
+        return (None, None, None, None, used.requests, used.in_flight, limit.most, left)
+    left_nanousd = limit.most - used.spent_nanousd - used.held_nanousd
     if limit.kind == "wallet":
-        return (None, of.held_nanousd, -of.spent_nanousd, left_nanousd, None, None, None, None)
-    return (of.spent_nanousd, of.held_nanousd, limit.most, left_nanousd, None, None, None, None)
+        return (None, used.held_nanousd, -used.spent_nanousd, left_nanousd, None, None, None, None)
+    return (used.spent_nanousd, used.held_nanousd, limit.most, left_nanousd, None, None, None, None)
 
 
 def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:
-    """Return what is in the wallets of ``workspaces``, what calls in flight hold of it, and what that leaves."""
+    """Return each wallet's balance, the part that calls in flight hold, and the rest."""
     rows = []
     for workspace in workspaces:
-        of = read_used(Limit("wallet", wallet_counter(workspace), 0), workspace, "")
-        rows.append((workspace, -of.spent_nanousd, of.held_nanousd, -of.spent_nanousd - of.held_nanousd))
+        used = read_used(Limit("wallet", wallet_counter(workspace), 0), workspace, "")
+        rows.append(
+            (workspace, -used.spent_nanousd, used.held_nanousd, -used.spent_nanousd - used.held_nanousd)
+        )
     return Table(("workspace", "balance_nanousd", "held_nanousd", "left_nanousd"), rows)
 
 
 def find_wallets(connection: sqlite3.Connection) -> list[str]:
-    """Return the workspaces that have entries, by name."""
+    """Return the workspaces that have wallet entries, sorted by name."""
     return [
         name for (name,) in connection.execute("SELECT DISTINCT workspace FROM wallet_entries ORDER BY 1")
     ]
 
 
 def find_entries(connection: sqlite3.Connection, workspace: str, limit: int) -> Table:
-    """Return the newest entries of a wallet, the newest first, with every column of the table."""
+    """Return the newest entries of a wallet with every column of the table, the newest first."""
     sql = "SELECT * FROM wallet_entries WHERE workspace = ? ORDER BY created_at DESC, id DESC LIMIT ?"
     return _select(connection, sql, (workspace, limit))
 
 
 def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:
-    """Return one entry of a wallet."""
+    """Return one entry of a wallet, None when it does not exist."""
     row = connection.execute(
         "SELECT id, created_at, workspace, amount_nanousd, reference FROM wallet_entries WHERE id = ?",
         (entry_id,),
@@ -192,7 +195,7 @@ def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | N
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many calls, entries, wallets, counters and holds there are in the file."""
+    """Return how many calls, wallet entries, wallets, counters and holds the file has."""
     counts = {
         "calls": "SELECT count(*) FROM usage",
         "wallet_entries": "SELECT count(*) FROM wallet_entries",

@@ -1,4 +1,4 @@
-"""The ledger's rows and wallet entries, as both stores write them: each step runs inside somebody's transaction.
+"""The ledger's rows and wallet entries, as both stores write them. Each function runs in the caller's transaction.
 
 All raise ``sqlite3.Error``. Source: docs/ledger.md.
 """
@@ -47,23 +47,23 @@ USAGE_COLUMNS = (
 )
 
 CALL = "call"
-"""The ``reference`` of a wallet entry that is a call's cost; its ``id`` is the call's."""
+"""The ``reference`` of a wallet entry for the cost of a call. Its ``id`` is the id of the call."""
 
-# Rows that an older version left, in a hold or an outbox, lack the columns that came later.
+# A row of an older version, in a hold or an outbox, lacks the columns that were added later.
 _LATER_COLUMNS = {"cache_write_tokens": None}
 
 
 def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[Row, int | None]:
-    """Write a call's row and what its wallet paid.
+    """Write a call's row and the payment of its wallet.
 
-    Return the row as it stands, and how many calls it adds to the counters: None where they have all of it.
+    Return the row as written, and how many calls it adds to the counters: None when it was written before.
     """
     row: Row = {**_LATER_COLUMNS, **settlement.row}
     try:
         calls = _write_row(connection, row)
     except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
-        # Looked at only here, because nearly every row is good: a client's text and a provider's counts have no
-        # say in whether a call is booked.
+        # Nearly every row is valid, so it is repaired only here. A client's text or a provider's counts must not
+        # prevent that a call is recorded.
         row = make_storable(row)
         calls = _write_row(connection, row)
     if calls is not None and settlement.from_wallet and row["retail_nanousd"]:
@@ -73,7 +73,7 @@ def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[
 
 
 def find_recorded(connection: sqlite3.Connection, call_ids: Iterable[str]) -> set[str]:
-    """Return those of ``call_ids`` that have a row."""
+    """Return the ids among ``call_ids`` that have a row."""
     sql = "SELECT id FROM usage WHERE id IN (SELECT value FROM json_each(?))"
     return {call_id for (call_id,) in connection.execute(sql, (json.dumps(list(call_ids)),))}
 
@@ -93,7 +93,7 @@ _INSERT = (
 )
 _REPLACE = (
     f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
-    # Only a dead process's call took no time.
+    # Only the call of a dead process has the duration 0.
     f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"
 )
 
@@ -105,12 +105,12 @@ def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
         raise sqlite3.ProgrammingError(f"it has no {error}") from error
     if connection.execute(_INSERT, values).rowcount:
         return 1
-    # A call that was taken for dead, and lived: it was counted, but not its cost.
+    # The call counted as interrupted but lived: its request was counted, its cost was not.
     return 0 if connection.execute(_REPLACE, row).rowcount else None
 
 
 def make_storable(row: Row) -> dict[str, Any]:
-    """Return ``row`` with counts cut to ``LARGEST`` and what is no Unicode text (lone surrogates) replaced."""
+    """Return ``row`` with counts limited to ``LARGEST`` and lone surrogates, which are no valid text, replaced."""
     return {name: _storable_value(value) for name, value in row.items()}
 
 
@@ -121,19 +121,19 @@ def _storable_value(value: Any) -> Any:
 
 
 def iso(moment: datetime) -> str:
-    """Return a moment as the tables have it: UTC, to the millisecond."""
+    """Return a moment in the format of the tables: UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 class RowChecker:
-    """A ledger in memory that nothing stays in: what it refuses, the real one would."""
+    """A check of rows against an empty ledger in memory. It refuses what the real ledger would refuse."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         migrate(self._connection)
 
     def check_call(self, settlement: Settlement) -> Settlement:
-        """Return the booking as it will stand. Raises ``IllegalRowError``."""
+        """Return the settlement with its row as it will be written. Raise ``IllegalRowError`` when it can't be."""
         self._connection.execute("BEGIN")
         try:
             row, _ = write_call(self._connection, settlement)

@@ -1,4 +1,4 @@
-"""``tollgate ledger verify``: whether rows, counters, wallets and holds agree, to the nano-dollar."""
+"""The checks of ``tollgate ledger verify``: rows, counters, wallets and holds agree to the nano-dollar."""
 
 import asyncio
 import sqlite3
@@ -24,47 +24,47 @@ _PAUSE_S = 0.3
 def verify(connection: sqlite3.Connection) -> list[str]:
     """Return every discrepancy in the ledger's file, one line each. Raises ``sqlite3.Error``.
 
-    Counters are looked at where this file keeps them. All of it is read at one moment if ``connection`` is in a
-    transaction.
+    Counters are checked only when this file keeps them. In a transaction of ``connection``, everything is read at one
+    moment.
     """
     (redis_state,) = connection.execute("SELECT redis_state FROM ledger").fetchone()
     return [
-        *_damage(connection),
-        *(_spend(connection) if redis_state is None else ()),
-        *_charges(connection),
-        *_ended_holds(connection),
+        *_check_file(connection),
+        *(_check_counters(connection) if redis_state is None else ()),
+        *_check_charges(connection),
+        *_check_holds(connection),
     ]
 
 
-def _damage(connection: sqlite3.Connection) -> Iterable[str]:
-    for (said,) in connection.execute("PRAGMA quick_check"):
-        if said != "ok":
-            yield f"the file is damaged: {said}"
+def _check_file(connection: sqlite3.Connection) -> Iterable[str]:
+    for (result,) in connection.execute("PRAGMA quick_check"):
+        if result != "ok":
+            yield f"the file is damaged: {result}"
 
 
-def _spend(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_counters(connection: sqlite3.Connection) -> Iterable[str]:
     stored = {
         Counter(scope, period): CounterTotals(spent_nanousd, requests)
         for scope, period, spent_nanousd, requests in connection.execute(
             "SELECT scope, period, spent_nanousd, requests FROM spend"
         )
     }
-    booked = recount(connection)
-    for counter in sorted({*stored, *booked}, key=lambda one: (one.scope, one.period)):
+    recorded = recount(connection)
+    for counter in sorted({*stored, *recorded}, key=lambda one: (one.scope, one.period)):
         yield from _compare(
-            counter, stored.get(counter, CounterTotals()), booked.get(counter, CounterTotals())
+            counter, stored.get(counter, CounterTotals()), recorded.get(counter, CounterTotals())
         )
 
 
-def _compare(counter: Counter, stored: CounterTotals, booked: CounterTotals) -> Iterable[str]:
+def _compare(counter: Counter, stored: CounterTotals, recorded: CounterTotals) -> Iterable[str]:
     name = f"counter {counter.scope} of {counter.period}"
-    if stored.spent_nanousd != booked.spent_nanousd:
-        yield f"{name}: {stored.spent_nanousd} nano-USD are counted, {booked.spent_nanousd} are booked"
-    if stored.requests != booked.requests:
-        yield f"{name}: {stored.requests} calls are counted, {booked.requests} are booked"
+    if stored.spent_nanousd != recorded.spent_nanousd:
+        yield f"{name}: {stored.spent_nanousd} nano-USD are counted, {recorded.spent_nanousd} are recorded"
+    if stored.requests != recorded.requests:
+        yield f"{name}: {stored.requests} calls are counted, {recorded.requests} are recorded"
 
 
-def _charges(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_charges(connection: sqlite3.Connection) -> Iterable[str]:
     wrong = connection.execute(
         """
         SELECT entry.id, entry.workspace, -entry.amount_nanousd, usage.workspace, usage.retail_nanousd
@@ -76,21 +76,21 @@ def _charges(connection: sqlite3.Connection) -> Iterable[str]:
         (CALL,),
     )
     for call_id, workspace, paid_nanousd, of_workspace, cost_nanousd in wrong:
-        booked = "no such call is booked" if cost_nanousd is None else f"{of_workspace}: {cost_nanousd}"
-        yield f"charge {call_id}: the wallet of {workspace} paid {paid_nanousd} nano-USD, {booked}"
+        recorded = "no such call is recorded" if cost_nanousd is None else f"{of_workspace}: {cost_nanousd}"
+        yield f"charge {call_id}: the wallet of {workspace} paid {paid_nanousd} nano-USD, {recorded}"
 
 
-def _ended_holds(connection: sqlite3.Connection) -> Iterable[str]:
+def _check_holds(connection: sqlite3.Connection) -> Iterable[str]:
     sql = "SELECT id FROM holds JOIN usage USING (id) WHERE usage.error_code IS NOT ?"
     for (call_id,) in connection.execute(sql, (INTERRUPTED,)):
-        yield f"hold {call_id}: the call is booked, and money is held for it still"
+        yield f"hold {call_id}: the call is recorded, but money is still held for it"
 
 
 async def verify_redis(url: SecretStr, database: Path) -> list[str]:
     """Return every discrepancy between Redis and the ledger, and in the ledger, one line each.
 
-    Calls may end meanwhile, so only what is found in several rounds, unchanged, is one. Raises ``StoreUnavailable``
-    and ``sqlite3.Error``.
+    Calls may end during the check. So only a difference that several rounds find unchanged counts. Raises
+    ``StoreUnavailable`` and ``sqlite3.Error``.
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger()
@@ -109,25 +109,25 @@ async def _differences(session: RedisSession) -> list[str]:
     names = await session.find_keys()
     for workspace in names:
         await session.outbox.empty(workspace, stale_s=0)
-    booked = recount(session.file.connection)
+    recorded = recount(session.file.connection)
     lines: list[str] = []
     for workspace in names:
-        lines += await _differences_of(session, workspace, names[workspace], booked)
-    for counter, of in booked.items():
-        if _is_kept(counter):
+        lines += await _differences_of(session, workspace, names[workspace], recorded)
+    for counter, of in recorded.items():
+        if _is_current(counter):
             lines += _compare(counter, CounterTotals(), of)
     return lines
 
 
-def _is_kept(counter: Counter) -> bool:
-    """Counters of periods that are over go by and by."""
+def _is_current(counter: Counter) -> bool:
+    """Return whether Redis must have this counter. It removes the counters of past periods after a while."""
     return period_end(counter.period) > datetime.now(UTC).date().isoformat()
 
 
 async def _differences_of(
-    session: RedisSession, workspace: str, names: Iterable[str], booked: dict[Counter, CounterTotals]
+    session: RedisSession, workspace: str, names: Iterable[str], recorded: dict[Counter, CounterTotals]
 ) -> list[str]:
-    """Compare one workspace, and take its counters out of ``booked``."""
+    """Compare one workspace, and remove its counters from ``recorded``."""
     keys = keys_of(workspace)
     counters = sorted(name for name in names if name.startswith(keys.spend))
     async with session.client.timeout(COMMAND_TIMEOUT_S):
@@ -141,7 +141,7 @@ async def _differences_of(
         counter = counter_of(name)
         values = {field: int(value) for field, value in fields.items()}
         stored = CounterTotals(values.get("spent", 0), values.get("requests", 0))
-        lines += _compare(counter, stored, booked.pop(counter, CounterTotals()))
+        lines += _compare(counter, stored, recorded.pop(counter, CounterTotals()))
         in_counter = (values.get("held", 0), values.get("in_flight", 0))
         if in_counter != held.get(name, (0, 0)):
             lines.append(

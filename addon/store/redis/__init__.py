@@ -1,1 +1,1 @@
-"""The store of several machines: limits and money in Redis, the ledger in SQLite."""
+"""The store for several machines: limits and money in Redis, the ledger in SQLite."""

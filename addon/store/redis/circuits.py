@@ -1,7 +1,7 @@
-"""The circuits in Redis, for gateways on any number of machines, by its clock: one hash, a circuit a field.
+"""The circuits in Redis, shared by gateways on any number of machines, by its clock: one hash, one field a circuit.
 
-A circuit is read, changed by the one rule, and written unless somebody else has changed it meanwhile. Failures are what
-costs these round trips; of a provider that works nothing is written.
+A change reads a circuit, applies the rule, and writes it unless another process has changed it in the meantime. Only
+failures cost these round trips: a provider that works writes nothing.
 """
 
 import re
@@ -43,7 +43,7 @@ class RedisCircuits:
                 swap = (name, text or "", _text(after), KEPT_S)
                 if before == after or await self._client.run(SWAP_CIRCUIT, [CIRCUITS], *swap) == "done":
                     return before, after
-        raise StoreUnavailable("a circuit is changed by too many at once")
+        raise StoreUnavailable("too many processes change a circuit at once")
 
 
 def _us(time: Sequence[str]) -> int:
@@ -52,7 +52,7 @@ def _us(time: Sequence[str]) -> int:
 
 
 def _parse(text: str | None) -> Circuit:
-    """Return a circuit as ``_text`` writes it. What another version may write counts as closed."""
+    """Return the circuit that ``_text`` wrote. The format of another version counts as closed."""
     written = _WRITTEN.fullmatch(text or "")
     return Circuit(*map(int, written.groups())) if written else CLOSED
 

@@ -1,6 +1,6 @@
-"""Redis as the store asks it: every use is within ``bounded``, and every fault is one error.
+"""The one Redis client of the project: every use has a timeout, and every fault is one error type.
 
-A connection whose answer is outstanding is never used again, and nothing is tried again in here: the caller knows what
+A connection that still waits for an answer is never used again. The client repeats nothing: only the caller knows what
 may be repeated.
 """
 
@@ -20,38 +20,41 @@ from addon.store.protocol import TIMEOUT_S, StoreUnavailable
 from addon.store.redis.scripts import Script
 
 CONNECTIONS = 32
-"""Enough for a process with some hundred calls at once: Redis answers one command after another."""
+"""Enough for a process with some hundred calls at once: Redis runs one command after the other."""
 
 _SHOWN_CHARS = 120
 
 
 class RedisClient:
-    """Connections to the Redis at ``url``. All methods raise ``StoreUnavailable``, whose message has no credentials."""
+    """A pool of connections to the Redis at ``url``.
+
+    All methods raise ``StoreUnavailable``. Its message contains no credentials.
+    """
 
     def __init__(self, url: SecretStr) -> None:
         try:
             options = parse_url(url.get_secret_value())
         except ValueError:
-            # Its message may hold a part of the URL.
+            # The message of the ValueError may contain a part of the URL.
             raise StoreUnavailable("state.redis_url can't be understood") from None
         self.address = str(options.get("path") or f"{options.get('host')}:{options.get('port', 6379)}")
         pool = BlockingConnectionPool.from_url(
             url.get_secret_value(),
             max_connections=CONNECTIONS,
             timeout=None,
-            # Timers of its own would blame Redis for a loop that was blocked; ``bounded`` limits every use.
+            # Socket timers would blame Redis when the event loop was blocked. ``timeout`` limits every use.
             socket_timeout=None,
             socket_connect_timeout=None,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
             decode_responses=True,
         )
-        # Its commands are typed for callers that know which one they make.
+        # The types of its commands depend on the command, which is a variable here.
         self._redis: Any = Redis(connection_pool=pool)
 
     @asynccontextmanager
     async def timeout(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[None]:
-        """Give up what is asked within the block after ``timeout_s``."""
+        """Cancel the block after ``timeout_s`` and raise ``StoreUnavailable``."""
         try:
             async with within(timeout_s):
                 yield
@@ -59,12 +62,12 @@ class RedisClient:
             raise StoreUnavailable(f"Redis at {self.address}: no answer within {timeout_s:g} s") from error
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a script. All its ``keys`` have one hash tag."""
+        """Run a script. All its ``keys`` have the same hash tag."""
         with self._raising_unavailable():
             try:
                 return await self._redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
             except NoScriptError:
-                # Redis was started anew, or never saw it: nothing was done.
+                # Redis was restarted or has never seen the script. Nothing was done.
                 return await self._redis.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
 
     async def command(self, *words: str | int) -> Any:
@@ -73,7 +76,7 @@ class RedisClient:
             return await self._redis.execute_command(*words)
 
     async def transaction(self, commands: Iterable[Sequence[str | int]]) -> list[Any]:
-        """Run commands on names with one hash tag as one step; return their answers."""
+        """Run commands on keys with the same hash tag as one atomic step. Return their answers."""
         with self._raising_unavailable():
             async with self._redis.pipeline(transaction=True) as pipeline:
                 for words in commands:
@@ -81,7 +84,7 @@ class RedisClient:
                 return list(await pipeline.execute())
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         with suppress(RedisError, OSError):  # TimeoutError is an OSError.
             async with within(TIMEOUT_S):
                 await self._redis.aclose()
@@ -92,22 +95,22 @@ class RedisClient:
         try:
             yield
         except TimeoutError:
-            raise  # Of ``bounded``.
+            raise  # ``timeout`` handles it.
         except (RedisError, OSError) as error:
             raise StoreUnavailable(f"Redis at {self.address}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong in a few words: no argument of a command, which may be a client's text, is among them."""
-    said = str(error).partition(", with args")[0].partition("\n")[0]
-    return said[:_SHOWN_CHARS] or type(error).__name__
+    """Return a short reason without the arguments of the command, which may contain a client's text."""
+    reason = str(error).partition(", with args")[0].partition("\n")[0]
+    return reason[:_SHOWN_CHARS] or type(error).__name__
 
 
 def has_changed_nothing(error: StoreUnavailable) -> bool:
-    """Tell whether nothing was done for certain: Redis itself refused, or was not asked."""
+    """Return whether it is certain that nothing was done: Redis refused, or was not asked."""
     return error.__cause__ is None or isinstance(error.__cause__, ResponseError)
 
 
 def has_error_code(error: StoreUnavailable, code: str) -> bool:
-    """Tell whether Redis itself refused with ``code``."""
+    """Return whether Redis refused with ``code``."""
     return isinstance(error.__cause__, ResponseError) and str(error.__cause__).startswith(code)

@@ -1,4 +1,4 @@
-"""The holds that this process has in Redis: placed, moved, released, and placed again where Redis has lost them."""
+"""The holds of this process in Redis: place, move, release, and restore them after a loss."""
 
 import json
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from policies.spend import (
 )
 
 LARGEST_EXACT = MAX_ROOM_NANOUSD
-"""What a script can count to: its numbers are doubles."""
+"""The largest number that a script counts exactly: its numbers are doubles."""
 LARGEST_TOKEN_PICOUSD = LARGEST_EXACT // 10
-"""A division goes digit by digit: ten times a rest must be exact, too."""
+"""A script divides digit by digit, so ten times a remainder must be exact too."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A hold that may stand. ``request`` asks for just what was placed, once that is known."""
+    """A hold that Redis has or may have. Once placed, ``request`` asks for exactly the same hold again."""
 
     workspace: str
     counters: CallCounters
@@ -40,7 +40,7 @@ class _Held:
 
 
 class Holds:
-    """What this process holds for its calls. Its methods raise ``StoreUnavailable``."""
+    """The holds of this process for its calls. Its methods raise ``StoreUnavailable``."""
 
     def __init__(self, client: RedisClient, state: RedisState, leases: Leases) -> None:
         self._client = client
@@ -49,20 +49,20 @@ class Holds:
         self._held: dict[str, _Held] = {}
 
     def __contains__(self, call_id: object) -> bool:
-        """Tell whether a call's hold may stand."""
+        """Return whether Redis has or may have a hold of the call."""
         return call_id in self._held
 
     @property
     def workspaces(self) -> set[str]:
-        """Where calls are in flight."""
+        """The workspaces that have calls in flight."""
         return {held.workspace for held in self._held.values()}
 
     def forget(self, call_id: str) -> None:
-        """The call ended, and its hold with it."""
+        """Remove a call that ended. Its hold ended with it."""
         self._held.pop(call_id, None)
 
     async def place(self, request: HoldRequest) -> Hold | Denial:
-        """Place a hold. Where it is not known whether that was done, the call is held from then on."""
+        """Place a hold. When it is not known whether that succeeded, the call counts as held."""
         request = replace(request, want=exact(request.want, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
@@ -77,7 +77,7 @@ class Holds:
         return decided
 
     async def move(self, request: HoldRequest) -> Hold | Denial:
-        """Move a hold to its call's next attempt. If it is not known whether that was done, one of them stands."""
+        """Move a hold to the next attempt of its call. When the result is unknown, it has one of the two holds."""
         held = self._held.get(request.id)
         if held is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
@@ -85,7 +85,7 @@ class Holds:
         return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
-        """Release a hold, if it was placed; if it is on its way yet, it will not be placed."""
+        """Release a hold. When its script has not run yet, it will place nothing."""
         held = self._held.get(call_id)
         if held is None:
             return
@@ -96,7 +96,7 @@ class Holds:
         self.forget(call_id)
 
     async def restore(self) -> None:
-        """Place what was placed before; those that stand still stay as they are."""
+        """Place again the holds that Redis has lost. Those that it still has stay as they are."""
         for held in list(self._held.values()):
             if held.request:
                 await self._ask(held.request, held.counters)
@@ -141,7 +141,7 @@ class Holds:
 
 
 def want_arguments(want: Want) -> tuple[int, ...]:
-    """Return what ``hold.lua`` is told of a want, and by which constants it decides."""
+    """Return the arguments of ``hold.lua`` for a want: its values and the constants of the rule."""
     flags = (int(want.is_protected), int(want.names_cap))
     return (
         want.prompt_nanousd,
@@ -154,15 +154,16 @@ def want_arguments(want: Want) -> tuple[int, ...]:
 
 
 def exact(want: Want, limits: Sequence[Limit]) -> Want:
-    """Return what a script can count exactly and decides the same: what no limit bounds is decided here.
+    """Return a want with the same decision whose numbers a script counts exactly.
 
-    Raises ``StoreUnavailable`` where it can't be done: millions of dollars for a prompt, or for a thousand tokens.
+    A want without a limit on money is decided here. Raise ``CallNotHeld`` when no such want exists: a prompt or a
+    thousand tokens would cost millions of dollars.
     """
     hold = place_hold(want, (), {})
     if isinstance(hold, Hold) and all(limit.kind == "request_cap" for limit in limits):
         want = replace(want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
     elif want.is_protected and want.token_picousd:
-        # There is never more room than this.
+        # No limit leaves more room than this.
         most_tokens = (LARGEST_EXACT - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
         want = replace(want, cap_tokens=min(want.cap_tokens, max(most_tokens, 1)))
     thousandths = want.cap_tokens * (PICOUSD_PER_NANOUSD if want.token_picousd else 1)

@@ -1,4 +1,4 @@
-"""The names of everything in Redis. What belongs to one workspace bears its hash tag, so one node of a cluster has it.
+"""The keys in Redis. All keys of a workspace have the same hash tag, so one node of a cluster has them all.
 
 A counter is a hash with the fields ``spent``, ``requests``, ``held`` and ``in_flight``. Pure.
 """
@@ -10,24 +10,24 @@ from functools import lru_cache
 from policies.limits import EVER, Counter, counters_of_day, wallet_counter
 
 STATE = "{tollgate}:state"
-"""Which state all of this belongs to. Each workspace has a mark of its own with the same value."""
+"""The id of the state. Each workspace has a key of its own with the same value."""
 PULSE = "{tollgate}:pulse"
-"""How often all processes together have checked, "beat", since the last rebuild, "epoch": it never goes back."""
+"""A hash: "beat" counts the checks of all processes since the last rebuild, "epoch". The pair only grows."""
 LEDGER = "{tollgate}:ledger"
-"""The id of the ledger that calls are booked in."""
+"""The id of the ledger that calls are recorded in."""
 WORKSPACES = "{tollgate}:workspaces"
-"""A hash: "new" while a workspace is being made, then "ready"."""
+"""A hash: "new" while the keys of a workspace are created, then "ready"."""
 LEASES = "{tollgate}:leases"
-"""Who has calls in flight, and until when that is believed: "owner workspace" by µs."""
+"""A sorted set: "owner workspace" for each process with calls in flight, by the end of its lease in µs."""
 OUTBOXES = "{tollgate}:outboxes"
-"""Workspaces whose outbox may have something for a ledger on another machine."""
+"""A set of the workspaces whose outbox may have entries for a ledger on another machine."""
 CIRCUITS = "{tollgate}:circuits"
-"""A hash: the providers that failed lately, each with its circuit."""
+"""A hash of the circuits of providers that failed lately, by name."""
 
 ENDED_S = 3600
-"""How long the id of a call that ended is remembered. What was lost on its way may come as much later."""
+"""How long the id of an ended call is remembered. A command that was delayed may arrive as late as this."""
 INTERRUPTED_S = 7 * 86_400
-"""The same for a call that was taken for dead: its process may come back."""
+"""The same for a call that counted as interrupted: its process may come back."""
 
 _DAY_S = 86_400
 _LIVES_S = {len("2026-11-21"): 3 * _DAY_S, len("2026-W47"): 10 * _DAY_S, len("2026-11"): 40 * _DAY_S}
@@ -35,13 +35,13 @@ _SPEND = ":spend:"
 
 
 def lives_s(period: str) -> int:
-    """Return how long a counter lives after its last change: longer than its period lasts. 0: for ever."""
+    """Return how many seconds a counter is kept after its last change: longer than its period. 0: forever."""
     return 0 if period == EVER else _LIVES_S[len(period)]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceKeys:
-    """The names of one workspace."""
+    """The keys of one workspace."""
 
     state: str
     takes: str
@@ -52,7 +52,7 @@ class WorkspaceKeys:
     spend: str
 
     def ended_call(self, call_id: str) -> str:
-        """How a call ended: "settled", "interrupted" or "voided"."""
+        """Return the key of how a call ended: "settled", "interrupted" or "voided"."""
         return f"{self.ended}{call_id}"
 
     def counter(self, counter: Counter) -> str:
@@ -61,7 +61,7 @@ class WorkspaceKeys:
 
 @lru_cache(maxsize=4096)
 def keys_of(workspace: str) -> WorkspaceKeys:
-    """Return the names of a workspace."""
+    """Return the keys of a workspace."""
     tag = f"tollgate:{{{workspace}}}"
     return WorkspaceKeys(
         state=f"{tag}:state",
@@ -75,14 +75,14 @@ def keys_of(workspace: str) -> WorkspaceKeys:
 
 
 def counter_of(key: str) -> Counter:
-    """Return the counter that a name stands for."""
+    """Return the counter that a key belongs to."""
     scope, _, period = key.partition(_SPEND)[2].rpartition(":")
     return Counter(scope, period)
 
 
 @dataclass(frozen=True, slots=True)
 class CallCounters:
-    """The counters that one call adds to, the wallet's last: their names, and how long each lives, in seconds."""
+    """The counters that one call adds to, the wallet's last: their keys, and how many seconds each is kept."""
 
     keys: tuple[str, ...]
     lives_s: tuple[int, ...]

@@ -1,7 +1,8 @@
-"""Whose calls are in flight in Redis, and whether they still live: on this machine by locks, elsewhere by leases.
+"""The leases of processes that have calls in flight, and the search for dead processes.
 
-A hold is placed only while its owner's lease on the workspace lasts, by Redis's clock. So who looks for leases that
-ended finds every hold that a dead process left, and reads nothing of the others.
+A lock shows whether a process of this machine lives, a lease whether one of another machine does. A hold is placed only
+while its owner has a lease on the workspace, by Redis's clock. So a search for leases that ended finds every hold of a
+dead process without reading the others.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ _RENEW_S = LEASE_S / 2
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """An owner's calls in one workspace, and the end of the lease as Redis has it, in µs."""
+    """The lease of an owner on one workspace. ``end_us`` is its end as Redis has it, in µs."""
 
     owner: str
     workspace: str
@@ -27,7 +28,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of this process, and the look-out for those of dead ones. Raises ``StoreUnavailable``."""
+    """The leases of this process, and the search for those of dead ones. Raises ``StoreUnavailable``."""
 
     def __init__(self, client: RedisClient, process: ProcessLock, clock: Clock) -> None:
         self._client = client
@@ -38,19 +39,19 @@ class Leases:
         self._peers: frozenset[str] = frozenset()
         self._dead: frozenset[str] = frozenset()
         self.has_dead_peer = True
-        """Whether a process of this machine may have left calls behind: until ``mark_reaped``."""
+        """Whether a dead process of this machine may still have holds. ``mark_reaped`` resets it."""
         self._last_answer_s: float | None = None
         self._judge_others_from_s = 0.0
 
     async def end_us(self, workspace: str, *, renew: bool = False) -> str:
-        """Return the end of this process's lease on a workspace, by Redis's clock; take one where there is none."""
+        """Return the end of this process's lease on a workspace, by Redis's clock. Take a lease when it has none."""
         held = self._ends.get(workspace)
         if renew or held is None or self._clock.monotonic_s() - held[1] > _RENEW_S:
             await self._renew([workspace], "ended")
         return self._ends[workspace][0]
 
     async def renew(self, workspaces: Iterable[str]) -> list[Lease]:
-        """Renew the leases on ``workspaces``; return those of others that are dead. Raises also ``OSError``."""
+        """Renew the leases on ``workspaces``, and return the leases of dead processes. Raises ``OSError`` too."""
         living, self._dead = self._process.find_alive(), self._process.find_dead()
         self.has_dead_peer = self.has_dead_peer or bool(self._dead) or not living >= self._peers
         self._peers = living
@@ -60,17 +61,17 @@ class Leases:
         return [lease for lease in found if self._is_dead(lease)]
 
     def mark_reaped(self) -> None:
-        """All that dead processes had left, when ``keep`` was asked, is in order. Raises OSError."""
+        """Record that all holds of the processes that ``renew`` found dead are settled. Raises OSError."""
         self.has_dead_peer = False
         if self._dead:
             self._process.forget_dead(self._dead)
 
     def invalidate(self) -> None:
-        """Take new leases from now on: Redis may have lost those that there were."""
+        """Take new leases from now on, because Redis may have lost the old ones."""
         self._ends.clear()
 
     async def forget(self, lease: Lease) -> None:
-        """Forget a lease whose holds have all been ended."""
+        """Remove a lease whose holds are all settled."""
         await self._client.run(FORGET_LEASE, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
 
     async def _renew(self, workspaces: Iterable[str], asked: str) -> list[Lease]:
@@ -80,7 +81,7 @@ class Leases:
         )
         self._ends.update((name, (end_us, began_s)) for name in names)
         if self._last_answer_s is not None and began_s - self._last_answer_s > _RENEW_S:
-            # While nobody reached Redis nobody could renew: all others get the time to.
+            # Redis was unreachable, so no process could renew its lease. Give all of them time to do so.
             self._judge_others_from_s = began_s + LEASE_S
         self._last_answer_s = began_s
         self._now_us = int(end_us) - LEASE_S * 1_000_000

@@ -1,7 +1,7 @@
-"""From Redis to the ledger: what was settled waits in its workspace's outbox until one SQLite file has it, once.
+"""The outboxes: settled calls wait in Redis, in their workspace's outbox, until the ledger's SQLite file has them.
 
-An entry is written first and deleted then, and writing it again changes nothing. So it does not matter which process
-writes it, nor how often one dies in between. All of them read as one consumer.
+An entry is written to the ledger first and deleted from Redis then. Writing it twice changes nothing. So any process
+may write it, and any process may die in between. All processes read as one consumer.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ from addon.store.redis.state import GROUP, RedisState, make_group
 log = logging.getLogger("tollgate.store")
 
 type Entry = tuple[str, Mapping[str, str] | None]
-"""The id of an entry in its stream, and its fields."""
+"""An entry of a stream: its id and its fields."""
 
 ROUND_TIMEOUT_S = 2.0
-"""For one round; no call waits for it."""
+"""The timeout of one round. No call waits for it."""
 GATHER_S = 0.01
-"""How long a round waits for more to come."""
+"""How long a round waits for more entries."""
 STALE_S = 10
-"""An entry that was read so long ago, and still is there, was read by a process that died."""
+"""The age of an entry that was read but not deleted: the process that read it has died."""
 
 _CONSUMER = "gateway"
 _BATCH = 200
 
 
 def pack_call(settlement: Settlement) -> str:
-    """Return a booking as an outbox has it."""
+    """Return a settlement in the format of an outbox entry."""
     return json.dumps([dict(settlement.row), settlement.from_wallet])
 
 
 def pack_entry(entry: WalletEntry) -> str:
-    """Return a wallet's entry as an outbox has it."""
+    """Return a wallet entry in the format of an outbox entry."""
     return json.dumps(
         [
             entry.id,
@@ -64,7 +64,7 @@ def _write(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
 
 
 class Outbox:
-    """Every workspace's outbox, and the ledger that they are emptied into. Raises ``StoreUnavailable``."""
+    """The outboxes of all workspaces, and the ledger that they are emptied into. Raises ``StoreUnavailable``."""
 
     def __init__(self, client: RedisClient, file: LedgerFile, state: RedisState) -> None:
         self._client = client
@@ -77,42 +77,45 @@ class Outbox:
         self._lock = asyncio.Lock()
 
     def schedule(self, workspace: str) -> None:
-        """Something was put into a workspace's outbox: see to it, beside the calls."""
+        """Empty a workspace's outbox soon, in the background: it has a new entry."""
         self._scheduled.add(workspace)
         if self._emptying is None or self._emptying.done():
             self._emptying = asyncio.get_running_loop().create_task(self._empty_soon())
 
     async def empty_scheduled(self) -> None:
-        """Empty what was noted, or tell the gateway that has the ledger."""
-        async with self._lock:  # Who returns from here knows that nothing is half done.
+        """Empty the scheduled outboxes, or announce them to the gateway that has the ledger."""
+        async with self._lock:  # When this returns, no other round is half done.
             while self._scheduled:
                 workspace = self._scheduled.pop()
                 try:
                     await self._empty_or_announce(workspace)
                 except StoreUnavailable:
                     self._scheduled.add(workspace)
-                    # What Redis gave out with an answer that never came would wait for somebody to find it stale.
+                    # The answer may be lost after Redis marked entries as read. They would wait until they are stale.
                     self._unacknowledged.add(workspace)
                     raise
 
     async def empty_announced(self) -> None:
-        """Empty what gateways on other machines have told of."""
+        """Empty the outboxes that gateways on other machines have announced."""
         async with self._client.timeout(ROUND_TIMEOUT_S):
-            told = await self._client.command("SMEMBERS", OUTBOXES)
-            if told:
-                # Forgotten first: what comes in from now on is told again.
-                await self._client.command("SREM", OUTBOXES, *told)
-        self._scheduled.update(told)
+            announced = await self._client.command("SMEMBERS", OUTBOXES)
+            if announced:
+                # Remove them first: an entry that comes now is announced again.
+                await self._client.command("SREM", OUTBOXES, *announced)
+        self._scheduled.update(announced)
         await self.empty_scheduled()
 
     async def empty_all(self, stale_s: float = STALE_S) -> int:
-        """Empty every outbox, also of what dead processes had read; return how many entries were written."""
+        """Empty every outbox, including entries that dead processes had read. Return how many were written."""
         async with self._client.timeout(ROUND_TIMEOUT_S):
             workspaces = await self._client.command("HKEYS", WORKSPACES)
         return sum([await self.empty(workspace, stale_s) for workspace in workspaces])
 
     async def empty(self, workspace: str, stale_s: float | None = None) -> int:
-        """Empty one outbox, with ``stale_s`` also of what was read so long ago; return how many entries it had."""
+        """Empty one outbox, and return how many entries it had.
+
+        With ``stale_s``, also write entries that another process read so long ago.
+        """
         written = 0
         while True:
             async with self._client.timeout(ROUND_TIMEOUT_S):
@@ -128,7 +131,7 @@ class Outbox:
             written += len(entries)
 
     async def close(self) -> None:
-        """Wait for what is being emptied."""
+        """Wait for the round that is running."""
         if self._emptying:
             await self._emptying
 
@@ -146,7 +149,7 @@ class Outbox:
             await self.empty_scheduled()
         except StoreUnavailable as error:
             if not self._is_blocked:
-                log.warning("calls wait in Redis to be booked: %s", error, extra={"event": "outbox waits"})
+                log.warning("calls wait in Redis to be recorded: %s", error, extra={"event": "outbox waits"})
             self._is_blocked = True
         else:
             self._is_blocked = False
@@ -185,7 +188,7 @@ class Outbox:
                 await self._write_one(entry)
 
     async def _write_one(self, entry: Entry) -> None:
-        """What another version booked may be what this one can't write: it must not hold up the others."""
+        """Write one entry, or log it as lost. An entry of another version must not block the others."""
         try:
             await self._file.write(lambda connection: _write(connection, [entry]), ROUND_TIMEOUT_S)
         except NEVER_WRITABLE as error:

@@ -1,7 +1,7 @@
-"""``tollgate state rebuild``: what Redis keeps, made anew from the ledger. It may be empty, half lost or in good order.
+"""The rebuild of the state in Redis from the ledger: ``tollgate state rebuild``.
 
-Without its state no script does anything: calls are refused meanwhile, bookings are kept by their gateways, and both go
-on by themselves afterwards.
+The old state may be empty, half lost or complete. During the rebuild the id of the state is missing, so every script
+refuses to work: calls are refused, and gateways keep their settlements. Both continue by themselves afterwards.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from policies.limits import Counter, period_end
 from policies.token_bucket import WINDOW_US
 
 NEWEST_S = 300
-"""Calls that ended so long before the last one may be booked again by their gateways, which keep those of a minute.
+"""Calls that ended at most so long before the last one are marked as ended: their gateways may settle them again.
 
-The rest is for clocks that differ."""
+Gateways keep the settlements of one minute. The rest is a margin for clocks that differ."""
 _BATCH = 1_000
 
 type Command = Sequence[str | int]
@@ -49,30 +49,30 @@ type Command = Sequence[str | int]
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was rebuilt. ``booked`` were still on their way to the ledger; ``holds`` are of calls in flight."""
+    """The counts of a rebuild. ``recorded`` entries came from the outboxes; ``holds`` are of calls in flight."""
 
     workspaces: int
     counters: int
     holds: int
-    booked: int
+    recorded: int
 
 
 async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = False) -> Rebuilt:
-    """Make the state in Redis anew from the ledger, which from then on is the one that calls are booked in.
+    """Create the state in Redis again from the ledger, and record calls in this ledger from then on.
 
-    Raises ``StoreUnavailable``, and then calls stay refused until it is run again. ``take_over``: also where another
-    ledger was the one.
+    With ``take_over`` this ledger replaces another one. Raise ``StoreUnavailable`` on failure; then calls stay refused
+    until a rebuild succeeds.
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)
         async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.client.command("DEL", STATE)
-        # Until every gateway has noticed, and what one was just making is there.
+        # Wait until every gateway has noticed, and until a workspace that one is just creating is complete.
         await asyncio.sleep(MAINTENANCE_INTERVAL_S + TIMEOUT_S)
         names = await session.find_keys()
         await _stop(session, names)
-        booked = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])
-        return await _restore_all(session, names, booked)
+        recorded = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])
+        return await _restore_all(session, names, recorded)
 
 
 async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
@@ -82,7 +82,7 @@ async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
             await make_group(session.client, workspace)
 
 
-async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]], booked: int) -> Rebuilt:
+async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]], recorded: int) -> Rebuilt:
     connection = session.file.connection
     state = session.ledger().state or secrets.token_hex(8)
     by_workspace: defaultdict[str, dict[str, CounterTotals]] = defaultdict(dict)
@@ -103,11 +103,11 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
             "HSET", PULSE, "epoch", int(seconds) * 1_000_000 + int(micros), "beat", 0
         )
         await session.client.command("SET", STATE, state)
-    return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, booked)
+    return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, recorded)
 
 
 async def _mark_ended(session: RedisSession, workspace: str) -> None:
-    """Let Redis know again which calls the counters have, so that a booking that is written again counts once."""
+    """Mark the newest calls as ended again, so that a call that is settled twice counts once."""
     keys = keys_of(workspace)
     marks = [
         ("SET", keys.ended_call(call_id), outcome, "NX", "EX", seconds)
@@ -144,7 +144,7 @@ async def _restore(
     counters: Mapping[str, CounterTotals],
     old: Iterable[str],
 ) -> int:
-    """Write one workspace's state as one step; return how many holds it has."""
+    """Write the state of one workspace in one atomic step. Return how many holds it has."""
     keys = keys_of(workspace)
     await _mark_ended(session, workspace)
     async with session.client.timeout(COMMAND_TIMEOUT_S):
@@ -152,7 +152,7 @@ async def _restore(
         await make_group(session.client, workspace)
         await session.client.run(REFILL_BUCKET, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
         for owner in {record.split(":", 3)[2] for record in records}:
-            # Its process may live, or somebody shall find that it does not.
+            # Its process may live. If not, a gateway must find the lease when it ends.
             end_us = await _lease_end_us(session)
             await session.client.command("ZADD", LEASES, "NX", end_us, f"{owner} {workspace}")
         commands: list[Command] = [("DEL", name) for name in old]
@@ -166,7 +166,7 @@ async def _restore(
 
 
 def sum_holds(records: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return what holds, as Redis has them, make of each counter: the amount that is held, and how many they are."""
+    """Return the sums of the holds that Redis has, by counter: the amount that is held, and the number of calls."""
     sums: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for record in records:
         amount, _, _, packed = record.split(":", 3)

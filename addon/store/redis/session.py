@@ -21,7 +21,7 @@ from policies.limits import Limit
 from policies.spend import Used
 
 COMMAND_TIMEOUT_S = 5.0
-"""For one question of a command: no call waits for it."""
+"""The timeout of one step of a command. No call waits for it."""
 
 _SCAN = 1000
 _FIELDS = ("spent", "requests", "held", "in_flight")
@@ -29,7 +29,7 @@ _FIELDS = ("spent", "requests", "held", "in_flight")
 
 @dataclass(frozen=True, slots=True)
 class RedisSession:
-    """What a command works with."""
+    """Redis and the ledger, open for one command."""
 
     client: RedisClient
     file: LedgerFile
@@ -37,21 +37,21 @@ class RedisSession:
     outbox: Outbox
 
     def ledger(self) -> LedgerIdentity:
-        """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
+        """Return the identity of the ledger. Raises ``sqlite3.Error``."""
         return read_identity(self.file.connection)
 
     async def claim_ledger(self, *, take_over: bool = False) -> None:
-        """Make this the ledger that calls are booked in. Raises ``StoreUnavailable`` where another one is."""
+        """Make this the ledger that calls are recorded in. Raise ``StoreUnavailable`` when another one is."""
         mine = self.ledger().id
         async with self.client.timeout(COMMAND_TIMEOUT_S):
             await self.client.command("SET", LEDGER, mine, *([] if take_over else ["NX"]))
             if await self.client.command("GET", LEDGER) != mine:
                 raise StoreUnavailable(
-                    f"calls are booked in another ledger than {self.file.path}; only if that one is lost, take over"
+                    f"calls are recorded in another ledger than {self.file.path}; take over only if that one is lost"
                 )
 
     async def find_keys(self) -> dict[str, list[str]]:
-        """Return all names in Redis by workspace."""
+        """Return all keys in Redis by workspace."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         cursor = "0"
         while True:
@@ -62,13 +62,13 @@ class RedisSession:
             for name in names:
                 found[name[len("tollgate:{") : name.index("}")]].append(name)
             if int(cursor) == 0:
-                # A name may come twice.
+                # SCAN may return a key twice.
                 return {workspace: list(dict.fromkeys(of)) for workspace, of in found.items()}
 
 
 @asynccontextmanager
 async def redis_session(url: SecretStr, database: Path) -> AsyncIterator[RedisSession]:
-    """Open both. Raises ``StoreUnavailable``."""
+    """Open Redis and the ledger. Raises ``StoreUnavailable``."""
     with closing(LedgerFile(database)) as file:
         client = RedisClient(url)
         try:
@@ -79,10 +79,10 @@ async def redis_session(url: SecretStr, database: Path) -> AsyncIterator[RedisSe
 
 
 async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> int:
-    """Write to the ledger what waits in Redis; return how many calls and credits that were.
+    """Write the calls and credits that wait in Redis to the ledger. Return how many there were.
 
-    The ledger becomes the one that calls are booked in; ``take_over``: also where another was. May be run again and
-    again, and beside gateways. Raises ``StoreUnavailable``.
+    This becomes the ledger that calls are recorded in; with ``take_over`` it replaces another one. It may run any
+    number of times, also while gateways run. Raises ``StoreUnavailable``.
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)

@@ -1,9 +1,13 @@
-"""Which state in Redis counts: one that is empty, older or another than this ledger's is refused until it is rebuilt.
+"""The state in Redis, and the check that it is the one of this ledger. Any other state is refused until a rebuild.
 
-A state has a random id, which stands in Redis once for all and once for each workspace. Every script checks its
-workspace's in the same step. A ledger remembers the id that it has worked with, so a Redis that came back empty is
-noticed, and one that somebody else began anew is, too. One that came back older than a living process has seen it is
-known by its pulse.
+A state has a random id. Redis has it once for everything and once for each workspace, and every script checks the id
+of its workspace in the same step. The ledger remembers the id that it works with. So three cases are found:
+
+| Redis came back | found by |
+|---|---|
+| empty | no id |
+| with a state that someone else created | another id |
+| older than a living process has seen it | its pulse, a counter that only grows |
 """
 
 import asyncio
@@ -40,7 +44,7 @@ TOO_OLD = "Redis 7 or newer is needed"
 
 @dataclass(frozen=True, slots=True)
 class LedgerIdentity:
-    """What a ledger knows of itself. ``state`` is the id of the state that it works with, None while it has none."""
+    """The id of a ledger, the id of the state in Redis that it works with (None: none yet), and whether it has rows."""
 
     id: str
     state: str | None
@@ -51,7 +55,7 @@ _HAS_NO_ROWS = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM w
 
 
 def read_identity(connection: sqlite3.Connection) -> LedgerIdentity:
-    """Return what the ledger knows of itself. Raises ``sqlite3.Error``."""
+    """Return the identity of the ledger. Raises ``sqlite3.Error``."""
     ledger_id, state, is_empty = connection.execute(
         f"SELECT id, redis_state, {_HAS_NO_ROWS} FROM ledger"  # noqa: S608
     ).fetchone()
@@ -59,12 +63,12 @@ def read_identity(connection: sqlite3.Connection) -> LedgerIdentity:
 
 
 def set_redis_state(connection: sqlite3.Connection, state: str) -> None:
-    """Let the ledger work with ``state`` from now on. Raises ``sqlite3.Error``."""
+    """Record that the ledger works with ``state`` from now on. Raises ``sqlite3.Error``."""
     connection.execute("UPDATE ledger SET redis_state = ?", (state,))
 
 
 class RedisState:
-    """The state that this process works with. Its methods raise ``StoreUnavailable`` and are called within a bound."""
+    """The state that this process works with. Its methods raise ``StoreUnavailable``; the caller sets the timeout."""
 
     def __init__(self, client: RedisClient, file: LedgerFile) -> None:
         self._client = client
@@ -75,12 +79,12 @@ class RedisState:
         self._pulse = (0, 0)
         self._checking = asyncio.Lock()
         self.was_lost = False
-        """Whether something was missing, so that what this process had there may be gone; for others to reset."""
+        """Whether a part of the state was missing, so that holds of this process may be lost. The store resets it."""
         self.owns_ledger = False
-        """Whether calls are booked in the ledger of this machine."""
+        """Whether calls are recorded in the ledger of this machine."""
 
     async def id(self) -> str:
-        """Return the id that scripts shall find."""
+        """Return the id that scripts must find in Redis."""
         if self._fault:
             raise StoreUnavailable(self._fault)
         if self._id is None:
@@ -89,8 +93,8 @@ class RedisState:
         return self._id
 
     async def check(self) -> None:
-        """Prove that the state is still there, and that Redis can be written."""
-        async with self._checking:  # One beat after the other.
+        """Prove that the state is still there and that Redis can be written."""
+        async with self._checking:  # Only one check at a time, so that the pulse grows between two of them.
             await self._check()
 
     async def _check(self) -> None:
@@ -99,7 +103,7 @@ class RedisState:
         pulse = (int(epoch), int(beat))
         self._fault = None if found == state else OTHER if found else EMPTY
         if not self._fault and pulse <= self._pulse:
-            # What was spent meanwhile is missing. Without its state nobody takes it for good, now or later.
+            # Spending is missing. Without its id no process can mistake this state for a valid one, now or later.
             await self._client.command("DEL", STATE)
             self._fault = OLDER
         if self._fault:
@@ -109,22 +113,22 @@ class RedisState:
         self._update_ledger_owner(ledger, (await self._read()).id)
 
     async def run(self, script: Script, workspace: str, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a script on a workspace whose state is there, or can be made."""
+        """Run a script on a workspace. Create the workspace's state first if it is new."""
         for is_last in (False, True):
             answer = await self._client.run(script, keys, await self.id(), *arguments)
             if answer not in ("missing", ["missing"]):
                 return answer
             if not is_last:
                 await self.register_workspace(workspace)
-        raise StoreUnavailable("the state in Redis comes and goes")
+        raise StoreUnavailable("the state in Redis disappeared again right after it was created")
 
     async def register_workspace(self, workspace: str) -> None:
-        """Make the state of a workspace that has none, if it is new."""
+        """Create the state of a workspace that has none. Raise ``StoreUnavailable`` when it had one before."""
         state = await self.id()
         keys = keys_of(workspace)
         answer = await self._client.run(REGISTER_WORKSPACE, [STATE, WORKSPACES], state, workspace)
         if answer == "lost" and await self._client.command("GET", keys.state) == state:
-            return  # Somebody else has made it since it was missed.
+            return  # Another process has created it in the meantime.
         if answer != "new":
             self.was_lost = True
             raise StoreUnavailable({"empty": EMPTY, "other": OTHER}.get(answer, LOST))
@@ -152,8 +156,8 @@ class RedisState:
         return str(found)
 
     async def _create_state(self, ledger: LedgerIdentity) -> str:
-        """Make the first state that there ever was; of several gateways that begin at once, one does."""
-        log.info("Redis is empty and so is the ledger: a state is begun", extra={"event": "state begun"})
+        """Create the first state. When several gateways start at once, only one succeeds."""
+        log.info("Redis and the ledger are empty: a new state is created", extra={"event": "state begun"})
         await self._client.command("SET", LEDGER, ledger.id, "NX")
         await self._client.command("SET", STATE, secrets.token_hex(8), "NX")
         return str(await self._client.command("GET", STATE))
@@ -163,7 +167,7 @@ class RedisState:
             facts = await self._client.command("INFO")
         except StoreUnavailable as error:
             if has_error_code(error, "this user has no permissions"):
-                return  # A service that does not show them.
+                return  # A hosted Redis that hides these facts.
             raise
         if int(str(facts["redis_version"]).partition(".")[0]) < 7:
             raise StoreUnavailable(TOO_OLD)
@@ -174,7 +178,7 @@ class RedisState:
         owns = owner == ledger_id
         if not owns and (is_first or self.owns_ledger):
             log.warning(
-                "calls are booked in the ledger of another machine, not in %s",
+                "calls are recorded in the ledger of another machine, not in %s",
                 self._file.path,
                 extra={"event": "ledger elsewhere"},
             )
@@ -182,7 +186,7 @@ class RedisState:
 
 
 async def make_group(client: RedisClient, workspace: str) -> None:
-    """Make the consumer group of a workspace's outbox, if it is missing."""
+    """Create the consumer group of a workspace's outbox if it is missing."""
     try:
         await client.command("XGROUP", "CREATE", keys_of(workspace).outbox, GROUP, "0", "MKSTREAM")
     except StoreUnavailable as error:

@@ -1,8 +1,15 @@
 """``RedisStore``: limits, holds and spend in Redis, for gateways on any number of machines; the ledger in SQLite.
 
-Each step is one script, which Redis runs as one. A step that was not answered in time may have been done, or may be
-done yet: ``take`` then has cost a token, ``settle`` is repeated, which changes nothing the second time, and a hold is
-voided, before or after it comes about. Source: docs/limits.md.
+Each step is one script, which Redis runs atomically. When Redis does not answer in time, the script may have run or may
+still run:
+
+| step | what happens then |
+|---|---|
+| ``take_token`` | a token may be lost |
+| ``settle`` | it is repeated; the second time changes nothing |
+| ``hold`` | it is voided, before or after Redis places it |
+
+Source: docs/limits.md.
 """
 
 import asyncio
@@ -39,14 +46,14 @@ from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 log = logging.getLogger("tollgate.store")
 
-_CLOSE_TIMEOUT_S = 2.0  # While closing.
-_COLLECT_ALL_EVERY = 30  # In calls of ``maintain``.
+_CLOSE_TIMEOUT_S = 2.0
+_EMPTY_ALL_EVERY = 30  # In calls of ``maintain``.
 
 
 class RedisStore(SharedCircuitsMixin):
     """A ``Store`` in the Redis at ``url``, with the ledger in the file ``path``.
 
-    Raises ``StoreUnavailable`` where the file can't be opened. Redis is asked from the first call on.
+    Raise ``StoreUnavailable`` when the file can't be opened. The first call connects to Redis.
     """
 
     def __init__(self, path: Path, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -84,8 +91,8 @@ class RedisStore(SharedCircuitsMixin):
         try:
             return await self._holds.place(request)
         except BaseException:
-            if request.id in self._holds:  # Whether it was placed can't be known.
-                self._in_background(self._void_in_background(request.id))
+            if request.id in self._holds:  # It is not known whether it was placed.
+                self._run_in_background(self._try_void(request.id))
             raise
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
@@ -98,7 +105,7 @@ class RedisStore(SharedCircuitsMixin):
             settlement = self._row_checker.check_call(settlement)
             await self._settle(settlement)
         except IllegalRowError:
-            with suppress(StoreUnavailable):  # Done later.
+            with suppress(StoreUnavailable):  # It is tried again later.
                 await self.void(str(settlement.row.get("id")))
             raise
         except BaseException as error:
@@ -174,7 +181,7 @@ class RedisStore(SharedCircuitsMixin):
         self._holds.forget(row["id"])
 
     async def _end(self, settlement: Settlement, outcome: str, paid_nanousd: int) -> bool:
-        """End a call, once; return whether this was it."""
+        """End a call. Return whether it had not ended before."""
         row = settlement.row
         created_at = datetime.fromisoformat(row["created_at"]).astimezone(UTC)
         counters = call_counters(row["workspace"], row["key_id"], created_at.date())
@@ -195,30 +202,30 @@ class RedisStore(SharedCircuitsMixin):
         return bool(answer == "done")
 
     async def _forget_confirmed(self) -> None:
-        """Let go of what the ledger has; a ledger elsewhere has had the time to get it."""
+        """Forget calls that the ledger has. The ledger of another machine had the time to get them."""
         due = self._unconfirmed.due()
         if due and self._state.owns_ledger:
-            booked = await self._file.run(lambda: find_recorded(self._file.connection, due))
-            self._unconfirmed.forget(booked)
+            recorded = await self._file.run(lambda: find_recorded(self._file.connection, due))
+            self._unconfirmed.forget(recorded)
         else:
             self._unconfirmed.forget(due)
 
     def _log_unconfirmed(self) -> None:
-        """Leave in the log what Redis lost before the ledger had it, where nobody rebuilt it in time."""
+        """Log the calls that Redis lost before the ledger had them, unless a rebuild came in time."""
         if not self._state.was_lost:
             return
         settlements = self._unconfirmed.settlements()
         with suppress(sqlite3.Error):
-            booked = find_recorded(self._file.connection, [one.row["id"] for one in settlements])
-            settlements = [one for one in settlements if one.row["id"] not in booked]
+            recorded = find_recorded(self._file.connection, [one.row["id"] for one in settlements])
+            settlements = [one for one in settlements if one.row["id"] not in recorded]
         for one in settlements:
-            log_lost_row(one, "Redis was lost, and not rebuilt")
+            log_lost_row(one, "Redis was lost and not rebuilt")
 
-    async def _void_in_background(self, call_id: str) -> None:
-        with suppress(StoreUnavailable):  # Done later.
+    async def _try_void(self, call_id: str) -> None:
+        with suppress(StoreUnavailable):  # It is tried again later.
             await self.void(call_id)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -233,7 +240,7 @@ class RedisStore(SharedCircuitsMixin):
             log.warning("%d calls of a gateway that ended were interrupted", ended)
 
     async def _interrupt(self, lease: Lease) -> int:
-        """End all holds of a dead process in one workspace; return how many there were."""
+        """Settle all holds of a dead process in one workspace. Return how many there were."""
         async with self._client.timeout():
             found = await self._client.command("HVALS", keys_of(lease.workspace).holds)
         ended = 0
@@ -248,8 +255,8 @@ class RedisStore(SharedCircuitsMixin):
     async def _empty_outboxes(self) -> None:
         if self._state.owns_ledger:
             if self._leases.has_dead_peer:
-                await self._outbox.empty_all(stale_s=0)  # Also what a dead process had just read.
-            elif self._rounds % _COLLECT_ALL_EVERY == 0:
+                await self._outbox.empty_all(stale_s=0)  # This includes entries that a dead process had read.
+            elif self._rounds % _EMPTY_ALL_EVERY == 0:
                 await self._outbox.empty_all()
             await self._outbox.empty_announced()
         else:

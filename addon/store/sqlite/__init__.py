@@ -1,1 +1,1 @@
-"""The store of one machine: everything in the ledger's file."""
+"""The store for one machine: everything is in the ledger's file."""

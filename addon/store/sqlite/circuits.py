@@ -1,4 +1,4 @@
-"""The circuits in the ledger's file, for all gateways of this machine, by the clock that they share."""
+"""The circuits in the ledger's file, shared by all gateways of this machine, by the machine's clock."""
 
 import sqlite3
 
@@ -16,7 +16,7 @@ class SqliteCircuits:
         self._clock = clock
 
     async def read(self) -> CircuitSnapshot:
-        """See ``CircuitTable.read``. It needs no lock."""
+        """See ``CircuitTable.read``. This needs no lock."""
         rows = await self._file.run(lambda: self._file.connection.execute(_ALL).fetchall())
         return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 

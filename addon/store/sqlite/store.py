@@ -1,6 +1,6 @@
-"""``SqliteStore``: everything in one SQLite file, for all gateways of this machine.
+"""``SqliteStore``: everything in one SQLite file, shared by all gateways of this machine.
 
-What was committed survives the process's death. Source: docs/limits.md, docs/ledger.md.
+Committed data survives the death of the process. Source: docs/limits.md, docs/ledger.md.
 """
 
 import logging
@@ -31,14 +31,14 @@ from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
 
-_CLOSE_TIMEOUT_S = 2.0  # While closing.
+_CLOSE_TIMEOUT_S = 2.0
 
 
 class SqliteStore(SharedCircuitsMixin):
-    """A ``Store`` in the file ``path``, which is made with its folder where it is missing.
+    """A ``Store`` in the file ``path``, which is created with its folder when it is missing.
 
-    Raises ``StoreUnavailable`` where it can't be opened, or is the database of a newer version.
-    ``clock`` is the one that all processes with this file share.
+    Raise ``StoreUnavailable`` when the file can't be opened or belongs to a newer version. All processes that use this
+    file share ``clock``.
     """
 
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -59,7 +59,7 @@ class SqliteStore(SharedCircuitsMixin):
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take_token``."""
         if workspace in self._empty_buckets:
-            # CircuitSnapshot needs no lock, so a flood of calls that are refused holds up nobody.
+            # Reading needs no lock, so a flood of refused calls blocks no other call.
             wait_us = await self._file.run(
                 lambda: transactions.token_wait_us(
                     self._file.connection, workspace, limit_rpm, monotonic_us(self._clock)
@@ -94,7 +94,7 @@ class SqliteStore(SharedCircuitsMixin):
         try:
             await self._settle(settlement)
         except IllegalRowError:
-            with suppress(StoreUnavailable):  # Done later.
+            with suppress(StoreUnavailable):  # It is tried again later.
                 await self.void(settlement.row["id"])
             raise
         except BaseException as error:
@@ -116,7 +116,7 @@ class SqliteStore(SharedCircuitsMixin):
     async def maintain(self) -> None:
         """See ``Store.maintain``."""
         await self._pending.write_all(self._settle, self._void)
-        # A look needs no lock, and leaves the disk alone.
+        # This read needs no lock and does not write to the disk.
         if await self._file.run(lambda: self._find_dead(self._file.connection)):
             await self._file.write(self._interrupt_dead)
         await self._circuits.refresh()

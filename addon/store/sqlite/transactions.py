@@ -1,4 +1,4 @@
-"""What the store does to its tables, one function a step: each runs inside one transaction of ``sqlite.SqliteStore``.
+"""The steps of ``SqliteStore`` on its tables. Each function runs inside one transaction.
 
 All raise ``sqlite3.Error``. Source of the rules: ``policies.token_bucket``, ``policies.limits``, ``policies.spend``.
 """
@@ -19,9 +19,9 @@ from policies.token_bucket import WINDOW_US, slice_us
 
 
 def token_wait_us(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
-    """Return in how many µs a token of the bucket is back, 0 where one is there.
+    """Return in how many µs a token of the bucket is back, 0 when one is there.
 
-    Takes of the future are of a clock that began again: they are over.
+    Takes with a time in the future are from before the clock started again. They do not count.
     """
     newest, oldest = _window(connection, workspace, now_us)
     return (
@@ -45,7 +45,7 @@ def take_token(connection: sqlite3.Connection, workspace: str, limit_rpm: int, n
 
 
 type _Group = tuple[int, int, int]
-"""When it began, the total with it, and how many takes it has."""
+"""A group of takes: its start, the total of all takes including it, and its count."""
 
 _GROUPS = "SELECT began_at_us, total, count FROM takes WHERE workspace = ?"
 _NEWEST = f"{_GROUPS} AND began_at_us <= ? ORDER BY began_at_us DESC LIMIT 1"
@@ -65,7 +65,7 @@ _TAKE = """
 def _window(
     connection: sqlite3.Connection, workspace: str, now_us: int
 ) -> tuple[_Group | None, _Group | None]:
-    """The newest group there is, and the oldest whose tokens are not back yet."""
+    """Return the newest group, and the oldest group whose tokens are not back yet."""
     newest = connection.execute(_NEWEST, (workspace, now_us)).fetchone()
     oldest = newest and connection.execute(_OLDEST, (workspace, now_us - WINDOW_US)).fetchone()
     return newest, oldest
@@ -78,7 +78,7 @@ def _tokens_out(newest: _Group | None, oldest: _Group | None) -> int:
 def _wait_us(
     connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int, newest: _Group | None
 ) -> int:
-    """A token is back with the first group behind which there are fewer than the limit."""
+    """Return the wait for the first group that is followed by fewer takes than the limit."""
     total = newest[1] if newest else 0
     within = (workspace, now_us - WINDOW_US, total - limit_rpm)
     (back_at_us,) = connection.execute(_NEXT_BACK, within).fetchone()
@@ -89,7 +89,7 @@ def _wait_us(
 
 
 def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
-    """Place the hold that ``policies.spend`` allows, or none."""
+    """Place the hold that ``policies.spend`` allows, or return its denial."""
     if placed := connection.execute(_PLACED, (request.id,)).fetchone():
         return Hold(*placed)
     return _place(connection, request, owner, now)
@@ -98,7 +98,7 @@ def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: 
 def move_hold(
     connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime
 ) -> Hold | Denial | None:
-    """Place the hold that is allowed in the place of the call's own, or leave that; None: ``owner`` has none of it."""
+    """Replace the call's hold by the one that is allowed, or keep it. Return None when ``owner`` holds no such call."""
     held = connection.execute(_HELD_ROW, (request.id, owner)).fetchone()
     if held is None:
         return None
@@ -121,7 +121,7 @@ def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now
                 request.interrupted_row["created_at"],
                 iso(
                     now + timedelta(seconds=LEASE_S)
-                ),  # For whoever reads the table; the owner's lock decides.
+                ),  # For people who read the table; the owner's lock decides.
                 request.workspace,
                 request.key_id,
                 decided.amount_nanousd,
@@ -145,9 +145,9 @@ _IN_FLIGHT = (
 def read_used(
     connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, except_id: str = ""
 ) -> Used:
-    """Return what is used up of a limit of ``workspace``, or of its key ``key_id``, and what calls in flight hold.
+    """Return how much of a limit of ``workspace`` or its key ``key_id`` is used, and how much calls in flight hold.
 
-    The call ``except_id`` is not counted among those.
+    The hold of the call ``except_id`` is not counted.
     """
     counter = limit.counter
     counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
@@ -165,12 +165,12 @@ def void(connection: sqlite3.Connection, call_id: str) -> None:
 
 
 def find_owners(connection: sqlite3.Connection) -> list[str]:
-    """Return whose calls are in flight."""
+    """Return the owners of all holds."""
     return [owner for (owner,) in connection.execute("SELECT DISTINCT owner FROM holds")]
 
 
 def interrupt(connection: sqlite3.Connection, dead: Iterable[str]) -> int:
-    """End every hold of owners that are dead, as a call that was interrupted; return how many."""
+    """Settle every hold of the dead owners as an interrupted call. Return how many there were."""
     ended = 0
     for owner in dead:
         rows = connection.execute("SELECT interrupted_row FROM holds WHERE owner = ?", (owner,)).fetchall()
@@ -184,7 +184,7 @@ def interrupt(connection: sqlite3.Connection, dead: Iterable[str]) -> int:
 
 
 def settle(connection: sqlite3.Connection, settlement: Settlement) -> None:
-    """Book a call: its row, its cost in every counter, what its wallet paid; and release its hold."""
+    """Write a call's row and its wallet's payment, add its cost to every counter, and release its hold."""
     row, calls = write_call(connection, settlement)
     if calls is not None:
         spent_nanousd = row["retail_nanousd"]

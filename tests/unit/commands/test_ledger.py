@@ -120,23 +120,23 @@ def test_a_ledger_is_verified_while_another_process_writes(lived: Path) -> None:
 WRONG = {
     "a counter's money": (
         "UPDATE spend SET spent_nanousd = spent_nanousd + 1 WHERE scope = 'key:acme/ci' AND period = '2026-01'",
-        "counter key:acme/ci of 2026-01: 3121 nano-USD are counted, 3120 are booked",
+        "counter key:acme/ci of 2026-01: 3121 nano-USD are counted, 3120 are recorded",
     ),
     "a counter's calls": (
         "UPDATE spend SET requests = 3 WHERE scope = 'workspace:acme'",
-        "counter workspace:acme of 2026-01: 3 calls are counted, 2 are booked",
+        "counter workspace:acme of 2026-01: 3 calls are counted, 2 are recorded",
     ),
     "a wallet": (
         "UPDATE spend SET spent_nanousd = 0 WHERE scope = 'wallet:acme'",
-        "counter wallet:acme of ever: 0 nano-USD are counted, -4999998440 are booked",
+        "counter wallet:acme of ever: 0 nano-USD are counted, -4999998440 are recorded",
     ),
     "a charge of no call": (
         "UPDATE wallet_entries SET id = 'call-9' WHERE id = 'call-1'",
-        "charge call-9: the wallet of acme paid 1560 nano-USD, no such call is booked",
+        "charge call-9: the wallet of acme paid 1560 nano-USD, no such call is recorded",
     ),
     "a hold of a call that ended": (
         "UPDATE holds SET id = 'call-1'",
-        "hold call-1: the call is booked, and money is held for it still",
+        "hold call-1: the call is recorded, but money is still held for it",
     ),
 }
 
@@ -211,7 +211,7 @@ def test_counters_in_redis_are_verified_against_the_ledger(
     wrong = run(one, "verify")
     assert wrong.exit_code == 1
     assert wrong.stdout.splitlines()[0] == (
-        "counter key:acme/ci of ever: 3121 nano-USD are counted, 3120 are booked"
+        "counter key:acme/ci of ever: 3121 nano-USD are counted, 3120 are recorded"
     )
 
 
@@ -231,7 +231,7 @@ def test_only_one_ledger_is_filled_until_another_takes_over(shared: tuple[Path, 
     use(one, live)
     refused = run(other, "drain", "--once")
     assert refused.exit_code == 1
-    assert f"calls are booked in another ledger than {path_of(other)}" in refused.stderr
+    assert f"calls are recorded in another ledger than {path_of(other)}" in refused.stderr
     taken = run(other, "drain", "--once", "--take-over")
     assert taken.exit_code == 0, taken.output
     assert run(one, "drain", "--once").exit_code == 1

@@ -102,7 +102,7 @@ def test_another_ledger_is_not_rebuilt_from_unless_it_takes_over(
     other = conf_in(tmp_path / "other", redis_url)
     refused = run(other)
     assert refused.exit_code == 1
-    assert "calls are booked in another ledger than " in refused.stderr
+    assert "calls are recorded in another ledger than " in refused.stderr
     assert run_ledger(conf, "verify").exit_code == 0
     assert run(other, "--take-over").exit_code == 0
 

@@ -161,7 +161,7 @@ async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
     for _ in range(2):
         await store.maintain()
     assert booked_ids(ledger_path) == ["b"]
-    assert len([record for record in caplog.records if "can't be booked" in record.message]) == 1
+    assert len([record for record in caplog.records if "can't be recorded" in record.message]) == 1
 
 
 async def test_calls_are_refused_once_too_many_wait_to_be_booked(
@@ -172,7 +172,7 @@ async def test_calls_are_refused_once_too_many_wait_to_be_booked(
         for one in "ab":
             with pytest.raises(StoreUnavailable):
                 await store.settle(ended(one))
-    with pytest.raises(StoreUnavailable, match="2 calls wait to be booked"):
+    with pytest.raises(StoreUnavailable, match="2 calls wait to be recorded"):
         await store.hold(hold_request("c"))
     await store.maintain()
     await store.hold(hold_request("c"))

@@ -1,19 +1,24 @@
 #!lua
--- Checks a call's limits and places its hold, or moves it: the rule of policies/spend.py, `place_hold`.
--- KEYS: state, holds, ended, then the counters that the hold counts in, the wallet's last, then others that are looked at.
+-- Checks the limits of a call, then places or moves its hold. The rule is `place_hold` in policies/spend.py.
+-- KEYS: state, holds, ended, the counters that the hold adds to (the wallet's last), then other counters to check.
 -- ARGV: state id, call id, owner, end of the owner's lease in µs, the interrupted row, prompt in nano-USD, token in
--- pico-USD, cap in tokens, "1" where overage protection is on, "1" where the client named a cap, the most room, the
--- smallest share in tokens, "1" where the call's hold is to be moved, how many counters it counts in, for each of them the
--- seconds it lives after its last change (0: for ever), then for each limit its kind, the index of its counter in KEYS,
--- and the most.
--- Returns {"held", amount, cap}, {"denied", reason, the number of the limit from 1, the calls in flight that are to blame
--- or 0, what they hold}, {"missing"}, {"ended"}, {"lease"}, or {"nothing"} where there is no hold to move.
+-- pico-USD, cap in tokens, "1" if overage protection is on, "1" if the client named a cap, the most room, the smallest
+-- share in tokens, "1" if the call's hold is to be moved, how many counters the hold adds to, for each of them how many
+-- seconds it is kept after its last change (0: forever), then for each limit its kind, the index of its counter in KEYS,
+-- and its value.
+-- Returns one of:
+--   {"held", amount, cap}
+--   {"denied", reason, number of the limit from 1, calls in flight that cause it or 0, the amount that they hold}
+--   {"missing"}  the workspace has no state, or another one
+--   {"ended"}    the call has ended
+--   {"lease"}    the owner's lease has ended
+--   {"nothing"}  there is no hold to move
 --
--- A hold that is moved is taken away first, so that the call is not counted against itself, and comes back if its next
--- attempt is denied. One that bears the same row was moved before.
+-- To move a hold, the script removes it first, so that the call does not count against itself, and puts it back if the
+-- next attempt is denied. A hold with the same row was already moved.
 --
--- Numbers are doubles here. The caller sends no amount beyond 2^53, and no product below passes it; what a counter has
--- beyond it is only compared.
+-- Numbers are doubles here. The caller sends no amount beyond 2^53, and no product below exceeds it. A counter may exceed
+-- it, but is only compared.
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return {"missing"} end
 local id, owner, lease_end, row = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local prompt, token, cap = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -43,12 +48,12 @@ local function divide(a, b) return (a - math.fmod(a, b)) / b end
 
 local function text(number) return string.format("%.0f", number) end
 
--- Returns how many tokens an amount pays for beyond the prompt, `enough` where it is that many or more.
+-- Returns how many tokens an amount pays for beyond the prompt, but at most `enough`.
 local function tokens_within(amount, enough)
   amount = amount - prompt
   if amount < 0 then return -1 end
   if token == 0 then return enough end
-  -- amount × 1000 / token digit by digit, until it is known to be enough.
+  -- amount × 1000 / token digit by digit, until it is enough.
   local tokens, rest = divide(amount, token), math.fmod(amount, token)
   for _ = 1, 3 do
     if tokens >= enough then break end
@@ -63,9 +68,9 @@ local function find_shortage(amount)
   if tokens_within(amount, 1) < 1 then return "budget" end
 end
 
--- Looks at each limit in turn. Returns a denial, or nil and the room, which is nil where no limit is one of money.
+-- Checks each limit in turn. Returns a denial, or nil and the room. Without a limit on money the room is nil.
 local function check_limits()
-  local left, unspent  -- The least there is, with its limit.
+  local left, unspent  -- The smallest amounts, each with its limit.
   for i = first_limit, #ARGV, 3 do
     local kind, most, number = ARGV[i], tonumber(ARGV[i + 2]), (i - first_limit) / 3 + 1
     local spent, requests, held, in_flight = used(KEYS[tonumber(ARGV[i + 1])])
@@ -88,7 +93,7 @@ local function check_limits()
   return {reason, left.number, left.in_flight, left.held}
 end
 
--- Lowers the cap to what fits into the room, and to a share of it where the client named none.
+-- Lowers the cap to what fits into the room, and to a share of it if the client named no cap.
 local function lower_cap(room)
   local share = cap
   if not names_cap and token > 0 then

@@ -1,6 +1,6 @@
 #!lua
--- Lets a bucket that was lost begin with the calls of the last minute, so that its limit is kept: their tokens come back
--- in a minute from now.
+-- Starts a lost bucket with the calls of the last minute, so that its limit still holds. Their tokens are back a minute
+-- from now.
 -- KEYS: takes.  ARGV: how many calls, window in µs.
 if redis.call("EXISTS", KEYS[1]) == 0 and ARGV[1] ~= "0" then
   local time = redis.call("TIME")

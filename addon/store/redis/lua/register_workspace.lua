@@ -1,7 +1,7 @@
 #!lua
--- Tells why a workspace's state is missing, and notes a workspace that is new.
+-- Returns why the state of a workspace is missing, and registers a workspace that is new.
 -- KEYS: the state of all, workspaces.  ARGV: state id, workspace.
--- Returns "empty", "other", "lost", or "new" where it may be made.
+-- Returns "empty", "other", "lost", or "new" if it may be created.
 local state = redis.call("GET", KEYS[1])
 if not state then return "empty" end
 if state ~= ARGV[1] then return "other" end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Renews an owner's leases, and tells which leases have ended.
+-- Renews an owner's leases, and returns the leases that have ended.
 -- KEYS: leases, of "owner workspace" by the end of the lease in µs.
 -- ARGV: owner, how long a lease is in µs, "all" or "ended", then the workspaces in which the owner has calls in flight.
 -- Returns the end of the renewed leases, then the leases that ended (or all), each followed by its end.

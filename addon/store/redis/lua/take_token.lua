@@ -4,7 +4,7 @@
 -- Returns {"taken"}, {"none", µs until a token is back} or {"missing"}.
 --
 -- A group is a member "total:count:began" whose score is the time of its last take. The total is padded, so that groups
--- of one score stand in order.
+-- with equal scores are sorted.
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return {"missing"} end
 local limit, window = tonumber(ARGV[2]), tonumber(ARGV[3])
 local slice, most_groups = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -20,7 +20,7 @@ local function put(total, count, began)
   redis.call("ZADD", KEYS[2], text(now), string.format("%015.0f:%.0f:%.0f", total, count, began))
 end
 
--- The clock went back: what seems to come was taken before now, so it comes back within a minute, and not earlier.
+-- The clock went back: takes in the future happened before now. Their tokens are back in a minute, not earlier.
 local ahead = redis.call("ZRANGE", KEYS[2], "(" .. text(now), "+inf", "BYSCORE")
 if #ahead > 0 then
   local total, count = parse(ahead[#ahead]), 0
@@ -39,7 +39,7 @@ if oldest then
   local first_total, first_count = parse(oldest)
   total, count, began = parse(newest)
   if total - first_total + first_count >= limit then
-    -- A token is back with the first group behind which there are fewer than the limit.
+    -- A token is back with the first group that is followed by fewer takes than the limit.
     for _, member in ipairs(redis.call("ZRANGE", KEYS[2], "(" .. text(now - window), "+inf", "BYSCORE")) do
       if parse(member) > total - limit then
         return {"none", text(redis.call("ZSCORE", KEYS[2], member) + window - now)}

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Releases the hold of a call that was not sent, and refuses one that is still on its way.
+-- Releases the hold of a call that was not sent, and prevents one that would be placed later.
 -- KEYS: state, holds, ended, then the counters that the hold counts in.
--- ARGV: state id, call id, how long an id is remembered in s.  Returns "done" or "missing".
+-- ARGV: state id, call id, how many seconds an id is remembered.  Returns "done" or "missing".
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return "missing" end
 redis.call("SET", KEYS[3], "voided", "NX", "EX", ARGV[3])
 local hold = redis.call("HGET", KEYS[2], ARGV[2])

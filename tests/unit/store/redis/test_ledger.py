@@ -81,7 +81,7 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     assert rig.place.rows().keys() == {"near", "far"}
     assert elsewhere.rows() == {}
     assert rig.place.used(EVER) == Used(1_700, 2, 0, 0)
-    with pytest.raises(StoreUnavailable, match="booked in another ledger"):
+    with pytest.raises(StoreUnavailable, match="recorded in another ledger"):
         await drain(SecretStr(rig.server.url), elsewhere.path)
     await far.settle(settlement("later"))
     assert await drain(SecretStr(rig.server.url), elsewhere.path, take_over=True) == 1
