@@ -1,1 +1,1 @@
-"""What operators see of a process: metrics, log lines and the admin port."""
+"""Metrics, log lines and the admin port: the view of operators on a process."""

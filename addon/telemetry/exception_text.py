@@ -1,7 +1,7 @@
-"""What of an exception may be logged: where it was raised and of what type, but none of its words.
+"""The text of an exception in the log: its type and where it was raised, but not its message.
 
-Words may quote what a client or a provider sent. Those of the system, such as "No space left on device", may not, and
-those of a policy that failed name the policy and the kind of fault alone.
+A message may quote what a client or a provider sent. Two kinds are safe and are logged: messages of the system, such as
+"No space left on device", and those of a failed policy, which name only the policy and the kind of fault.
 """
 
 import os
@@ -15,9 +15,9 @@ _LONGEST_CHAIN = 8
 
 
 def format_exception(error: BaseException) -> str:
-    """Return the traceback of ``error`` and of what led to it, oldest first, without any exception's own words."""
-    told = [_format_one(one) for one in _chain(error)]
-    return _CAUSED.join(reversed(told))
+    """Return the tracebacks of ``error`` and its causes, the oldest first, without the messages."""
+    tracebacks = [_format_one(one) for one in _chain(error)]
+    return _CAUSED.join(reversed(tracebacks))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""``LogLimit``: log lines that anybody can cause, at most some a second, with a count of those left out."""
+"""``LogLimit``: a limit for log lines that any client can cause."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ WINDOW_S = 1.0
 
 
 class LogLimit:
-    """At most ``max_lines`` lines in ``WINDOW_S``; where there are more, one line then says how many were left out."""
+    """At most ``max_lines`` lines in ``WINDOW_S``. After the window, one line says how many were left out."""
 
     def __init__(self, log: logging.Logger, max_lines: int = MAX_LINES) -> None:
         self._log = log
@@ -18,15 +18,15 @@ class LogLimit:
         self._window: asyncio.TimerHandle | None = None
 
     def info(self, message: str, **fields: object) -> None:
-        """Log ``message`` with ``fields``, or count it."""
+        """Log ``message`` with ``fields``, or count it when the limit is reached."""
         self._write(logging.INFO, message, fields)
 
     def warning(self, message: str, **fields: object) -> None:
-        """As ``info``."""
+        """Log a warning in the same way."""
         self._write(logging.WARNING, message, fields)
 
     def admit(self) -> bool:
-        """Return whether a line may be written now. One that may not is counted."""
+        """Return whether a line may be written now. Count it when it may not."""
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
         if self._lines >= self._max_lines:

@@ -1,9 +1,8 @@
-"""Structured logs: one JSON object a line, one line a call, and no credential, body or header in any of them.
+"""Structured logs: one JSON object a line, one line a call, and no credential, body or header in any line.
 
-Everything goes through stdlib logging: Tollgate's own loggers from INFO, everybody else's from WARNING. What a library
-says is left out, and so are the words of exceptions: only the place in the code is told.
-Several processes may share one stderr, so only whole lines are handed over, as many as a pipe takes in one piece; and
-no line is longer than that.
+Everything goes through stdlib logging: Tollgate's own loggers from INFO, all others from WARNING. Messages of libraries
+and of exceptions are left out: the line has only the place in the code. Several processes may share one stderr. So only
+whole lines are written, together at most as many bytes as a pipe takes in one piece, and no line is longer than that.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ OURS = "tollgate"
 FLUSH_S = 0.05
 """How long an ordinary line may wait for others."""
 WHOLE_BYTES = 4096
-"""What a pipe never mixes with the bytes of other processes: PIPE_BUF on Linux. Source: pipe(7)."""
+"""The largest write to a pipe that stays in one piece: PIPE_BUF on Linux. Source: pipe(7)."""
 _CUT = " … "
 QUIET = ("mitmproxy", "asyncio", "tornado", "hpack")
 WITHHELD = "withheld: it may quote what a client or a provider sent"
@@ -42,15 +41,15 @@ _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as ``{"time", "level", "logger", "message", ...}``; a traceback is the string ``exception``.
+    """Formats a record as ``{"time", "level", "logger", "message", ...}``. A traceback is the string ``exception``.
 
-    A line and its end take ``WHOLE_BYTES`` at most: where that is too little, the longest value loses its middle.
-    Each line of a process that is one of several bears the number ``worker``.
+    A line takes at most ``WHOLE_BYTES`` with its line end. If it is longer, its longest value loses its middle. With
+    several processes, each line has the number of its process as ``worker``.
     """
 
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
-        self.own = {} if worker is None else {"worker": worker}
+        self._fixed = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -58,7 +57,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": WITHHELD if _is_of_library(record) else _message(record),
-            **self.own,
+            **self._fixed,
         }
         if line["message"] is WITHHELD:
             line["source"] = f"{record.module}:{record.lineno}"
@@ -69,13 +68,13 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = format_exception(record.exc_info[1])
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return _fitted(_masked({name: _plain(value) for name, value in line.items()}))
+        return _fit(_mask({name: _plain(value) for name, value in line.items()}))
 
 
 class _Handler(logging.Handler):
-    """Hands whole lines to ``write``. Its type marks the handler that a later ``configure_logging`` replaces.
+    """Passes whole lines to ``write``. A later ``configure_logging`` finds the handler to replace by this type.
 
-    While an event loop runs, ordinary lines share a system call with those of the next moment; a warning never waits.
+    While an event loop runs, lines wait up to ``FLUSH_S`` to share one system call. A warning never waits.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -87,7 +86,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record).encode() + b"\n"
-        except Exception:  # noqa: BLE001  (as in the stdlib's handlers: a line that can't be made ends no call)
+        except Exception:  # noqa: BLE001  (as in the stdlib's handlers: a line that can't be formatted ends no call)
             self.handleError(record)
             return
         if len(self._waiting) + len(line) > WHOLE_BYTES:
@@ -99,7 +98,7 @@ class _Handler(logging.Handler):
             self._flush_soon()
 
     def flush(self) -> None:
-        """Hand over what waits."""
+        """Write the waiting lines."""
         with self.lock or nullcontext():
             self._flush_due = False
             lines, self._waiting = self._waiting, b""
@@ -116,12 +115,12 @@ class _Handler(logging.Handler):
         loop.call_later(FLUSH_S, self.flush)
 
     def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
-        # Levels on loggers are not enough: whoever starts mitmproxy may open the root logger for everything.
+        # Levels on loggers are not enough: an option of mitmproxy may open the root logger for everything.
         return record.levelno >= (logging.INFO if is_ours(record.name) else logging.WARNING)
 
 
 def configure_logging(stream: IO[str] | None = None, worker: int | None = None) -> None:
-    """Send all logs to ``stream`` (stderr), one JSON object a line. A second call replaces the first."""
+    """Send all logs to ``stream`` (default: stderr), one JSON object a line. A second call replaces the first."""
     root = logging.getLogger()
     for earlier in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         earlier.flush()
@@ -129,7 +128,7 @@ def configure_logging(stream: IO[str] | None = None, worker: int | None = None) 
     handler = _Handler(_writer(stream or sys.stderr))
     handler.setFormatter(JsonFormatter(worker))
     root.addHandler(handler)
-    # What no line of ours shows need not be found out for each (logging HOWTO, "Optimization").
+    # No line shows these fields, so do not collect them for each record (logging HOWTO, "Optimization").
     for detail in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, detail, False)
     logging.getLogger(OURS).setLevel(logging.INFO)
@@ -138,7 +137,7 @@ def configure_logging(stream: IO[str] | None = None, worker: int | None = None) 
 
 
 def _writer(stream: IO[str]) -> Callable[[bytes], None]:
-    """Return what writes to the file below ``stream``, past its buffer, or to a stream that has none."""
+    """Return a function that writes to the file of ``stream`` without its buffer, or to a stream without a file."""
     try:
         file = stream.fileno()
     except OSError:
@@ -147,7 +146,7 @@ def _writer(stream: IO[str]) -> Callable[[bytes], None]:
 
 
 def _write_all(file: int, lines: bytes) -> None:
-    # Nobody is left to tell of a stderr that was closed, and the calls go on.
+    # A closed stderr can't be reported anywhere, and calls must go on.
     with suppress(OSError):
         while lines:
             try:
@@ -157,17 +156,17 @@ def _write_all(file: int, lines: bytes) -> None:
 
 
 def log_call(exchange: Exchange, now_s: float) -> None:
-    """Write the one line of a call that was sent upstream; ``now_s`` is a reading of ``started_s``'s clock."""
+    """Log a call that was sent upstream, in one line. ``now_s`` is a time of the same clock as ``started_s``."""
     _log_line("call", exchange, now_s)
 
 
 def log_refusal(exchange: Exchange, now_s: float) -> None:
-    """Write the one line of a call that never went upstream: refused, or its client left first."""
+    """Log a call that was not sent upstream, in one line: it was refused, or its client left first."""
     _log_line("refusal", exchange, now_s)
 
 
 def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> None:
-    """Write the line of an attempt of whose failure its call's line does not tell; ``then`` is what comes of it."""
+    """Log a failed attempt that the line of its call does not show. ``then`` says what follows it."""
     attempt = exchange.attempt
     fields = {
         "event": "attempt failed",
@@ -182,9 +181,9 @@ def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> N
 
 
 def log_no_connection(exchange: Exchange, why: str) -> None:
-    """Write the line of an attempt that met nobody; ``why`` is the word of the system or of TLS.
+    """Log an attempt that got no connection. ``why`` is the message of the system or of TLS.
 
-    Never that of a connection which stood: it may quote what the provider said, and that a key.
+    Never pass a message of an established connection: it may quote the provider's answer, and so a key.
     """
     provider = exchange.attempt.model.provider.name
     fields = {"event": "no connection", "id": exchange.id, "provider": provider}
@@ -192,7 +191,7 @@ def log_no_connection(exchange: Exchange, why: str) -> None:
 
 
 def log_disbelieved(exchange: Exchange, count: str) -> None:
-    """Write the line of a count of a provider's that no model could have reached; it is estimated, or left out."""
+    """Log a count of a provider that no model can reach. The gateway estimates it or leaves it out."""
     provider = exchange.attempt.model.provider.name
     fields = {"event": "usage disbelieved", "id": exchange.id, "provider": provider, "count": count}
     _calls.warning("%s reports %s that can't be: not believed", provider, count, extra=fields)
@@ -205,7 +204,7 @@ def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
 
 
 def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
-    """What may be said of a call. A body, a header or a key has no place here."""
+    """Return the fields of a call for the log. Never add a body, a header or a key."""
     attempt = exchange.attempt if exchange.route else None
     return {
         "id": exchange.id,
@@ -233,12 +232,12 @@ def _ms(start_s: float, end_s: float | None) -> float | None:
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a logger of this name is one of Tollgate's own."""
+    """Return whether this is the name of one of Tollgate's own loggers."""
     return name == OURS or name.startswith(f"{OURS}.")
 
 
 def _is_of_library(record: logging.LogRecord) -> bool:
-    """Tell whether an installed library wrote it; operators' policy modules may say what they want."""
+    """Return whether an installed library wrote the record. Policy modules of operators may log any text."""
     path = Path(record.pathname)
     is_installed = not _INSTALLED.isdisjoint(path.parts) or path.is_relative_to(_STDLIB)
     return not is_ours(record.name) and (is_installed or record.name.partition(".")[0] in QUIET)
@@ -248,7 +247,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError):
-        # The stdlib would print the arguments on stderr, past the mask.
+        # The stdlib would print the arguments on stderr without masking them.
         return f"{record.msg} (a log message whose arguments do not fit)"
 
 
@@ -256,8 +255,8 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
-def _masked(line: dict[str, object]) -> dict[str, object]:
-    # Nearly every line is clean, and one look at all its text together is cheaper than one at each field.
+def _mask(line: dict[str, object]) -> dict[str, object]:
+    # Nearly every line is clean, and masking all its text once is cheaper than masking each field.
     together = "\n".join([value for value in line.values() if isinstance(value, str)])
     if mask_credentials(together) == together:
         return line
@@ -266,9 +265,9 @@ def _masked(line: dict[str, object]) -> dict[str, object]:
     }
 
 
-def _fitted(line: dict[str, object]) -> str:
+def _fit(line: dict[str, object]) -> str:
     text = json.dumps(line)
-    # None is cut twice: what one value can't give the next longest one does.
+    # Each value is cut at most once. When it is too short, the next longest value is cut too.
     for _ in line:
         excess = len(text) + 1 - WHOLE_BYTES
         if excess <= 0:
@@ -281,6 +280,6 @@ def _fitted(line: dict[str, object]) -> str:
 
 
 def _without_middle(text: str, fewer: int) -> str:
-    """Return ``text`` with ``fewer`` of its characters, each a byte or more of JSON, replaced by a mark."""
+    """Return ``text`` with ``fewer`` characters replaced by a mark. Each character is at least one byte of JSON."""
     side = max(len(text) - fewer, 0) // 2
     return text[:side] + _CUT + text[len(text) - side :]

@@ -1,10 +1,9 @@
-"""What the gateway counts for Prometheus: every metric is defined here, and docs/metrics.md explains it.
+"""The metrics of one gateway process for Prometheus. Every metric is defined here; docs/metrics.md explains it.
 
-A label's value comes from the catalog, the contract or this file: never a key, a workspace, or a client's text.
+A label's value comes from the catalog, the contract or this file. It is never a key, a workspace or a client's text.
 
-In one process the numbers live in its memory. Several workers write theirs to files in one directory, which they find
-in ``FOLDER_VARIABLE`` when they start (prometheus_client decides by it when it is first imported), and their
-supervisor adds them up: ``worker_metrics``.
+A single process keeps the numbers in memory. Several workers write them to files in the folder that
+``FOLDER_VARIABLE`` names. prometheus_client reads that variable when it is first imported. ``worker_metrics`` adds these files up.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -36,7 +35,7 @@ type Rendered = tuple[str, bytes]
 """Content type and body."""
 
 OTHER = "other"
-"""Stands for a model that is not in the catalog, and for a code that is not in these tables."""
+"""The label of a model that is not in the catalog, and of a code that is not in these tables."""
 
 REFUSAL_CODES = frozenset({*get_args(RefusalCode), CLIENT_DISCONNECTED, INTERRUPTED, OTHER})
 UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM_ERRORS.values(), SERVER_ERROR, REQUEST_ERROR)})
@@ -45,10 +44,10 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder of several workers, by prometheus_client's own name."""
 
 MOST = 10**15
-"""The most that one call adds to a counter, which stays an exact float: a provider's word is no reason to lose it."""
+"""The most that one call adds to a counter. A wrong count of a provider must not make the float inexact."""
 
 MOST_NAMED = 100
-"""How many broken files have a series of their own."""
+"""How many broken files have their own series. The others are counted together."""
 
 STORE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 CALL_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -57,7 +56,7 @@ disable_created_metrics()
 
 
 class _Children[Child](dict[tuple[str, ...], Child]):
-    """One metric's children by their labels' values; finding one here takes a tenth of the time of ``labels``."""
+    """The children of one metric by the values of their labels. A lookup takes a tenth of the time of ``labels``."""
 
     def __init__(self, make: Callable[..., Child]) -> None:
         super().__init__()
@@ -69,7 +68,7 @@ class _Children[Child](dict[tuple[str, ...], Child]):
 
 
 class _Amounts(NamedTuple):
-    """What the calls of one model in one mode add to."""
+    """The counters that the calls of one model in one mode add to."""
 
     prompt: Counter
     cached: Counter
@@ -81,13 +80,14 @@ class _Amounts(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one gateway process. Make one a process: workers' files know no second."""
+    """The metrics of one gateway process. A worker creates only one: its files can't tell two apart."""
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
         self._define_calls()
         self._define_upstream()
-        self._define_ways()
+        self._define_connections()
+        self._define_states()
         self._define_store()
         self._define_process(version)
 
@@ -100,7 +100,7 @@ class Metrics:
         self._cost = counter("tollgate_cost_usd", "USD as booked.", ("price", "model", "mode"))
         self._calls_by = _Children[Counter](calls.labels)
         self._amounts_by = _Children[_Amounts](self._amounts)
-        # What is known beforehand begins at 0, so that the first of its kind is seen as a rise.
+        # Every known code starts at 0, so that Prometheus sees the first refusal as an increase.
         self._refusals = {code: refusals.labels(code) for code in sorted(REFUSAL_CODES)}
 
     def _define_upstream(self) -> None:
@@ -123,6 +123,12 @@ class Metrics:
             ("provider", "count"),
             registry=self.registry,
         )
+        self._disbelieved_by = _Children[Counter](disbelieved.labels)
+        self._call_by = _Children[Histogram](call.labels)
+        self._first_byte_by = _Children[Histogram](first_byte.labels)
+        self._errors_by = _Children[Counter](errors.labels)
+
+    def _define_connections(self) -> None:
         connections = Gauge(
             "tollgate_upstream_connections",
             "Connections to providers.",
@@ -137,14 +143,10 @@ class Metrics:
         )
         self._connections = {state: connections.labels(state) for state in ("open", "idle")}
         self._pool_counted = (0, 0)
-        self._disbelieved_by = _Children[Counter](disbelieved.labels)
-        self._call_by = _Children[Histogram](call.labels)
-        self._first_byte_by = _Children[Histogram](first_byte.labels)
-        self._errors_by = _Children[Counter](errors.labels)
 
-    def _define_ways(self) -> None:
+    def _define_states(self) -> None:
         gauge = partial(Gauge, registry=self.registry)
-        # Each worker knows the keys for itself, and has read the same circuits as the others.
+        # Each worker has its own view of the keys (add up), but all workers read the same circuits and files (maximum).
         keys = gauge(
             "tollgate_platform_keys",
             "The platform's keys, by whether they rest.",
@@ -176,12 +178,8 @@ class Metrics:
             buckets=STORE_BUCKETS_S,
             registry=self.registry,
         )
-        errors = Counter(
-            "tollgate_store_errors",
-            "Times the store could not be asked.",
-            ("operation",),
-            registry=self.registry,
-        )
+        counter = partial(Counter, registry=self.registry)
+        errors = counter("tollgate_store_errors", "Times the store could not be asked.", ("operation",))
         self._store_seconds = {operation: seconds.labels(operation) for operation in operations}
         self._store_errors = {operation: errors.labels(operation) for operation in operations}
         self._holds = Gauge(
@@ -206,7 +204,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
 
     def call_ended(self, exchange: Exchange, catalog: Container[str], now_s: float) -> None:
-        """Count a settled call. ``catalog`` has the slugs of its settings, ``now_s`` is of ``started_s``'s clock."""
+        """Count a settled call. ``catalog`` has the slugs of its settings; ``now_s`` has the clock of ``started_s``."""
         attempt = exchange.attempt
         provider, mode = attempt.model.provider.name, attempt.mode
         model = attempt.model.slug if attempt.model.slug in catalog else OTHER
@@ -226,32 +224,32 @@ class Metrics:
             self._first_byte_by[(provider,)].observe(exchange.first_byte_s - exchange.started_s)
 
     def attempt_failed(self, provider: str, code: str) -> None:
-        """Count an attempt that failed at its provider, whatever follows it."""
+        """Count an attempt that failed at its provider, whatever follows."""
         if code in UPSTREAM_CODES:
             self._errors_by[provider, code].inc()
 
     def count_disbelieved(self, provider: str, count: str) -> None:
-        """Count a provider's count that was not believed; ``count`` is its name in the ledger."""
+        """Count a count of a provider that is impossible. ``count`` is its column in the ledger."""
         self._disbelieved_by[provider, count].inc()
 
     def call_refused(self, code: str) -> None:
-        """Count a call that ended before it was sent: turned down, or abandoned by its client."""
+        """Count a call that ended before it was sent: it was refused, or its client left."""
         self._refusals[code if code in self._refusals else OTHER].inc()
 
     def set_holds_in_flight(self, count: int) -> None:
-        """Say how many holds this process has placed whose calls have not ended."""
+        """Set how many holds this process has placed for calls that have not ended."""
         self._holds.set(count)
 
     def set_platform_keys(self, counts: Mapping[tuple[str, KeyState], int]) -> None:
-        """Say how many platform keys each provider has in each state. What is not named any more is 0."""
+        """Set how many platform keys each provider has in each state. A pair that is missing now becomes 0."""
         _set(self._keys_by, counts)
 
     def set_circuits_open(self, counts: Mapping[tuple[str, Mode, CircuitScope], int]) -> None:
-        """Say how many circuits of each provider and mode are not closed, and for whom. What is not named is 0."""
+        """Set how many circuits are not closed by provider, mode and scope. A missing combination becomes 0."""
         _set(self._circuits_by, counts)
 
     def set_upstream_connections(self, *, open_now: int, idle_now: int, opened: int, reused: int) -> None:
-        """Set the gauges and counters of the connection pool; ``opened`` and ``reused`` are totals so far."""
+        """Set the metrics of the connection pool. ``opened`` and ``reused`` are totals since the start."""
         self._connections["open"].set(open_now)
         self._connections["idle"].set(idle_now)
         opened_before, reused_before = self._pool_counted
@@ -260,20 +258,20 @@ class Metrics:
         self._pool_counted = (opened, reused)
 
     def set_broken_files(self, files: Sequence[Path]) -> None:
-        """Say which settings files do not load. What is not named any more is 0."""
+        """Set which settings files do not load. A file that is missing now becomes 0."""
         counts = dict.fromkeys((f"{file.parent.name}/{file.name}" for file in files[:MOST_NAMED]), 1)
         if len(files) > MOST_NAMED:
             counts[OTHER] = len(files) - MOST_NAMED
         _set(self._broken_by, {(file,): count for file, count in counts.items()})
 
     def store_asked(self, operation: StoreOperation, duration_s: float, *, available: bool) -> None:
-        """Count one operation of the store, and how long it took, whether or not it could be done."""
+        """Count one operation of the store and its time, whether or not it succeeded."""
         self._store_seconds[operation].observe(duration_s)
         if not available:
             self._store_errors[operation].inc()
 
     def render(self) -> Rendered:
-        """What this process counted."""
+        """Return the metrics page of this process."""
         return render_registry(self.registry)
 
     def _amounts(self, model: str, mode: str) -> _Amounts:
