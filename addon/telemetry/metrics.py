@@ -3,7 +3,8 @@
 A label's value comes from the catalog, the contract or this file. It is never a key, a workspace or a client's text.
 
 A single process keeps the numbers in memory. Several workers write them to files in the folder that
-``FOLDER_VARIABLE`` names. prometheus_client reads that variable when it is first imported. ``worker_metrics`` adds these files up.
+``FOLDER_VARIABLE`` names, and ``worker_metrics`` adds these files up. prometheus_client reads that variable when it is
+first imported.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
