@@ -37,11 +37,11 @@ def test_an_error_body_of_the_largest_size_is_read(first_piece: int) -> None:
 
 
 @CUTS
-def test_an_error_body_of_one_byte_more_is_not(first_piece: int) -> None:
+def test_a_larger_error_body_is_not_read(first_piece: int) -> None:
     assert "without a readable explanation" in message(error_body(MAX_READ_BYTES + 1), first_piece)
 
 
-def test_no_more_is_kept_of_an_error_body_than_shows_that_it_is_too_long() -> None:
+def test_the_kept_part_of_an_error_body_is_bounded() -> None:
     relay = ErrorAnswerReader(400, SOURCE)
     for _ in range(10):
         relay.feed(b"x" * MAX_READ_BYTES)
@@ -61,11 +61,11 @@ def relayed(secret: str, text: str, cut: int) -> str:
     return (relay.feed(raw[:cut]) + relay.feed(raw[cut:])).decode()
 
 
-def test_an_answer_shows_the_key_that_it_was_asked_with_in_no_place_and_however_it_is_cut() -> None:
+def test_no_cut_of_an_answer_shows_the_key_of_its_call() -> None:
     masked = EVENT % ("***", "***", "***")
     assert {relayed(KEY, KEY, cut) for cut in range(len(EVENT) + 40)} == {masked}
 
 
 @pytest.mark.parametrize("word", ["ollama", "EMPTY", "not-needed", "sk-no-key-required", "key-1"])
-def test_a_word_that_a_server_without_keys_is_called_with_may_stand_in_its_answer(word: str) -> None:
+def test_a_placeholder_key_is_not_masked(word: str) -> None:
     assert relayed(word, word, 50) == EVENT % (word, word, word)

@@ -86,7 +86,7 @@ def assert_counted(run: Run, relay: AnswerReader) -> None:
 
 
 @pytest.mark.parametrize("run", runs(stream=True))
-def test_a_recorded_stream_gives_the_same_however_it_is_cut(run: Run) -> None:
+def test_any_cut_of_a_recorded_stream_gives_the_same_result(run: Run) -> None:
     body = run.text.encode()
     whole, relay = relayed(run, [body])
     recorded = cut_at(body, list(accumulate(run.record.get("chunk_lens") or [])))
@@ -98,7 +98,7 @@ def test_a_recorded_stream_gives_the_same_however_it_is_cut(run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", runs(stream=True))
-def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_was_cut(run: Run) -> None:
+def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run) -> None:
     body = run.text.encode()
     out, relay = relayed(run, [body])
     finished = "[DONE]" in run.text or any(told.finish_reason for told in choices_told(run))
@@ -131,7 +131,7 @@ def digits(text: str | bytes) -> Any:
 
 
 @pytest.mark.parametrize("run", runs(stream=False))
-def test_a_recorded_answer_is_read_whole_or_not_at_all(run: Run) -> None:
+def test_a_recorded_answer_is_read_as_a_whole(run: Run) -> None:
     body = run.text.encode()
     out, relay = relayed(run, [body])
     assert (relay.failure is None) == (run.kind == "whole"), relay.failure

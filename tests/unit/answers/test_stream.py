@@ -193,7 +193,7 @@ ALL = {**WHOLE, **BROKEN}
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_stream_reaches_the_client_under_the_slug_and_ends_with_done(name: str) -> None:
+def test_a_complete_stream_is_relayed_with_the_slug_and_done(name: str) -> None:
     stream, expected = WHOLE[name]
     result = relay(stream)
     assert result.out == expected
@@ -202,7 +202,7 @@ def test_a_whole_stream_reaches_the_client_under_the_slug_and_ends_with_done(nam
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_stream_gives_what_came_before_and_a_failure(name: str) -> None:
+def test_a_broken_stream_gives_the_events_before_the_fault_and_a_failure(name: str) -> None:
     stream, expected = BROKEN[name]
     result = relay(stream)
     assert result.out == expected
@@ -211,13 +211,13 @@ def test_a_broken_stream_gives_what_came_before_and_a_failure(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_byte_by_byte_gives_the_same_as_whole(name: str) -> None:
+def test_single_bytes_give_the_same_result(name: str) -> None:
     stream, _ = ALL[name]
     assert relay(*one_by_one(stream)) == relay(stream)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_single_cut_gives_the_same_as_whole(name: str) -> None:
+def test_every_single_cut_gives_the_same_result(name: str) -> None:
     stream, _ = ALL[name]
     whole = relay(stream)
     step = max(1, len(stream) // 150)
@@ -229,9 +229,7 @@ def test_every_single_cut_gives_the_same_as_whole(name: str) -> None:
     st.lists(st.sampled_from([*(s for s, _ in ALL.values()), b"\r", b"\n", b"\r\n"]), max_size=4), st.data()
 )
 @settings(max_examples=150, deadline=None)
-def test_random_cuts_of_random_streams_give_the_same_as_whole(
-    parts: list[bytes], draw: st.DataObject
-) -> None:
+def test_random_cuts_of_random_streams_give_the_same_result(parts: list[bytes], draw: st.DataObject) -> None:
     stream = b"".join(parts)
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
@@ -244,14 +242,14 @@ def test_random_cuts_of_random_streams_give_the_same_as_whole(
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_any_framing_gives_the_same_byte_by_byte(parts: list[bytes]) -> None:
+def test_any_framing_gives_the_same_result_byte_by_byte(parts: list[bytes]) -> None:
     stream = b"".join(parts)
     result = relay(stream)
     assert relay(*one_by_one(stream)) == result
     assert b'"up"' not in result.out
 
 
-def test_the_first_event_leaves_as_soon_as_it_is_whole() -> None:
+def test_the_first_event_is_sent_as_soon_as_it_is_complete() -> None:
     machine = machine_of()
     assert machine.feed(b": wait\n\n") == b""
     assert machine.feed(b"data: %b\n" % A) == b""
@@ -259,21 +257,21 @@ def test_the_first_event_leaves_as_soon_as_it_is_whole() -> None:
     assert machine.feed(b": later\n\n") == b": later\n\n"
 
 
-def test_comments_before_the_first_event_are_kept_up_to_a_bound() -> None:
+def test_comments_before_the_first_event_are_held_up_to_a_bound() -> None:
     comment = b": " + b"x" * 1022 + b"\n\n"
     result = relay(*[comment] * 200, b"data: %b\n\n" % A, DONE)
     kept = MAX_HELD_BYTES // len(comment)
     assert result.out == comment * kept + b"data: %b\n\n" % A_ + DONE
 
 
-def test_an_event_of_exactly_the_bound_passes_and_one_byte_more_does_not() -> None:
+def test_an_event_may_be_as_large_as_the_bound() -> None:
     event = b"data: %b\n\n" % A
     for pieces in ([event, DONE], one_by_one(event + DONE)):
         assert relay(*pieces, max_event_bytes=len(event)).is_done
         assert relay(*pieces, max_event_bytes=len(event) - 1).failure is not None
 
 
-def test_an_endless_line_is_given_up_and_not_kept() -> None:
+def test_an_endless_line_fails_and_is_dropped() -> None:
     machine = machine_of(10_000)
     for _ in range(100):
         machine.feed(b"x" * 1000)
@@ -283,7 +281,7 @@ def test_an_endless_line_is_given_up_and_not_kept() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_an_event_has_at_most_so_many_lines(end: bytes) -> None:
+def test_the_lines_of_an_event_are_bounded(end: bytes) -> None:
     lines = (b"data: %b" % A + end) * MAX_EVENT_LINES
     assert (
         relay(lines + b"\n", DONE, max_event_bytes=MAX_EVENT_BYTES).out.count(b'"house/slug"')
@@ -304,7 +302,7 @@ def test_an_event_of_a_thousand_lines_is_relayed_as_one() -> None:
     assert json.loads(sent.split(b"\n")[0][6:]) == json.loads(A_)
 
 
-def test_an_answer_has_at_most_so_many_choices_in_one_event_or_in_all() -> None:
+def test_the_choices_of_an_answer_are_bounded() -> None:
     one = b'{"index":%d,"delta":{"content":"a"}}'
     every = [one % index for index in range(MAX_CHOICES + 1)]
     in_one = b'data: {"choices":[%b]}\n\n'
@@ -329,7 +327,7 @@ def test_the_structure_of_an_event_is_bounded_before_it_is_parsed(payload: bytes
     assert says in result.failure.message
 
 
-def test_usage_is_read_from_wherever_the_stream_reports_it() -> None:
+def test_usage_is_read_from_any_event() -> None:
     groq = b'{"choices":[],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":1}}}'
     own = b'{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2,"prompt_cache_hit_tokens":5}}'
     assert relay(b"data: %b\n\n" % groq, DONE).usage == Usage(7, 1)
@@ -348,7 +346,7 @@ def test_usage_is_read_from_wherever_the_stream_reports_it() -> None:
         (["null"], None),
     ],
 )
-def test_the_finish_reason_is_the_last_that_says_something(reasons: list[str], expected: str | None) -> None:
+def test_the_last_finish_reason_that_is_not_empty_counts(reasons: list[str], expected: str | None) -> None:
     events = [b'data: {"choices":[{"delta":{},"finish_reason":%b}]}\n\n' % r.encode() for r in reasons]
     assert relay(*events, DONE).finish_reason == expected
 
@@ -380,7 +378,7 @@ def test_the_finish_reason_is_the_last_that_says_something(reasons: list[str], e
         ("odd", 0),
     ],
 )
-def test_relayed_text_is_counted_whatever_it_stands_in(choice: object, chars: int) -> None:
+def test_relayed_text_is_counted_in_every_member(choice: object, chars: int) -> None:
     chunks = json.dumps({"choices": [choice]}).encode()
     assert relay(b"data: %b\n\n" % chunks, DONE).text_chars == chars
 
@@ -395,7 +393,7 @@ def test_no_depth_of_nesting_exhausts_the_stack(member: str, depth: int) -> None
         assert result.is_done or result.failure is not None
 
 
-def test_text_that_never_left_is_not_counted() -> None:
+def test_text_that_was_not_sent_is_not_counted() -> None:
     assert relay(b"data: %b\n\ndata: %b\n\n" % (A, chunk("x", more=',"error":"no"'))).text_chars == 3
 
 

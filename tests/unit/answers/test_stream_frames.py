@@ -145,7 +145,7 @@ STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[s
 
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("name", STREAMS)
-def test_one_chunk_bears_the_usage_wherever_its_provider_put_it(name: str, asked: bool) -> None:
+def test_one_chunk_carries_the_usage(name: str, asked: bool) -> None:
     sent, merged, separate = STREAMS[name]
     got = relayed(*sent, asked=asked)
     assert got == (separate if asked else merged)
@@ -156,7 +156,7 @@ def test_one_chunk_bears_the_usage_wherever_its_provider_put_it(name: str, asked
     st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_whatever_comes_no_chunk_lacks_a_choice_and_one_at_most_bears_usage(
+def test_every_chunk_has_a_choice_and_at_most_one_has_usage(
     chunks: list[dict[str, Any]], asked: bool
 ) -> None:
     relay = machine(asked=asked)
@@ -174,7 +174,7 @@ def test_whatever_comes_no_chunk_lacks_a_choice_and_one_at_most_bears_usage(
     assert "".join(filter(None, read)) == "".join(filter(None, told))
 
 
-def test_text_and_all_ends_but_the_last_leave_at_once() -> None:
+def test_only_the_end_of_the_last_choice_is_held() -> None:
     relay = machine()
     second = HI | {"choices": [SECOND]}
     for made in (HI, second, END):
@@ -189,7 +189,7 @@ def test_text_and_all_ends_but_the_last_leave_at_once() -> None:
     assert relay.feed(DONE) == DONE
 
 
-def test_usage_that_comes_after_the_wait_is_booked_and_not_sent() -> None:
+def test_late_usage_is_recorded_and_not_sent() -> None:
     relay = machine()
     relay.feed(event(HI) + event(END))
     assert payloads(relay.flush_pending()) == [END]
@@ -198,7 +198,7 @@ def test_usage_that_comes_after_the_wait_is_booked_and_not_sent() -> None:
     assert relay.usage == Usage(9, 2, 11)
 
 
-def test_nothing_is_held_for_a_client_that_gets_the_usage_in_a_chunk_of_its_own() -> None:
+def test_nothing_is_held_when_the_usage_has_a_chunk_of_its_own() -> None:
     relay = machine(asked=True)
     assert payloads(relay.feed(event(HI) + event(END))) == [HI, END]
     assert not relay.has_pending
@@ -216,7 +216,7 @@ def test_the_usage_keeps_its_digits() -> None:
 @pytest.mark.parametrize(
     ("choices", "ends", "complete"), [(None, [0], True), (1, [0], True), (2, [0], False), (2, [0, 1], True)]
 )
-def test_what_breaks_off_is_complete_where_every_choice_has_ended(
+def test_a_broken_stream_is_complete_when_every_choice_has_ended(
     choices: int | None, ends: list[int], complete: bool
 ) -> None:
     relay = machine(choices=choices)
@@ -227,7 +227,7 @@ def test_what_breaks_off_is_complete_where_every_choice_has_ended(
     assert relay.is_complete == complete
 
 
-def test_an_id_a_time_and_a_kind_that_are_left_out_are_filled_in() -> None:
+def test_a_missing_id_time_and_object_are_added() -> None:
     bare = [{"choices": made["choices"]} for made in (HI, HI, END)]
     head = {"id": "chatcmpl-made", "created": 17, "object": "chat.completion.chunk", "model": "vendor"}
     assert relayed(*bare) == [made | head for made in bare]
@@ -238,7 +238,7 @@ def test_an_id_a_time_and_a_kind_that_are_left_out_are_filled_in() -> None:
     ] * 3
 
 
-def test_what_events_without_a_choice_add_is_bounded() -> None:
+def test_members_of_events_without_a_choice_are_bounded() -> None:
     many = [chunk(usage={}) | {"usage": None, f"x{number}": number} for number in range(500)]
     first, _ = relayed(*many, HI, END)
     assert len(first) < 80

@@ -67,7 +67,7 @@ TEXTS = st.lists(
 
 @given(TEXTS.map("".join), PLACES)
 @settings(max_examples=400, deadline=None)
-def test_no_key_is_in_a_text_however_it_is_cut_and_all_else_is(text: str, places: list[int]) -> None:
+def test_any_cut_of_a_text_hides_the_key_and_keeps_the_rest(text: str, places: list[int]) -> None:
     one = SecretFreeText((KEY, OTHER))
     shown = "".join([one.read(piece) for piece in cut(text, places)])
     assert KEY not in shown
@@ -82,7 +82,7 @@ def test_no_key_is_in_a_text_however_it_is_cut_and_all_else_is(text: str, places
     st.booleans(),
 )
 @settings(max_examples=200, deadline=None)
-def test_a_client_joins_no_key(name: str, places: list[int], alone: bool) -> None:
+def test_a_client_can_not_join_a_key(name: str, places: list[int], alone: bool) -> None:
     text = f"My key is {KEY}, and yours {OTHER}."
     chunks = [chunk(role="assistant")]
     for number, piece in enumerate(cut(text, places)):
@@ -105,7 +105,7 @@ def test_a_client_joins_no_key(name: str, places: list[int], alone: bool) -> Non
     assert sent.endswith(DONE)
 
 
-def test_only_what_may_be_the_beginning_of_a_key_waits_and_not_for_long() -> None:
+def test_only_a_possible_beginning_of_a_key_is_held() -> None:
     relay = machine()
     for text in ("words that end with s", " and k", "-p", " and sk-"):
         assert joined(relay.feed(event(chunk(text)))) == {(0, "content"): text}
@@ -113,7 +113,7 @@ def test_only_what_may_be_the_beginning_of_a_key_waits_and_not_for_long() -> Non
     assert joined(relay.feed(event(chunk("ect")))) == {(0, "content"): "sk-project"}
 
 
-def test_what_waits_leaves_before_its_choice_goes_on_with_something_else() -> None:
+def test_held_text_is_sent_before_its_choice_goes_on() -> None:
     relay = machine()
     assert joined(relay.feed(event(chunk("an sk-pro")))) == {(0, "content"): "an "}
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
@@ -126,12 +126,12 @@ def test_what_waits_leaves_before_its_choice_goes_on_with_something_else() -> No
 
 
 @pytest.mark.parametrize("ending", [DONE, event(END) + DONE])
-def test_what_waits_at_the_end_is_sent_or_masked(ending: bytes) -> None:
+def test_held_text_is_sent_or_masked_at_the_end(ending: bytes) -> None:
     for text, shown in (("my sk-p", "my sk-p"), (f"my {KEY[:20]}", "my ***")):
         assert joined(machine().feed(event(chunk(text)) + ending))[0, "content"] == shown
 
 
-def test_a_key_is_masked_behind_a_chunk_that_shows_its_beginning() -> None:
+def test_a_key_is_masked_after_a_chunk_with_its_beginning() -> None:
     head, tail = KEY[:14], KEY[14:]
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
     sent = machine().feed(
@@ -191,7 +191,7 @@ def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
     assert sent.endswith(DONE)
 
 
-def test_a_stream_of_endless_texts_costs_no_endless_memory() -> None:
+def test_the_number_of_followed_texts_is_bounded() -> None:
     chunks = ChatChunks(SOURCE)
     relay = StreamedAnswerReader(chunks, SOURCE)
     for number in range(6_000):

@@ -53,7 +53,7 @@ def test_counts_are_read_under_every_known_name(reported: object, usage: Usage |
     assert parse_usage({"usage": reported, "choices": []}, FAMILY) == usage
 
 
-def test_groq_reports_under_its_own_name_in_streams() -> None:
+def test_groq_reports_usage_in_streams_under_its_own_name() -> None:
     assert parse_usage({"x_groq": {"id": "req", "usage": COUNTS}}, FAMILY) == Usage(**READ)
     assert parse_usage({"usage": None, "x_groq": {"usage": COUNTS}}, FAMILY) == Usage(**READ)
     assert parse_usage({"x_groq": {"id": "req"}}, FAMILY) is None
@@ -64,7 +64,7 @@ def test_the_payloads_own_usage_comes_before_the_vendors() -> None:
     assert parse_usage({"usage": COUNTS, "x_groq": {"usage": other}}, FAMILY) == Usage(**READ)
 
 
-def test_a_later_report_holds_and_its_silence_takes_nothing_back() -> None:
+def test_a_later_report_wins_and_its_absent_counts_change_nothing() -> None:
     first = Usage(prompt_tokens=10, completion_tokens=1, cached_tokens=4)
     last = Usage(completion_tokens=0, total_tokens=10)
     assert merge_usage(first, last) == Usage(10, 0, 10, 4)

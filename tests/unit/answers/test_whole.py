@@ -52,13 +52,13 @@ def test_only_the_model_changes(before: bytes, after: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b'{"model":"up","choices":[]}', b'{"choices":[],"usage":{"total_tokens":3}}']
 )
-def test_an_answer_without_a_choice_is_no_completion(body: bytes) -> None:
+def test_an_answer_without_a_choice_is_not_a_completion(body: bytes) -> None:
     result = rewrite_answer(body, SOURCE)
     assert result.failure
     assert (result.failure.status, result.body, result.usage) == (502, b"", None)
 
 
-def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:
+def test_only_choices_that_need_a_change_do() -> None:
     before = (
         b'{"id":"x","created":1,"object":"text_completion","model":"up","choices":[{"text":"hi","finish_reason":"eos"}],'
         b'"usage":{"prompt_tokens":1,"completion_tokens":1.0e0}}'
@@ -75,7 +75,7 @@ def test_choices_that_must_be_put_right_change_and_nothing_else_does() -> None:
 @pytest.mark.parametrize(
     "head", [{}, {"id": None, "created": None, "object": None}, {"id": "", "object": ""}]
 )
-def test_what_a_provider_left_out_of_the_head_is_filled_in(head: dict[str, object]) -> None:
+def test_missing_members_of_the_head_are_added(head: dict[str, object]) -> None:
     body = json.dumps(head | {"choices": [{"message": {"tool_calls": [{"function": {"name": "f"}}]}}]})
     sources = [
         AnswerContext(SLUG, Family("plain"), created_s=17, answer_id=f"chatcmpl-{call}") for call in "ab"
@@ -117,7 +117,7 @@ def test_the_facts_of_an_answer_are_read() -> None:
         ),
     ],
 )
-def test_silence_that_consumed_tokens_is_explained(message: str, noted: str) -> None:
+def test_an_empty_answer_that_used_tokens_gets_a_note(message: str, noted: str) -> None:
     result = rewrite_answer(answer(with_role(message)), SOURCE)
     expected = answer(with_role(noted % NOTE.decode())).replace(b'"up"', b'"house/slug"')
     assert json.loads(result.body) == json.loads(expected)
@@ -151,12 +151,12 @@ def test_an_answer_that_shows_something_gets_no_note(message: str) -> None:
 
 
 @pytest.mark.parametrize("usage", ["null", "{}", '{"completion_tokens":0}', '{"prompt_tokens":5}'])
-def test_silence_that_cost_nothing_gets_no_note(usage: str) -> None:
+def test_an_empty_answer_without_tokens_gets_no_note(usage: str) -> None:
     body = answer(with_role('{"content":""}'), usage)
     assert rewrite_answer(body, SOURCE).body == body.replace(b'"up"', b'"house/slug"')
 
 
-def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
+def test_only_the_empty_choices_get_the_note() -> None:
     body = (
         b'{"model":"up","usage":{"completion_tokens":3},"choices":['
         b'{"message":{"content":"hi"}}, {"message":{"content":""}} ,{"message":{}}]}'
@@ -166,7 +166,7 @@ def test_of_several_choices_only_the_silent_ones_get_the_note() -> None:
     assert notes == [None, BILLING_NOTE, BILLING_NOTE]
 
 
-def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> None:
+def test_the_last_of_repeated_members_gets_the_note() -> None:
     body = (
         b'{"model":"up","usage":{"completion_tokens":3},"choices":[{"message":{"content":"old"}}],'
         b'"choices":[{"message":{"content":"older"},"message":{"content":""}}]}'
@@ -175,7 +175,7 @@ def test_of_members_written_twice_the_one_that_readers_keep_gets_the_note() -> N
     assert message == {"role": "assistant", "reasoning_content": BILLING_NOTE, "content": ""}
 
 
-def test_the_note_never_touches_the_digits_of_usage() -> None:
+def test_the_note_leaves_the_digits_of_usage() -> None:
     result = rewrite_answer(answer('{"content":""}'), SOURCE)
     assert json.loads(result.body, parse_float=Decimal)["usage"]["cost"].as_tuple() == (0, (1, 5, 0), -5)
 
@@ -199,7 +199,7 @@ def test_the_note_never_touches_the_digits_of_usage() -> None:
         b'{"status":"OK","data":{"choices":[]}}',
     ],
 )
-def test_what_is_no_completion_becomes_an_upstream_error_and_is_not_repeated(body: bytes) -> None:
+def test_a_body_that_is_not_a_completion_becomes_an_upstream_error(body: bytes) -> None:
     result = rewrite_answer(body, SOURCE)
     assert result.failure is not None
     assert (result.failure.status, result.failure.code) == (502, "upstream_error")
@@ -244,7 +244,7 @@ def test_the_structure_of_an_answer_is_bounded_before_it_is_parsed(more: bytes, 
 
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\ud83d\ude00", r"\u00e9"])
-def test_a_long_answer_is_read_as_a_short_one(escape: str) -> None:
+def test_a_long_answer_is_read_like_a_short_one(escape: str) -> None:
     long = '{"role":"assistant","content":"%s"}' % (escape + "a" * 100_000)
     body = answer(long)
     made = rewrite_answer(body, SOURCE)

@@ -38,14 +38,14 @@ def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> At
         ("x-goog-api-key", ("x-goog-api-key", "key-1")),
     ],
 )
-def test_a_key_is_shown_in_the_one_header_that_the_provider_wants(auth: str, header: tuple[str, str]) -> None:
+def test_a_key_is_sent_in_the_providers_header(auth: str, header: tuple[str, str]) -> None:
     assert auth_headers(attempt(auth=auth)) == (header,)
     request = DIALECTS["openai"].request(attempt(auth=auth), dict(BODY))
     assert [value for _, value in request.headers if "key-1" in value] == [header[1]]
     assert "key-1" not in request.url
 
 
-def test_a_provider_without_keys_is_sent_none() -> None:
+def test_a_provider_without_keys_gets_none() -> None:
     keyless = attempt(secret="", auth="none")
     assert auth_headers(keyless) == ()
     assert keyless.secrets == ()
@@ -73,23 +73,23 @@ AZURE = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
         ("/{model}/x", "a?b#c d%2Fé", "https://p.example/v1/a%3Fb%23c%20d%252F%C3%A9/x"),
     ],
 )
-def test_the_model_stands_in_the_path_as_what_it_is(path: str, model_id: str, url: str) -> None:
+def test_the_model_is_quoted_in_the_path(path: str, model_id: str, url: str) -> None:
     assert endpoint_url(attempt(model_id), path) == url
 
 
 @pytest.mark.parametrize("model_id", ["..", ".", "a/../../admin", "a//b", "/a", "a/"])
-def test_a_model_can_not_lead_to_another_path(model_id: str) -> None:
+def test_a_model_can_not_change_the_path(model_id: str) -> None:
     with pytest.raises(ValueError, match="can't stand in a path"):
         endpoint_url(attempt(model_id), "/{model}/x")
 
 
-def test_the_openai_dialect_asks_the_providers_own_path() -> None:
+def test_the_openai_dialect_uses_the_providers_own_path() -> None:
     request = DIALECTS["openai"].request(attempt("my-4o", chat_path=AZURE), dict(BODY))
     assert request.url == "https://p.example/v1" + AZURE.replace("{model}", "my-4o")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_configured_headers_go_with_each_call_before_the_dialects_own(dialect: str) -> None:
+def test_configured_headers_win_over_the_dialects_own(dialect: str) -> None:
     headers = {"anthropic-version": "2024-01-01", "anthropic-beta": "b-1", "user-agent": "acme"}
     request = DIALECTS[dialect].request(attempt(dialect=dialect, headers=headers), dict(BODY))
     names = [name for name, _ in request.headers]
@@ -97,7 +97,7 @@ def test_configured_headers_go_with_each_call_before_the_dialects_own(dialect: s
     assert headers.items() <= dict(request.headers).items()
 
 
-def test_each_dialect_has_an_endpoint_of_its_own_and_only_anthropics_has_a_version() -> None:
+def test_each_dialect_has_its_own_endpoint() -> None:
     requests = {name: DIALECTS[name].request(attempt(dialect=name), dict(BODY)) for name in DIALECTS}
     assert {name: request.url for name, request in requests.items()} == {
         "openai": "https://p.example/v1/chat/completions",

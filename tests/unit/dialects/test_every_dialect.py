@@ -66,13 +66,13 @@ def test_a_picture_may_be_a_bare_url_in_every_dialect(dialect: str, family: str,
 # What is told in a stream.
 
 
-def test_a_role_that_every_delta_repeats_is_told_once() -> None:
+def test_a_repeated_role_is_sent_once() -> None:
     parts = [chunk({"role": "assistant", "content": text}) for text in "abc"]
     got = put_together("openai", "openrouter", *parts, chunk({"role": "assistant", "content": ""}, "stop"))
     assert (got.message.role, got.message.content) == ("assistant", "abc")
 
 
-def test_calls_at_one_index_without_ids_stay_apart_where_they_bear_names() -> None:
+def test_named_calls_at_one_index_without_ids_stay_apart() -> None:
     calls = [
         {"index": 0, "id": "", "type": "function", "function": {"name": name, "arguments": arguments}}
         for name, arguments in (("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}'))
@@ -83,7 +83,7 @@ def test_calls_at_one_index_without_ids_stay_apart_where_they_bear_names() -> No
     assert told == [("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}')]
 
 
-def test_signatures_of_a_text_do_not_run_together() -> None:
+def test_signatures_of_a_text_are_not_joined() -> None:
     def said(text: str, signature: str, **more: Any) -> dict[str, Any]:
         parts = [{"text": text, "thoughtSignature": signature}]
         return {"responseId": "r", "candidates": [{"index": 0, "content": {"parts": parts}, **more}]}
@@ -108,9 +108,7 @@ def test_signatures_of_a_text_do_not_run_together() -> None:
         ),
     ],
 )
-def test_a_number_beyond_all_floats_never_makes_an_answer_that_is_no_json(
-    dialect: str, family: str, raw: bytes
-) -> None:
+def test_a_number_too_large_for_a_float_gives_valid_json(dialect: str, family: str, raw: bytes) -> None:
     relay = DIALECTS[dialect].whole(AnswerContext(SLUG, shipped_families()[family]), 10**6)
     assert relay.feed(raw) + relay.finish() == b""
     assert relay.failure is not None
@@ -132,9 +130,7 @@ def test_a_number_beyond_all_floats_never_makes_an_answer_that_is_no_json(
         ("gemini", {"type": "google_search"}),
     ],
 )
-def test_tools_that_a_provider_runs_and_bills_itself_are_refused_by_name(
-    family: str, tool: dict[str, Any]
-) -> None:
+def test_tools_that_the_provider_runs_are_refused_by_name(family: str, tool: dict[str, Any]) -> None:
     dialect = {"claude": "anthropic", "gemini": "gemini"}.get(family, "openai")
     with pytest.raises(Refusal, match=r"tools\.0\.type") as refused:
         body_of(family, dialect, tools=[tool])
@@ -150,26 +146,26 @@ def test_tools_that_a_provider_runs_and_bills_itself_are_refused_by_name(
         "https:///x.png",
     ],
 )
-def test_files_of_the_gateways_own_account_are_no_clients(url: str) -> None:
+def test_files_of_the_gateways_own_account_are_refused(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url}}
     with pytest.raises(Refusal, match=r"messages\.0\.content\.0"):
         body_of("gemini", "gemini", messages=[{"role": "user", "content": [part]}])
 
 
-def test_a_blank_last_message_does_not_leave_the_last_word_to_the_model() -> None:
+def test_a_blank_last_message_is_refused() -> None:
     talk = [USER, {"role": "assistant", "content": "b"}, {"role": "user", "content": " "}]
     with pytest.raises(Refusal, match=r"messages\.2\.content"):
         body_of("claude", "anthropic", messages=talk)
 
 
-def test_the_beginning_of_an_answer_does_not_end_with_white_space() -> None:
+def test_the_beginning_of_an_answer_has_no_white_space_at_its_end() -> None:
     talk = [USER, {"role": "assistant", "content": "Sure \n"}]
     made = body_of("claude-sampling", "anthropic", messages=talk)
     assert made["messages"][1]["content"] == [{"type": "text", "text": "Sure"}]
 
 
 @pytest.mark.parametrize("user", ["jane@example.com", "+49 151 2345678", "u" * 300])
-def test_what_may_tell_who_a_user_is_goes_to_claude_as_a_hash(user: str) -> None:
+def test_claude_gets_a_hash_of_a_personal_user_id(user: str) -> None:
     made = body_of("claude", "anthropic", user=user)["metadata"]["user_id"]
     assert made != user
     assert len(made) == 64
@@ -177,21 +173,19 @@ def test_what_may_tell_who_a_user_is_goes_to_claude_as_a_hash(user: str) -> None
 
 
 @pytest.mark.parametrize("fields", [{"tool_choice": "none"}, {"tools": [], "tool_choice": "auto"}])
-def test_a_choice_without_tools_is_left_out_where_it_is_an_error(fields: dict[str, Any]) -> None:
+def test_a_tool_choice_without_tools_is_left_out(fields: dict[str, Any]) -> None:
     assert "toolConfig" not in body_of("gemini", "gemini", **fields)
     assert "tool_choice" not in body_of("claude", "anthropic", **fields)
 
 
 @pytest.mark.parametrize("arguments", ['{"x":1e999}', '{"a":"\\ud800"}', '{"a":NaN}', '{"a":1,"a":2}'])
 @pytest.mark.parametrize(("family", "dialect"), [("claude", "anthropic"), ("gemini", "gemini")])
-def test_arguments_that_no_json_can_say_are_refused_by_name(
-    family: str, dialect: str, arguments: str
-) -> None:
+def test_arguments_that_are_not_json_are_refused_by_name(family: str, dialect: str, arguments: str) -> None:
     with pytest.raises(Refusal, match=r"messages\.1\.tool_calls\.0\.function\.arguments"):
         body_of(family, dialect, messages=called("a", arguments))
 
 
-def test_an_id_of_another_provider_fits_openais_forty_characters() -> None:
+def test_a_long_id_is_shortened_to_openais_forty_characters() -> None:
     made = body_of("openai-chat", "openai", messages=called("tool_0_structured_output_ULTxOlX9inE8oleZ6ois"))
     (call,) = made["messages"][1]["tool_calls"]
     assert len(call["id"]) <= 40
@@ -199,7 +193,7 @@ def test_an_id_of_another_provider_fits_openais_forty_characters() -> None:
     assert body_of("openai-chat", "openai", messages=called("call_1"))["messages"] == called("call_1")
 
 
-def test_gemini_2_is_not_sent_tools_and_json_together() -> None:
+def test_gemini_2_does_not_get_tools_with_json_mode() -> None:
     with pytest.raises(Refusal, match=r"response_format: .* together with tools"):
         body_of("gemini-2", "gemini", tools=TOOLS, response_format={"type": "json_object"})
     assert body_of("gemini-2", "gemini", tools=TOOLS, response_format={"type": "text"})["tools"]

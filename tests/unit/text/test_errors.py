@@ -88,18 +88,18 @@ def test_a_refusal_keeps_its_message_and_param() -> None:
     }
 
 
-def test_an_internal_error_tells_nothing() -> None:
+def test_an_internal_error_gives_no_details() -> None:
     answer = refusal_error(Refusal("internal_error", "KeyError: 'secret table'", "x"))
     assert answer == INTERNAL_ERROR
     assert b"secret" not in answer.body()
 
 
 @pytest.mark.parametrize("message", ["a\nb", "a\r\n\r\nb", "a\u2028b", "a\x85b", "a \x00 b"])
-def test_a_refusal_is_one_line_whatever_it_quotes(message: str) -> None:
+def test_a_refusal_is_one_line(message: str) -> None:
     assert refusal_error(Refusal("bad_request", message)).message == "a b"
 
 
-def test_a_lone_surrogate_does_not_make_a_body_that_is_no_utf8() -> None:
+def test_a_lone_surrogate_becomes_valid_utf8() -> None:
     assert_contract_shape(refusal_error(Refusal("bad_request", "x \ud800 y")))
     assert_contract_shape(ErrorAnswer(400, "api_error", "x", "\udfff", "\ud800"))
 
@@ -116,12 +116,14 @@ def test_a_lone_surrogate_does_not_make_a_body_that_is_no_utf8() -> None:
         (errors.stream_interrupted(), 502),
     ],
 )
-def test_a_provider_that_fails_without_a_word_is_an_upstream_error(answer: ErrorAnswer, status: int) -> None:
+def test_a_provider_that_fails_without_a_message_is_an_upstream_error(
+    answer: ErrorAnswer, status: int
+) -> None:
     assert (answer.status, answer.type, answer.code) == (status, "api_error", "upstream_error")
     assert_contract_shape(answer)
 
 
-def test_garbage_says_why() -> None:
+def test_an_unreadable_answer_gives_a_reason() -> None:
     assert "an empty body" in errors.unreadable_answer("an empty body").message
 
 
@@ -235,7 +237,7 @@ WORDINGS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("body", "message"), [row[1:] for row in WORDINGS], ids=[row[0] for row in WORDINGS])
-def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: str) -> None:
+def test_the_message_is_found_in_a_body_and_in_a_payload(body: Any, message: str) -> None:
     assert upstream_error(400, json.dumps(body).encode()).message == message
     assert upstream_error_in_success(body).message == message
 
@@ -258,7 +260,7 @@ def test_the_sentence_is_found_in_a_body_and_in_a_payload(body: Any, message: st
         (b'<?xml version="1.0"?><e><title>Gone</title></e>', "Gone"),
     ],
 )
-def test_the_sentence_is_found_in_bodies_that_are_not_quite_json(body: bytes, message: str) -> None:
+def test_the_message_is_found_in_bodies_that_are_not_quite_json(body: bytes, message: str) -> None:
     assert upstream_error(503, body).message == message
 
 
@@ -300,14 +302,14 @@ SPEECHLESS: list[bytes] = [
 
 
 @pytest.mark.parametrize("body", SPEECHLESS, ids=lambda body: repr(body[:30]))
-def test_where_there_is_no_sentence_a_general_one_names_the_status(body: bytes) -> None:
+def test_without_a_message_a_general_one_names_the_status(body: bytes) -> None:
     answer = upstream_error(503, body)
     assert answer.message == "The provider reported an error (status 503) without a readable explanation."
     assert_contract_shape(answer)
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: {"error": inner}, lambda inner: [inner]])
-def test_a_payload_too_deep_for_recursion_has_no_sentence(wrap: Callable[[Any], Any]) -> None:
+def test_a_payload_too_deep_for_recursion_has_no_message(wrap: Callable[[Any], Any]) -> None:
     payload: Any = "at the bottom"
     for _ in range(100_000):
         payload = wrap(payload)
@@ -334,7 +336,7 @@ def test_the_param_is_kept_when_it_is_a_string(body: Any, param: str | None) -> 
     assert upstream_error(400, json.dumps(body).encode()).param == param
 
 
-def test_a_long_message_is_bounded() -> None:
+def test_a_long_message_is_shortened() -> None:
     message = upstream_error(400, json.dumps({"error": "word " * 10_000}).encode()).message
     assert len(message) == MAX_MESSAGE_CHARS
     assert message.endswith("…")
@@ -342,7 +344,7 @@ def test_a_long_message_is_bounded() -> None:
     assert upstream_error(400, json.dumps({"error": exact}).encode()).message == exact
 
 
-def test_what_stands_beyond_the_bound_of_a_sentence_is_not_read() -> None:
+def test_text_beyond_the_bound_is_not_read() -> None:
     message = "No." + " " * MAX_SENTENCE_CHARS + "[google.rpc.error_details_ext] and more"
     assert upstream_error(400, json.dumps({"error": {"message": message}}).encode()).message == "No."
 
@@ -394,7 +396,7 @@ NAMES = {"gpt-4": "fast", "vendor/gpt-4.1": "faster", "m(1)": "odd"}
         ("gpt-4-turbo gpt-4.1 gpt-4o xgpt-4 my-gpt-4 gpt-4:free gpt-4/x", None),
     ],
 )
-def test_the_vendors_model_id_becomes_the_slug_where_it_stands_alone(said: str, shown: str | None) -> None:
+def test_the_vendors_model_id_becomes_the_slug_when_it_is_a_whole_token(said: str, shown: str | None) -> None:
     body = json.dumps({"error": said}).encode()
     assert upstream_error(404, body, NAMES).message == (shown or said)
     assert upstream_error_in_success({"error": said}, names=NAMES).message == (shown or said)
@@ -443,12 +445,12 @@ ANSWERS: list[Any] = [
 
 
 @pytest.mark.parametrize("payload", ERRORS)
-def test_an_error_inside_a_success_is_seen(payload: Any) -> None:
+def test_an_error_in_a_success_is_found(payload: Any) -> None:
     assert is_error_payload(payload) is True
 
 
 @pytest.mark.parametrize("payload", ANSWERS)
-def test_an_answer_is_not_taken_for_an_error(payload: Any) -> None:
+def test_an_answer_is_not_an_error(payload: Any) -> None:
     assert is_error_payload(payload) is False
 
 
@@ -474,7 +476,7 @@ def test_an_answer_is_not_taken_for_an_error(payload: Any) -> None:
         (None, 502),
     ],
 )
-def test_an_error_inside_a_success_has_the_status_that_it_states(payload: Any, status: int) -> None:
+def test_an_error_in_a_success_keeps_its_own_status(payload: Any, status: int) -> None:
     assert upstream_error_in_success(payload).status == status
 
 

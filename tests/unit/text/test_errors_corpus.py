@@ -112,7 +112,7 @@ def everything() -> list[dict[str, Any]]:
     return read_whole_corpus()
 
 
-def test_every_recorded_error_answer_of_every_api_gets_its_sentence(everything: list[dict[str, Any]]) -> None:
+def test_every_recorded_error_answer_gets_its_message(everything: list[dict[str, Any]]) -> None:
     failed = [record for record in everything if record["status"] >= 400]
     assert len(failed) > 250
     assert {"openai_chat", "anthropic_messages", "gemini_generate", "bedrock_converse", "cohere_chat"} <= {
@@ -125,7 +125,7 @@ def test_every_recorded_error_answer_of_every_api_gets_its_sentence(everything: 
         assert_sensible(answer, text)
 
 
-def test_a_status_that_is_no_standard_one_becomes_502_and_keeps_its_sentence(
+def test_a_nonstandard_status_becomes_502_and_keeps_its_message(
     everything: list[Recorded],
 ) -> None:
     failed = [record for record in everything if record["status"] >= 400 and record["response_text"]]
@@ -135,7 +135,7 @@ def test_a_status_that_is_no_standard_one_becomes_502_and_keeps_its_sentence(
         assert_sensible(answer, record["response_text"])
 
 
-def test_a_bad_key_that_a_provider_calls_a_bad_request_stays_one(everything: list[Recorded]) -> None:
+def test_a_bad_key_reported_as_a_bad_request_stays_one(everything: list[Recorded]) -> None:
     found = [
         (record["provider"], upstream_error(400, record["response_text"].encode()))
         for record in everything
@@ -147,7 +147,7 @@ def test_a_bad_key_that_a_provider_calls_a_bad_request_stays_one(everything: lis
         assert (answer.status, answer.type, answer.code) == (400, *OTHER[4])
 
 
-def test_every_recorded_success_that_is_an_error_is_seen(everything: list[Recorded]) -> None:
+def test_every_recorded_error_in_a_success_is_found(everything: list[Recorded]) -> None:
     whole = [record for record in everything if record["status"] < 400 and not record["stream"]]
     payloads = {record["id"]: decoded(record["response_text"] or "") for record in whole}
     # In the recordings, an error always has a member of that name that says something.
@@ -158,7 +158,7 @@ def test_every_recorded_success_that_is_an_error_is_seen(everything: list[Record
         assert_sensible(upstream_error_in_success(payload), json.dumps(payload))
 
 
-def test_every_recorded_chunk_that_is_an_error_is_seen(everything: list[Recorded]) -> None:
+def test_every_recorded_error_in_a_chunk_is_found(everything: list[Recorded]) -> None:
     streams = [record for record in everything if record["status"] < 400 and record["stream"]]
     seen = set()
     for record in streams:

@@ -96,7 +96,7 @@ def test_each_request_gets_the_status_of_the_table():
     assert not wrong
 
 
-def test_the_inputs_have_names_of_their_own():
+def test_the_inputs_have_unique_names():
     for inputs in (request_inputs(), answer_inputs()):
         assert len({one.name for one in inputs}) == len(inputs)
 
@@ -159,9 +159,7 @@ def test_a_request_head_is_read():
         (b"http://a?c", "/?c", "a"),
     ],
 )
-def test_a_target_is_a_path_or_an_absolute_one_whose_authority_is_split_off(
-    target: bytes, path: str, authority: str
-):
+def test_the_authority_of_an_absolute_target_is_split_off(target: bytes, path: str, authority: str):
     head, _ = read_request(request(first=b"GET " + target + b" HTTP/1.1"))
     assert (head.target, head.authority) == (path, authority)
 
@@ -232,7 +230,7 @@ def test_an_http_1_0_request_needs_no_host():
         ("1.0", "upgrade", False),
     ],
 )
-def test_version_and_connection_say_whether_a_connection_is_kept(version, connection, kept: bool):
+def test_version_and_connection_decide_whether_a_connection_is_kept(version, connection, kept: bool):
     headers = Headers([("connection", connection)] if connection else [])
     assert keeps_alive(RequestHead("GET", "/", version, headers)) is kept
     assert keeps_alive(ResponseHead(200, headers, version)) is kept
@@ -316,7 +314,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("framing", "raw", "read"), BODIES.values(), ids=BODIES)
-def test_bodies_are_the_same_however_their_bytes_arrive(framing: Framing, raw: bytes, read):
+def test_any_cut_of_a_body_gives_the_same_result(framing: Framing, raw: bytes, read):
     assert read_body(framing, [raw]) == read
     assert read_body(framing, [raw[at : at + 1] for at in range(len(raw))]) == read
     for at in range(len(raw)):
@@ -327,14 +325,14 @@ SHORT_BAD_CHUNKS = {name: raw for name, raw in BAD_CHUNKS.items() if len(raw) < 
 
 
 @pytest.mark.parametrize("raw", SHORT_BAD_CHUNKS.values(), ids=SHORT_BAD_CHUNKS)
-def test_broken_chunks_are_refused_however_their_bytes_arrive(raw: bytes):
+def test_any_cut_of_broken_chunks_is_refused(raw: bytes):
     assert read_body(CHUNKED, [raw]) == "error"
     assert read_body(CHUNKED, [raw[at : at + 1] for at in range(len(raw))]) == "error"
     for at in range(len(raw)):
         assert read_body(CHUNKED, [raw[:at], raw[at:]]) == "error"
 
 
-def test_an_early_end_is_an_error_unless_the_body_lasts_until_then():
+def test_an_early_end_is_an_error_unless_the_close_ends_the_body():
     assert read_body(UNTIL_CLOSE, [b"ab", b"c"], closed=True) == (b"abc", True, b"")
     assert read_body(Framing(0), [], closed=True) == (b"", True, b"")
     assert read_body(Framing(2), [b"ab"], closed=True) == (b"ab", True, b"")
@@ -354,7 +352,7 @@ def test_a_broken_body_stays_broken():
 
 
 @pytest.mark.parametrize("broken", [b"zz\r\n", b"2\r\nabc\r\n", b"0\r\n:\r\n\r\n"])
-def test_what_came_before_broken_chunks_is_there_however_it_arrives(broken: bytes):
+def test_the_bytes_before_broken_chunks_are_kept(broken: bytes):
     raw = b"3\r\nold\r\n" + broken
     for at in range(len(raw)):
         reader, read = BodyReader(CHUNKED), b""
@@ -377,7 +375,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("step", [1, 7, 65_536])
 @pytest.mark.parametrize(("begun", "repeated", "bound"), ENDLESS.values(), ids=ENDLESS)
-def test_what_is_endless_but_no_body_is_refused_soon(begun: bytes, repeated: bytes, bound: int, step: int):
+def test_endless_framing_is_refused_soon(begun: bytes, repeated: bytes, bound: int, step: int):
     reader = BodyReader(CHUNKED)
     reader.feed(begun)
     raw = repeated * (100_000 // len(repeated))
@@ -390,7 +388,7 @@ def test_what_is_endless_but_no_body_is_refused_soon(begun: bytes, repeated: byt
     pytest.fail("all of it was read")
 
 
-def test_plain_sizes_count_as_no_overhead():
+def test_plain_sizes_are_not_overhead():
     chunk = b"0000000000000001\r\nx\r\n"
     assert read_body(CHUNKED, [chunk * 5000, LAST_CHUNK]) == (b"x" * 5000, True, b"")
 
@@ -412,7 +410,7 @@ FIELDS = st.lists(st.tuples(VALID_NAMES, VALUES), max_size=6)
 
 @settings(deadline=None)
 @given(FIELDS)
-def test_encoded_heads_are_read_as_they_were(fields: list[tuple[str, str]]):
+def test_encoded_heads_are_read_back(fields: list[tuple[str, str]]):
     read = tuple((name.lower(), value) for name, value in fields)
     raw = encode_request_head("PUT", "/a?b", [("Host", "h:1"), *fields])
     assert find_head_end(raw) == len(raw)
@@ -438,12 +436,12 @@ def test_a_status_without_a_standard_phrase_has_none():
         ("", "/", "a", "b"),
     ],
 )
-def test_what_would_break_a_head_is_never_sent(method: str, target: str, name: str, value: str):
+def test_values_that_would_break_a_head_are_refused(method: str, target: str, name: str, value: str):
     with pytest.raises(ValueError):
         encode_request_head(method, target, [("host", "h"), (name, value), ("x", "y")])
 
 
-def test_chunks_are_written_in_hex_and_an_empty_one_not_at_all():
+def test_chunk_sizes_are_hex_and_an_empty_piece_is_no_chunk():
     assert encode_chunk(b"x" * 26) == b"1a\r\n" + b"x" * 26 + b"\r\n"
     assert encode_chunk(b"") == b""
 
@@ -458,7 +456,7 @@ PLACES = st.lists(st.integers(0, 10_000), max_size=12)
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), PLACES, st.binary(max_size=10))
-def test_chunks_are_read_as_they_were_sent(pieces: list[bytes], places: list[int], rest: bytes):
+def test_chunks_are_read_back(pieces: list[bytes], places: list[int], rest: bytes):
     raw = b"".join(encode_chunk(piece) for piece in pieces) + LAST_CHUNK + rest
     assert read_body(CHUNKED, split(raw, places)) == (b"".join(pieces), True, rest)
 
@@ -483,7 +481,7 @@ MANY_CHUNKS = st.lists(st.tuples(st.sampled_from(CHUNKS), st.integers(1, 400)), 
 
 @settings(deadline=None, max_examples=40)
 @given(MANY_CHUNKS, st.sampled_from([b"", LAST_CHUNK, LAST_CHUNK + b"rest", b"1"]), st.integers(1, 5000))
-def test_long_runs_of_chunks_are_read_as_byte_by_byte(chunks: bytes, end: bytes, step: int):
+def test_long_runs_of_chunks_give_the_same_result_byte_by_byte(chunks: bytes, end: bytes, step: int):
     raw = chunks + end
     read = read_body(CHUNKED, [raw[at : at + 1] for at in range(len(raw))])
     assert read_body(CHUNKED, [raw]) == read
@@ -492,7 +490,7 @@ def test_long_runs_of_chunks_are_read_as_byte_by_byte(chunks: bytes, end: bytes,
 
 @settings(deadline=None, max_examples=300)
 @given(CHUNK_BYTES, PLACES)
-def test_any_bytes_are_read_or_refused_the_same_however_they_arrive(raw: bytes, places: list[int]):
+def test_any_cut_of_any_bytes_gives_the_same_result(raw: bytes, places: list[int]):
     assert read_body(CHUNKED, split(raw, places)) == read_body(CHUNKED, [raw])
 
 

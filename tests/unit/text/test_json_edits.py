@@ -61,7 +61,7 @@ def test_members_are_found_in_objects_and_arrays() -> None:
     ]
 
 
-def test_a_member_put_into_an_empty_object_brings_no_comma() -> None:
+def test_a_member_in_an_empty_object_has_no_comma() -> None:
     assert apply_edits(b"[{ }]", [prepend_edit(b"[{ }]", 1, "k", b"1")]) == b'[{"k":1 }]'
 
 
@@ -80,7 +80,7 @@ VALUES = st.recursive(
     separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")]),
 )
 @settings(max_examples=200, deadline=None)
-def test_whatever_the_object_only_its_models_change(
+def test_only_the_models_of_any_object_change(
     pairs: list[tuple[str, Any]], ascii_only: bool, separators: tuple[str, str]
 ) -> None:
     def written(members_: list[tuple[str, Any]]) -> bytes:

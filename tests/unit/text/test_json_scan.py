@@ -59,9 +59,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.usefixtures("small")
 @settings(deadline=None)
 @given(value=VALUES, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
-def test_members_are_counted_whatever_stands_in_strings(
-    value: Any, ascii_only: bool, indent: int | None
-) -> None:
+def test_members_outside_strings_are_counted(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
     found = scan(text)
     assert found.members == members_of(value)
@@ -93,7 +91,7 @@ def test_depth_is_bounded_over_all_pieces(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("at", [0, 5, 6, 7, 13])
-def test_what_is_no_utf_8_is_found_at_its_place(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_utf_8_is_found_at_its_offset(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_scan, "PIECE_BYTES", 7)
     with pytest.raises(UnicodeDecodeError) as caught:
         scan(b"x" * at + b"\xff" + b"x" * 10)
@@ -117,7 +115,7 @@ ESCAPED = st.lists(
 @pytest.mark.usefixtures("small")
 @settings(deadline=None)
 @given(texts=st.lists(ESCAPED, min_size=1, max_size=4))
-def test_long_strings_are_cut_out_read_and_put_back_to_the_byte(texts: list[str]) -> None:
+def test_long_strings_are_restored_to_the_byte(texts: list[str]) -> None:
     members = ",".join(f'"k{index}" : ["{text}"]' for index, text in enumerate(texts))
     body = f"{{{members}}}".encode()
     value, large = decode_large_object(body)
@@ -132,7 +130,7 @@ def test_long_strings_are_cut_out_read_and_put_back_to_the_byte(texts: list[str]
 
 @given(text=ESCAPED, start=st.just(0), end=st.integers(1, 80))
 @example(text="a" * 20 + "😀", start=0, end=21)
-def test_a_boundary_is_in_no_character_and_no_escape(text: str, start: int, end: int) -> None:
+def test_a_boundary_is_not_inside_a_character_or_an_escape(text: str, start: int, end: int) -> None:
     raw = text.encode()
     at = boundary(raw, start, end)
     left, right = (json.loads(b'"%b"' % part) for part in (raw[:at], raw[at:]))
@@ -147,7 +145,7 @@ def test_a_boundary_is_in_no_character_and_no_escape(text: str, start: int, end:
     [rb"\x", rb"\u12x", rb"\ud800", rb"\ude00", b"\x01", rb"\ud83d\n", rb"\uzzzz", b"\xff", b"\xed\xa0\x80"],
 )
 @pytest.mark.parametrize("at", [0, 20, 60, 99])
-def test_a_long_string_is_read_as_strictly_as_a_short_one(bad: bytes, at: int) -> None:
+def test_a_long_string_is_checked_like_a_short_one(bad: bytes, at: int) -> None:
     text = b"a" * at + bad + b"a" * (100 - at)
     with pytest.raises(Refusal) as caught:
         decode_large_object(b'{"a":["%b"]}' % text)
@@ -155,7 +153,7 @@ def test_a_long_string_is_read_as_strictly_as_a_short_one(bad: bytes, at: int) -
 
 
 @pytest.mark.usefixtures("small")
-def test_a_long_key_is_a_key_and_is_refused_when_it_comes_twice() -> None:
+def test_a_repeated_long_key_is_refused() -> None:
     key = b"k" * 100
     assert decode_large_object(b'{"%b" : 1}' % key)[0] == {key.decode(): 1}
     with pytest.raises(Refusal, match="more than once"):
@@ -163,7 +161,7 @@ def test_a_long_key_is_a_key_and_is_refused_when_it_comes_twice() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_nobody_can_write_a_mark() -> None:
+def test_no_client_can_forge_a_mark() -> None:
     body = b'{"a":"%b"}' % (b"x" * 100)
     _, large = decode_large_object(body)
     assert large is not None
@@ -177,14 +175,14 @@ def test_nobody_can_write_a_mark() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_where_a_long_string_stands_before_it_a_mistake_is_named_at_its_place() -> None:
+def test_a_fault_after_a_long_string_is_reported_at_its_place() -> None:
     body = b'{"a":"%b",\n"b":"%b", "c":}' % (b"x" * 100, b"y" * 100)
     with pytest.raises(Refusal, match=rf"line 2, column {4 + 102 + 2 + 5}\)"):
         decode_large_object(body)
 
 
 @pytest.mark.usefixtures("small")
-def test_a_long_text_counts_as_it_does_whole() -> None:
+def test_a_long_text_has_the_same_counts_as_a_whole_one() -> None:
     text = "Größe 12 " * 30
     parts = [
         {"type": "text", "text": text},
@@ -202,7 +200,7 @@ def test_a_long_text_counts_as_it_does_whole() -> None:
     assert whole <= estimate_prompt_tokens(value, Estimator()) <= whole + 4 * 60
 
 
-def test_a_text_is_no_more_than_its_beginning_to_whoever_does_not_look() -> None:
+def test_a_long_text_is_a_string_of_its_beginning() -> None:
     body = json.dumps({"a": string.ascii_letters * 2_000}).encode()
     value, _ = decode_large_object(body)
     assert isinstance(value["a"], LargeText)

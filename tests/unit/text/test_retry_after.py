@@ -57,7 +57,7 @@ def test_a_providers_advice_is_read(headers: dict[str, str], advice: RetryAdvice
 
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "x-should-retry"]), st.text()))
-def test_whatever_a_provider_says_the_client_gets_an_integer_and_a_word(headers: dict[str, str]) -> None:
+def test_the_client_always_gets_an_integer_and_a_known_word(headers: dict[str, str]) -> None:
     told = retry_headers(with_advice(BUSY, parse_retry_advice(headers, NOW)))
     assert told.keys() <= {"retry-after", "x-should-retry"}
     assert 1 <= int(told.get("retry-after", "1")) <= MAX_WAIT_S
@@ -76,14 +76,14 @@ def test_whatever_a_provider_says_the_client_gets_an_integer_and_a_word(headers:
         (None, False, {"x-should-retry": "false"}),
     ],
 )
-def test_a_wait_that_no_sdk_obeys_is_no_reason_to_retry(
+def test_a_wait_that_no_sdk_respects_forbids_a_retry(
     after_s: int | None, should_retry: bool | None, headers: dict[str, str]
 ) -> None:
     refusal = Refusal("payment_required", "No.", retry_after_s=after_s, should_retry=should_retry)
     assert retry_headers(refusal_error(refusal)) == headers
 
 
-def test_a_failure_of_the_gateways_own_bears_no_providers_advice() -> None:
+def test_a_failure_of_the_gateway_gets_no_advice_of_a_provider() -> None:
     assert with_advice(INTERNAL_ERROR, RetryAdvice(7, True)) is INTERNAL_ERROR
 
 
@@ -96,7 +96,7 @@ def headers_of(answer: Any) -> tuple[str | None, str | None]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("status", [400, 402, 404, 429, 500, 503])
-def test_a_providers_advice_goes_with_the_failure_that_is_answered(
+def test_a_providers_advice_is_sent_with_its_failure(
     chat: Chat, upstream: Upstream, status: int, stream: bool
 ) -> None:
     said = [("Retry-After", "0007.0"), ("X-Should-Retry", "TRUE")]
@@ -106,14 +106,12 @@ def test_a_providers_advice_goes_with_the_failure_that_is_answered(
     assert headers_of(answer) == ("7", "true")
 
 
-def test_a_success_bears_none(chat: Chat, upstream: Upstream) -> None:
+def test_a_success_has_no_advice(chat: Chat, upstream: Upstream) -> None:
     upstream.behave(whole(completion(), 200, [("Retry-After", "7"), ("X-Should-Retry", "true")]))
     assert headers_of(chat()) == (None, None)
 
 
-def test_a_failure_without_advice_does_not_get_that_of_the_call_before(
-    chat: Chat, upstream: Upstream
-) -> None:
+def test_a_failure_does_not_get_the_advice_of_an_earlier_call(chat: Chat, upstream: Upstream) -> None:
     upstream.behave(whole(ERROR, 429, [("Retry-After", "7")]))
     chat()
     upstream.behave(whole(ERROR, 429))
@@ -124,7 +122,9 @@ def test_a_failure_without_advice_does_not_get_that_of_the_call_before(
     ("said", "calls"),
     [([("Retry-After", "600")], 1), ([("X-Should-Retry", "false")], 1), ([("Retry-After", "1")], 2)],
 )
-def test_the_sdk_obeys(gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int) -> None:
+def test_the_sdk_follows_the_advice(
+    gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int
+) -> None:
     """With a wait that it obeys it comes again, and is served; with one that it would ignore it comes no more."""
 
     came_s: list[float] = []

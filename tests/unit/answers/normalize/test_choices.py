@@ -118,7 +118,7 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
-def test_a_delta_shows_its_text_where_the_contract_has_it(given: dict[str, Any], expected: dict[str, Any]):
+def test_a_delta_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
     before = copy.deepcopy(given)
     made = delta_of(given)
     assert list(made.items()) == list(expected.items()), "in the same order too"
@@ -126,18 +126,18 @@ def test_a_delta_shows_its_text_where_the_contract_has_it(given: dict[str, Any],
 
 
 @pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
-def test_a_message_shows_its_text_where_the_contract_has_it(given: dict[str, Any], expected: dict[str, Any]):
+def test_a_message_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
     before = copy.deepcopy(given)
     assert message_of(given) == expected
     assert given == before
 
 
-def test_a_delta_of_thinking_alone_has_no_content_and_a_message_has():
+def test_only_a_message_has_empty_content_next_to_thinking():
     assert delta_of({"content": [THINKING]}) == {"reasoning_content": "hm"}
     assert message_of({"content": [THINKING]}) == {"content": "", "reasoning_content": "hm"}
 
 
-def test_details_that_repeat_what_was_told_are_not_told_again():
+def test_details_that_repeat_sent_reasoning_are_not_read():
     details = {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]}
     for told in ({"reasoning": "hm"}, {"reasoning_content": "hm"}):
         chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in ({}, told, details)]
@@ -154,7 +154,7 @@ def test_details_that_repeat_what_was_told_are_not_told_again():
         b'{"choices":[{"index":0,"delta":{"content":"a \\"reasoning\\": b","reasoning":"hm"}}]}',
     ],
 )
-def test_a_renamed_key_can_be_an_edit_of_the_bytes(payload: bytes):
+def test_a_renamed_key_is_an_edit_of_the_bytes(payload: bytes):
     chunk = json.loads(payload)
     normal = ChunkNormalizer(FAMILY).normalize(chunk)
     assert normal.is_renamed and normal.is_repeatable is (b"role" not in payload)
@@ -163,7 +163,7 @@ def test_a_renamed_key_can_be_an_edit_of_the_bytes(payload: bytes):
     assert [new for _, _, new in edits] == [b'"reasoning_content"']
 
 
-def test_no_edit_of_a_key_is_offered_where_more_must_change():
+def test_the_key_is_not_edited_when_more_must_change():
     for choice in (
         {"index": 0, "delta": {"reasoning": "hm", "reasoning_content": None}},
         {"index": 0, "delta": {"reasoning": "hm", "tool_calls": []}},
@@ -204,13 +204,13 @@ REASONS: dict[Any, tuple[str | None, str | None]] = {
 
 
 @pytest.mark.parametrize(("reason", "expected"), REASONS.items())
-def test_a_finish_reason_is_a_word_of_the_contract(reason: Any, expected: tuple[str | None, str | None]):
+def test_a_finish_reason_becomes_a_word_of_the_contract(reason: Any, expected: tuple[str | None, str | None]):
     assert tuple(standard_finish_reason(reason, calls_tools=calls) for calls in (False, True)) == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text()))
-def test_a_word_of_the_contract_is_never_changed_again(reason: Any):
+def test_a_word_of_the_contract_stays(reason: Any):
     for calls in (False, True):
         once = standard_finish_reason(reason, calls_tools=calls)
         assert standard_finish_reason(once, calls_tools=calls) == once
@@ -220,14 +220,14 @@ def stop(reason: Any, delta: dict[str, Any] | None = None) -> list[Any]:
     return [{"index": 0, "delta": delta or {}, "finish_reason": reason}]
 
 
-def test_a_stream_that_stops_after_tool_calls_ended_with_them():
+def test_stop_after_tool_calls_becomes_tool_calls_in_a_stream():
     call = {"index": 0, **CALL}
     assert relayed([stop(None, {"tool_calls": [call]}), stop("stop")])[-1] == stop("tool_calls")
     assert relayed([stop("stop", {"tool_calls": [call]})]) == [stop("tool_calls", {"tool_calls": [call]})]
     assert relayed([stop(None, {"tool_calls": [call]}), stop("length")])[-1] == stop("length")
 
 
-def test_an_empty_finish_reason_is_none_until_the_stream_has_ended():
+def test_an_empty_finish_reason_is_null_until_the_stream_ends():
     said = relayed([stop("", {"content": "a"}), stop("", {"content": "b"})])
     assert said == [stop(None, {"content": "a"}), stop(None, {"content": "b"}), stop("stop")]
     assert relayed([stop("", {"content": "a"}), stop("length")]) == [
@@ -237,14 +237,16 @@ def test_an_empty_finish_reason_is_none_until_the_stream_has_ended():
     assert relayed([stop("", {"tool_calls": [{"index": 0, **CALL}]})])[-1] == stop("tool_calls")
 
 
-def test_of_two_different_finish_reasons_the_first_stands():
+def test_the_first_of_two_finish_reasons_stays():
     assert relayed([stop("length"), stop("stop"), stop("length")]) == [stop("length")] * 3
 
 
 @pytest.mark.parametrize(
     ("reason", "calls", "expected"), [("", [], "stop"), ("", [CALL], "tool_calls"), (None, [], None)]
 )
-def test_a_whole_answer_says_why_it_ended(reason: Any, calls: list[Any], expected: str | None):
+def test_a_whole_answer_has_a_finish_reason_of_the_contract(
+    reason: Any, calls: list[Any], expected: str | None
+):
     choices = [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}, "finish_reason": reason}]
     assert (normalize_message_choices(choices, FAMILY) or choices)[0]["finish_reason"] == expected
 
@@ -254,7 +256,7 @@ def cumulative(text: str, delta: Any = None, **more: Any) -> list[Any]:
     return [{"index": 0, "message": message, **({} if delta is None else {"delta": delta}), **more}]
 
 
-def test_a_message_beside_a_delta_is_left_out():
+def test_a_message_next_to_a_delta_is_left_out():
     said = relayed(
         [
             cumulative("Hi", {"content": "Hi"}),
@@ -266,7 +268,7 @@ def test_a_message_beside_a_delta_is_left_out():
     assert not any("message" in one[0] for one in said)
 
 
-def test_of_messages_alone_the_difference_is_told():
+def test_the_difference_between_cumulative_messages_is_sent():
     said = relayed(
         [
             cumulative("Hi"),
@@ -279,18 +281,18 @@ def test_of_messages_alone_the_difference_is_told():
     assert said[-1][0]["finish_reason"] == "stop"
 
 
-def test_messages_beside_deltas_that_say_nothing_are_read():
+def test_messages_next_to_empty_deltas_are_read():
     empty = {"role": "assistant", "content": ""}
     said = relayed([cumulative("Hi", empty), cumulative("Hi you", empty)])
     assert [one[0]["delta"]["content"] for one in said] == ["Hi", " you"]
 
 
-def test_a_message_after_deltas_without_one_tells_nothing_twice():
+def test_a_message_after_deltas_repeats_nothing():
     deltas = [[{"index": 0, "delta": {"content": text}}] for text in ("", "Hi", " you")]
     assert relayed([*deltas, cumulative("Hi you")])[-1][0]["delta"] == {}
 
 
-def test_calls_of_cumulative_messages_are_told_once():
+def test_calls_of_cumulative_messages_are_sent_once():
     message = {"content": "", "tool_calls": [CALL]}
     said = relayed([[{"index": 0, "message": message}], [{"index": 0, "message": message}]])
     assert said[0][0]["delta"]["tool_calls"] == [{**CALL, "index": 0}]
@@ -318,20 +320,20 @@ def test_a_whole_choice_without_a_message_has_an_empty_one():
     ]
 
 
-def test_a_choice_without_an_index_has_its_place():
+def test_a_choice_without_an_index_gets_its_position():
     assert [one["index"] for one in relayed([[{"delta": {}}, {"index": "x", "delta": {}}]])[0]] == [0, 1]
     made = normalize_message_choices([{"message": {"role": "assistant"}}], FAMILY)
     assert made and made[0]["index"] == 0
 
 
-def test_a_single_choice_has_index_0_whatever_its_provider_counts():
+def test_a_single_choice_has_index_0():
     tokens = [[{"index": at, "delta": {"content": "a"}}] for at in (1, 2, 3)]
     assert [one[0]["index"] for one in relayed(tokens, n=1)] == [0, 0, 0]
     assert relayed(tokens, n=2) == tokens
     assert relayed(tokens) == tokens
 
 
-def test_objects_in_lists_of_a_delta_bear_an_index():
+def test_objects_in_lists_of_a_delta_get_an_index():
     notes = [[{"index": 0, "delta": {"annotations": [{"type": "url_citation", "at": at}]}}] for at in (1, 2)]
     assert [one[0]["delta"]["annotations"] for one in relayed(notes)] == [
         [{"type": "url_citation", "at": 1, "index": 0}],
@@ -342,11 +344,11 @@ def test_objects_in_lists_of_a_delta_bear_an_index():
 @pytest.mark.parametrize(
     "choices", [[], [None], ["x"], [{"index": 0, "delta": {"content": "a"}, "new": [1]}]]
 )
-def test_what_needs_nothing_is_left_to_its_bytes(choices: list[Any]):
+def test_choices_that_need_no_change_keep_their_bytes(choices: list[Any]):
     assert ChunkNormalizer(FAMILY).normalize({"choices": choices}).choices is None
 
 
-def test_choices_that_are_null_are_none_and_a_chunk_without_any_stays():
+def test_null_choices_become_an_empty_list_and_a_chunk_without_choices_stays():
     assert ChunkNormalizer(FAMILY).normalize({"choices": None}).choices == []
     assert ChunkNormalizer(FAMILY).normalize({"usage": {}}).choices is None
 
@@ -385,7 +387,7 @@ CHOICES = objects("index", "finish_reason", "text", delta=SHOWS, message=SHOWS)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CHOICES, max_size=3), st.booleans())
-def test_whatever_stands_in_a_whole_answer_it_is_put_right_once(choices: list[Any], think_tags: bool):
+def test_any_whole_answer_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
     made = normalize_message_choices(choices, family)
     assert json.dumps(choices) == before
@@ -397,7 +399,7 @@ def test_whatever_stands_in_a_whole_answer_it_is_put_right_once(choices: list[An
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CHOICES, max_size=3), st.booleans())
-def test_whatever_stands_in_a_stream_it_is_put_right_once(choices: list[Any], think_tags: bool):
+def test_any_stream_is_normalized_once(choices: list[Any], think_tags: bool):
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
     first, second = ChunkNormalizer(family), ChunkNormalizer(family)
     for choice in choices:

@@ -165,7 +165,7 @@ def test_every_whole_answer_keeps_the_contract():
     assert found == {}
 
 
-def test_nothing_that_was_said_is_lost_or_told_twice():
+def test_no_text_is_lost_or_sent_twice():
     plain, tagged = FAMILIES
     for record_id, n, payloads in answers(stream=True):
         said = recorded(payloads, "delta", n)
@@ -177,7 +177,7 @@ def test_nothing_that_was_said_is_lost_or_told_twice():
         assert letters(relayed([{"choices": whole(payload, tagged)}], "message")) == letters(said), record_id
 
 
-def test_what_was_normalized_is_left_alone():
+def test_a_normalized_answer_stays():
     for record_id, n, payloads in answers(stream=True):
         for family in FAMILIES:
             again = ChunkNormalizer(family, n)
@@ -188,7 +188,7 @@ def test_what_was_normalized_is_left_alone():
             assert normalize_message_choices(whole(payload, family), family) is None, record_id
 
 
-def test_ids_and_names_of_calls_are_told_once_and_calls_are_counted_from_0():
+def test_ids_and_names_of_calls_are_sent_once_and_calls_are_numbered_from_0():
     seen = 0
     for record_id, n, payloads in answers(stream=True):
         told: dict[tuple[int, int], list[Any]] = {}
@@ -207,7 +207,7 @@ def test_ids_and_names_of_calls_are_told_once_and_calls_are_counted_from_0():
     assert seen > 100
 
 
-def test_the_official_sdk_puts_every_stream_together():
+def test_the_official_sdk_joins_every_stream():
     for record_id, n, payloads in answers(stream=True):
         if len(payloads) > SDK_CHUNKS:
             continue

@@ -78,19 +78,19 @@ def test_a_text_is_split_into_reasoning_and_answer(text: str, reasoning: str, co
 
 
 @pytest.mark.parametrize(("text", "reasoning", "content"), TEXTS.values(), ids=TEXTS)
-def test_a_stream_of_single_characters_says_the_same(text: str, reasoning: str, content: str):
+def test_a_stream_of_single_characters_gives_the_same_text(text: str, reasoning: str, content: str):
     assert read(list(text)) == (reasoning, content)
 
 
 @settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6))
-def test_any_cutting_of_a_stream_says_the_same_as_the_whole(text: str, places: list[int]):
+def test_any_cut_of_a_stream_gives_the_same_text(text: str, places: list[int]):
     assert read(cut(text, places)) == split_text(text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6), st.booleans())
-def test_a_stream_and_a_whole_answer_of_one_text_show_the_same(text: str, places: list[int], ends: bool):
+def test_a_stream_and_a_whole_answer_give_the_same_text(text: str, places: list[int], ends: bool):
     pieces = cut(text, places) or [""]
     chunks = [chunk({"content": piece}) for piece in pieces[:-1]]
     chunks.append(chunk({"content": pieces[-1]}, finish="stop" if ends else None))
@@ -102,7 +102,7 @@ def test_a_stream_and_a_whole_answer_of_one_text_show_the_same(text: str, places
 
 @settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6))
-def test_no_text_waits_longer_than_a_tag_is(text: str, places: list[int]):
+def test_no_text_longer_than_a_tag_is_held(text: str, places: list[int]):
     tags, read_chars, told_chars = ThinkTags(), 0, 0
     for piece in cut(text.lstrip(), places):
         told = tags.read(piece)
@@ -120,20 +120,20 @@ def test_each_choice_has_its_own_tags():
     assert streamed(chunks) == {0: ("a", "b"), 1: ("", "plain <think>")}
 
 
-def test_a_chunk_whose_text_is_all_held_back_is_not_relayed():
+def test_a_chunk_is_not_relayed_when_all_its_text_is_held():
     normalizer = ChunkNormalizer(TAGGED)
     assert normalizer.normalize(chunk({"content": "<th"})).is_empty
     assert not normalizer.normalize(chunk({"role": "assistant", "content": "ink"})).is_empty
     assert normalizer.normalize(chunk({"content": ">"})).is_empty
 
 
-def test_a_chunk_that_also_says_something_else_is_relayed():
+def test_a_chunk_with_other_members_is_relayed():
     normalizer = ChunkNormalizer(TAGGED)
     assert not normalizer.normalize(chunk({"content": "<th"}) | {"usage": {"total_tokens": 3}}).is_empty
     assert not normalizer.normalize(chunk({"content": "in"}, finish="length")).is_empty
 
 
-def test_the_last_chunk_of_a_choice_tells_what_was_held():
+def test_the_last_chunk_of_a_choice_has_the_held_text():
     normal = ChunkNormalizer(TAGGED).normalize(chunk({"content": "<th"}, finish="length"))
     assert normal == ChunkResult(None, False), "nothing had to be held: it is the end"
     normalizer = ChunkNormalizer(TAGGED)
@@ -142,14 +142,14 @@ def test_the_last_chunk_of_a_choice_tells_what_was_held():
     assert choices == [{"index": 0, "delta": {"reasoning_content": "</th"}, "finish_reason": "length"}]
 
 
-def test_chunks_may_be_taken_for_repetitions_once_the_answer_has_begun():
+def test_chunks_are_repeatable_once_the_answer_has_begun():
     normalizer = ChunkNormalizer(TAGGED)
     seen = [normalizer.normalize(chunk({"content": text})) for text in ("<think>a", "b", "</think>c", "d")]
     assert [normal.is_repeatable for normal in seen] == [False, False, False, True]
     assert seen[-1].choices is None
 
 
-def test_where_the_provider_tells_reasoning_itself_tags_are_text():
+def test_tags_are_text_when_the_provider_separates_reasoning():
     chunks = [
         chunk({"reasoning_content": "hm"}),
         chunk({"content": "<think>"}),

@@ -144,7 +144,7 @@ def _ordered(call: dict[str, Any]) -> list[Any]:
     return sorted(call.items())
 
 
-def test_a_delta_that_needs_nothing_is_left_to_its_bytes():
+def test_a_delta_that_needs_no_change_keeps_its_bytes():
     normalizer = ChunkNormalizer(FAMILY)
     assert normalizer.normalize(chunk([FIRST])) == ChunkResult(None, False)
     assert normalizer.normalize(chunk([{"index": 0, "function": {"arguments": "x"}}])) == ChunkResult(
@@ -152,7 +152,7 @@ def test_a_delta_that_needs_nothing_is_left_to_its_bytes():
     )
 
 
-def test_an_id_that_no_provider_gave_is_made_once_and_always_the_same():
+def test_a_missing_id_is_made_once_and_is_always_the_same():
     told = [{"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     [first], [second] = relayed(told, told)
     assert first["id"].startswith("call_") and second["id"].startswith("call_")
@@ -177,7 +177,7 @@ def test_made_ids_differ_between_choices_and_between_answers():
 
 
 @pytest.mark.parametrize("nothing", [[], None])
-def test_a_list_without_calls_is_left_out_and_null_does_no_harm(nothing: Any):
+def test_an_empty_list_of_calls_is_left_out_and_null_stays(nothing: Any):
     choices = ChunkNormalizer(FAMILY).normalize(chunk(nothing)).choices
     whole = normalize_message_choices([_message(nothing)], FAMILY)
     if nothing is None:
@@ -187,7 +187,7 @@ def test_a_list_without_calls_is_left_out_and_null_does_no_harm(nothing: Any):
         assert whole and "tool_calls" not in whole[0]["message"]
 
 
-def test_the_calls_of_each_choice_are_counted_apart():
+def test_the_calls_of_each_choice_are_numbered_separately():
     chunks = [chunk([{**SECOND, "index": 1}], 0), chunk([FIRST], 1), chunk([{**FIRST, "index": 5}], 0)]
     assert [call.id for call in assembled(chunks, 0)] == ["b", "a"]
     assert [call.id for call in assembled(chunks, 1)] == ["a"]
@@ -224,7 +224,7 @@ def test_the_calls_of_a_whole_answer_become_well_formed(told: list[Any], expecte
     assert choices[0]["message"]["tool_calls"] == expected
 
 
-def test_ids_of_a_whole_answer_are_strings_and_each_stands_once():
+def test_ids_of_a_whole_answer_are_unique_strings():
     call = {"type": "function", "function": {"name": "f", "arguments": ""}}
     told = [{**call, "id": given} for given in ("a", "a", 0, 0, "", None)]
     made = normalize_message_choices([_message(told)], FAMILY)
@@ -246,7 +246,7 @@ def _pieces(text: str, places: list[int]) -> list[str]:
 
 @settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
-def test_numbered_calls_are_assembled_as_they_were_meant(meant: list[tuple[str, Any]], data: st.DataObject):
+def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
     """Numbered from anywhere, told in turns, with or without what later deltas must not repeat."""
     base = data.draw(st.integers(0, 2))
     chunks, later = [], []
@@ -270,9 +270,7 @@ def test_numbered_calls_are_assembled_as_they_were_meant(meant: list[tuple[str, 
 
 @settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
-def test_calls_without_numbers_are_assembled_as_they_were_meant(
-    meant: list[tuple[str, Any]], data: st.DataObject
-):
+def test_calls_without_numbers_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
     """One after the other, some with an id; whole as an object, or text piece by piece; alone or all in one chunk."""
     deltas: list[dict[str, Any]] = []
     for number, (name, arguments) in enumerate(meant):
@@ -291,7 +289,7 @@ def test_calls_without_numbers_are_assembled_as_they_were_meant(
 
 
 @pytest.mark.parametrize("cut", range(1, 30))
-def test_a_call_without_id_begins_again_only_where_the_arguments_before_it_are_whole(cut: int):
+def test_a_call_without_id_begins_only_when_the_arguments_before_it_are_whole(cut: int):
     arguments = '{"a": "}\\"{\\\\", "b": [{"c": 1}]}'
     pieces = [arguments[:cut], arguments[cut:], "{}"]
     told = [[{"index": 0, "function": {"name": "f", "arguments": piece}}] for piece in pieces]

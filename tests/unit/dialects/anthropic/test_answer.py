@@ -93,7 +93,7 @@ def chunks(stream_events):
 # --- whole answers ---------------------------------------------------------------------------------------------
 
 
-def test_a_whole_answer_is_a_chat_completion_under_the_catalog_slug():
+def test_a_whole_answer_is_a_chat_completion_with_the_catalog_slug():
     assert completion(TEXT) == {
         "id": "msg_1",
         "object": "chat.completion",
@@ -106,7 +106,7 @@ def test_a_whole_answer_is_a_chat_completion_under_the_catalog_slug():
     }
 
 
-def test_a_call_alone_has_no_content_and_its_arguments_keep_their_letters():
+def test_a_call_without_text_has_no_content_and_keeps_its_arguments():
     function = {"name": "weather", "arguments": '{"city":"Zürich"}'}
     assert message(USE, stop_reason="tool_use") == {
         "role": "assistant",
@@ -115,7 +115,7 @@ def test_a_call_alone_has_no_content_and_its_arguments_keep_their_letters():
     }
 
 
-def test_reasoning_is_text_to_read_and_details_to_send_back():
+def test_reasoning_becomes_text_and_details():
     said = message(THINKING, SEALED, {**THINKING, "thinking": "", "signature": "s2"}, TEXT)
     assert said["reasoning_content"] == "Hm."
     assert said["reasoning_details"] == [
@@ -126,7 +126,7 @@ def test_reasoning_is_text_to_read_and_details_to_send_back():
     assert "reasoning_content" not in message(SEALED, TEXT)
 
 
-def test_blocks_of_the_providers_own_tools_and_of_the_future_make_nothing():
+def test_unknown_blocks_are_left_out():
     assert message(SEARCH, FUTURE, TEXT, FUTURE, TEXT) == {"role": "assistant", "content": "GrüßeGrüße"}
     assert message(FUTURE) == {"role": "assistant", "content": ""}
 
@@ -152,7 +152,7 @@ def test_stop_reasons(stop_reason, blocks, finish_reason):
     assert [made["choices"][0]["finish_reason"] for made in (whole, streamed)] == [finish_reason] * 2
 
 
-def test_a_refusal_says_why_where_the_provider_does():
+def test_a_refusal_has_the_providers_reason():
     details = {"type": "refusal", "category": "cyber", "explanation": "Not that."}
     assert message(stop_reason="refusal", stop_details=details)["refusal"] == "Not that."
     assert "refusal" not in message(stop_reason="refusal", stop_details=None)
@@ -217,7 +217,7 @@ def test_counts_are_mapped_and_none_is_invented(counts, usage):
         {"content": [], "usage": {"input_tokens": 1}, "stop_reason": []},
     ],
 )
-def test_what_is_no_message_is_garbage(garbage):
+def test_a_body_that_is_not_a_message_is_a_value_error(garbage):
     with pytest.raises(ValueError, match="message of the API"):
         to_completion(garbage, "slug", 17)
 
@@ -239,7 +239,7 @@ def test_a_stream_is_chunks_of_one_answer_with_the_usage_in_the_last():
     ]
 
 
-def test_parallel_calls_are_counted_among_themselves_and_named_once():
+def test_parallel_calls_are_numbered_and_named_once():
     use = {**USE, "id": "t2", "input": {}}
     made = chunks(events(THINKING, TEXT, USE, SEARCH, use, stop_reason="tool_use", pieces=2))
     calls = [call for chunk in made for c in chunk["choices"] for call in c["delta"].get("tool_calls", [])]
@@ -256,7 +256,7 @@ def test_parallel_calls_are_counted_among_themselves_and_named_once():
 
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize(("whole_input", "arguments"), [({"a": "é"}, '{"a":"é"}'), ({}, "{}"), (None, "{}")])
-def test_an_input_that_is_not_streamed_came_whole_in_front(whole_input, arguments, stops):
+def test_an_input_that_is_not_streamed_is_sent_whole(whole_input, arguments, stops):
     head, ping, *_, delta, stop = events()
     start = {"type": "content_block_start", "index": 0, "content_block": {**USE, "input": whole_input}}
     nothing = {
@@ -270,7 +270,7 @@ def test_an_input_that_is_not_streamed_came_whole_in_front(whole_input, argument
     assert call["function"]["arguments"] == arguments
 
 
-def test_text_and_thinking_that_begin_in_the_first_event_of_their_block_are_not_lost():
+def test_text_and_thinking_in_the_first_event_of_a_block_are_sent():
     head, ping, *_, delta, stop = events()
     starts = [
         {"type": "content_block_start", "index": i, "content_block": b}
@@ -281,7 +281,7 @@ def test_text_and_thinking_that_begin_in_the_first_event_of_their_block_are_not_
     assert made["reasoning_details"][0]["signature"] == "sig"
 
 
-def test_events_and_deltas_that_are_unknown_today_make_nothing():
+def test_unknown_events_and_deltas_are_left_out():
     head, ping, *_, delta, stop = events()
     unknown = [
         {"type": "weather_report"},
@@ -302,7 +302,7 @@ def test_events_and_deltas_that_are_unknown_today_make_nothing():
         ({"input_tokens": 5, "output_tokens": 1}, {}, (5, None, None)),
     ],
 )
-def test_of_two_reports_the_later_count_holds_and_silence_takes_none_back(start, delta, usage):
+def test_the_later_of_two_counts_wins(start, delta, usage):
     last = chunks(events(TEXT, start=start, usage=delta))[-1]["usage"]
     assert tuple(last.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")) == usage
 
@@ -311,7 +311,7 @@ def test_a_stream_without_any_count_ends_without_a_usage_chunk():
     assert chunks(events(TEXT, start={}, usage={}))[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-def test_of_a_stream_that_is_cut_the_prompt_is_known_and_a_count_that_still_runs_is_not():
+def test_a_cut_stream_has_the_prompt_and_no_running_count():
     stream = AnthropicStream("slug", 17)
     assert stream.usage is None
     for event in list(
@@ -322,7 +322,7 @@ def test_of_a_stream_that_is_cut_the_prompt_is_known_and_a_count_that_still_runs
     assert not stream.is_closed
 
 
-def test_a_message_delta_that_is_repeated_ends_the_answer_once():
+def test_a_repeated_message_delta_ends_the_answer_once():
     head, ping, *_, delta, stop = events(stop_reason="max_tokens")
     later = {"type": "message_delta", "delta": {"stop_reason": None}, "usage": {"output_tokens": 8}}
     made = assembled(chunks([head, ping, delta, delta, later, stop]))
@@ -344,7 +344,7 @@ def test_a_message_delta_that_is_repeated_ends_the_answer_once():
         {"type": "message_delta", "usage": {}},
     ],
 )
-def test_an_event_that_makes_no_sense_is_garbage(garbage):
+def test_a_malformed_event_is_a_value_error(garbage):
     with pytest.raises(ValueError, match="event of the API"):
         AnthropicStream("slug", 17).read(garbage)
 
@@ -372,7 +372,7 @@ def contents(draw):
 
 
 @given(contents(), st.integers(1, 4))
-def test_whole_and_streamed_answers_mean_what_the_sdk_reads_in_them(blocks, pieces):
+def test_whole_and_streamed_answers_mean_what_the_sdk_reads(blocks, pieces):
     whole = meaning_of_message(message_of(answer(*blocks)))
     streamed = meaning_of_message(accumulated(events(*blocks, pieces=pieces)))
     assert whole == streamed
@@ -385,7 +385,7 @@ def test_whole_and_streamed_answers_mean_what_the_sdk_reads_in_them(blocks, piec
 
 
 @given(contents().filter(bool), st.integers(1, 4))
-def test_an_answer_that_the_client_sends_back_arrives_as_the_blocks_that_it_was(blocks, pieces):
+def test_an_answer_that_the_client_sends_back_becomes_its_blocks_again(blocks, pieces):
     for completed in (
         to_completion(answer(*blocks), "slug", 17),
         assembled(chunks(events(*blocks, pieces=pieces))),

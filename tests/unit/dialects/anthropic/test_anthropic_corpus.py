@@ -52,7 +52,7 @@ def expected(message):
     return meaning
 
 
-def test_every_recorded_whole_answer_says_in_the_chat_shape_what_the_sdk_reads_in_it():
+def test_every_recorded_whole_answer_means_what_the_sdk_reads():
     count = 0
     for record in answers(stream=False):
         answer = json.loads(record["response_text"])
@@ -66,7 +66,7 @@ def test_every_recorded_whole_answer_says_in_the_chat_shape_what_the_sdk_reads_i
     assert count > 100
 
 
-def test_every_recorded_stream_says_chunk_by_chunk_what_the_sdk_accumulates():
+def test_every_recorded_stream_means_what_the_sdk_joins():
     count = 0
     for record in answers(stream=True):
         events = events_of(record["response_text"])
@@ -82,7 +82,7 @@ def test_every_recorded_stream_says_chunk_by_chunk_what_the_sdk_accumulates():
     assert count > 50
 
 
-def test_every_recorded_request_that_the_chat_shape_has_words_for_asks_the_same_when_it_is_asked_in_chat():
+def test_every_recorded_request_with_a_chat_form_keeps_its_meaning():
     unsaid = Counter()
     count = 0
     for record in recordings():
@@ -102,7 +102,7 @@ def test_every_recorded_request_that_the_chat_shape_has_words_for_asks_the_same_
     assert sum(unsaid.values()) < 30, unsaid
 
 
-def test_recorded_400s_about_what_this_dialect_writes_are_not_provoked():
+def test_no_request_causes_a_recorded_400():
     asked = {record["id"][-16:]: record["request"] for record in recordings() if record["status"] == 400}
     made = to_request(chat_request_of(asked["8d383faa650dc97c"]), FAMILY)
     check_request(made)
@@ -116,7 +116,7 @@ def test_recorded_400s_about_what_this_dialect_writes_are_not_provoked():
     assert "thinking" not in to_request(chat_request_of(greedy), FAMILY)
 
 
-def test_every_chat_request_that_any_provider_was_recorded_to_get_is_taken_by_the_sdks_types_or_refused_by_name():
+def test_every_recorded_chat_request_fits_the_sdks_types_or_is_refused():
     taken, refused = 0, Counter()
     for record in read_recordings(("openai_chat",)):
         try:

@@ -40,7 +40,7 @@ def call(id="t1", arguments="{}", name="weather"):
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def test_the_least_request_has_a_model_a_cap_and_messages_alone():
+def test_the_smallest_request_has_a_model_a_cap_and_messages():
     assert native() == {
         "model": "claude-x",
         "max_tokens": 4000,
@@ -98,7 +98,7 @@ def test_tool_choices(chat, expected):
     assert native(tools=[WEATHER], **chat).get("tool_choice") == expected
 
 
-def test_tools_keep_their_schema_and_a_strict_one_is_put_in_words_that_are_supported():
+def test_tools_keep_their_schema_unless_it_is_strict():
     schema = {"type": "object", "properties": {"days": {"type": "integer", "minimum": 1}}}
     functions = [
         {"name": "a", "description": "A", "parameters": schema},
@@ -118,7 +118,7 @@ def test_tools_keep_their_schema_and_a_strict_one_is_put_in_words_that_are_suppo
     ]
 
 
-def test_system_and_developer_messages_are_hoisted_in_their_order_from_wherever_they_stand():
+def test_system_and_developer_messages_become_the_system_prompt():
     marked = [text("Two.", cache_control=MARK)]
     messages = [
         {"role": "developer", "content": "One."},
@@ -134,7 +134,7 @@ def test_system_and_developer_messages_are_hoisted_in_their_order_from_wherever_
     assert native(messages=marked_alone)["system"] == [text("One.", cache_control=MARK)]
 
 
-def test_messages_of_one_side_become_one_turn_and_results_of_tools_stand_at_its_beginning():
+def test_messages_of_one_side_become_one_turn_that_begins_with_tool_results():
     parts = [text("seen"), {"type": "image_url", "image_url": {"url": PNG}}]
     made = native(
         messages=[
@@ -259,7 +259,7 @@ def assistant(**message):
         ({"thinking": "hard"}, "thinking"),
     ],
 )
-def test_what_the_api_has_no_place_for_is_refused_by_name(chat, field):
+def test_a_field_that_the_api_does_not_have_is_refused_by_name(chat, field):
     with pytest.raises(Refusal) as caught:
         native(**chat)
     assert caught.value.code == "validation_failed"
@@ -267,19 +267,19 @@ def test_what_the_api_has_no_place_for_is_refused_by_name(chat, field):
     assert caught.value.message.startswith(f"{field}: ")
 
 
-def test_an_unknown_effort_is_refused_where_efforts_are_budgets():
+def test_an_unknown_effort_is_refused_when_efforts_are_budgets():
     with pytest.raises(Refusal, match="reasoning_effort: The model knows none, low, high"):
         native(BUDGETS, reasoning_effort="most")
 
 
-def test_what_an_assistant_may_have_said_besides_text_is_text_or_nothing():
+def test_other_parts_of_an_assistant_become_text_or_nothing():
     refused = native(**assistant(content=None, refusal="No."))["messages"][1]["content"]
     parts = native(**assistant(content=[{"type": "refusal", "refusal": "No."}]))["messages"][1]["content"]
     assert refused == parts == [text("No.")]
     assert len(native(**assistant(content=None))["messages"]) == 1
 
 
-def test_ids_that_other_providers_gave_are_made_fit_and_stay_apart_and_paired():
+def test_ids_of_other_providers_are_replaced_and_stay_paired():
     ids = ["functions.weather:0", "functions.weather.0", "", "toolu_1"]
     made = native(
         messages=[
@@ -330,7 +330,7 @@ RESULT = {"role": "tool", "tool_call_id": "t1", "content": "a"}
         ],
     ],
 )
-def test_reasoning_goes_back_in_front_whole_or_gathered_in_pieces_and_that_of_others_does_not(details):
+def test_only_anthropics_reasoning_goes_back_and_comes_first(details):
     messages = [*HELLO, {"role": "assistant", "content": "a", "reasoning_details": details}]
     assert native(messages=messages)["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hm.", "signature": "s"},
@@ -394,14 +394,12 @@ def test_reasoning_goes_back_in_front_whole_or_gathered_in_pieces_and_that_of_ot
         ),
     ],
 )
-def test_an_effort_asks_for_thinking_as_the_family_says_where_the_api_would_take_it(
-    family, chat, thinking, config
-):
+def test_an_effort_becomes_thinking_when_the_api_allows_it(family, chat, thinking, config):
     made = native(family, **chat)
     assert (made.get("thinking"), made.get("output_config")) == (thinking, config)
 
 
-def test_without_thinking_no_budgeted_model_is_sent_the_thinking_of_before():
+def test_a_budgeted_model_without_thinking_gets_no_earlier_thinking():
     messages = [*HELLO, {"role": "assistant", "content": "a", "reasoning_details": [THOUGHT]}, *HELLO]
     for asked in ({}, {"thinking": {"type": "disabled"}}, {"reasoning_effort": "none"}):
         assert native(BUDGETS, messages=messages, **asked)["messages"][1]["content"] == [text("a")]
@@ -443,13 +441,13 @@ def composed(schemas):
 
 
 @given(st.recursive(SCALARS, composed, max_leaves=6))
-def test_a_schema_is_put_as_the_vendors_own_sdk_puts_it(schema):
+def test_a_schema_is_transformed_as_by_the_vendors_sdk(schema):
     before = json.dumps(schema)
     assert supported_schema(schema) == anthropic.transform_schema(schema)
     assert json.dumps(schema) == before
 
 
-def test_a_schema_that_is_supported_stays_as_it_is():
+def test_a_supported_schema_stays():
     schema = {"type": "object", "properties": {}, "additionalProperties": False, "$schema": "draft"}
     assert supported_schema(schema) == {"type": "object", "properties": {}, "additionalProperties": False}
     open_map = {"type": "object", "additionalProperties": True, "default": {}}
@@ -541,7 +539,7 @@ def requests(draw):
 
 
 @given(requests())
-def test_a_chat_request_comes_back_from_the_native_one_as_it_was(body):
+def test_a_chat_request_survives_the_way_there_and_back(body):
     made = to_request(body, ADAPTIVE)
     check_request(made)
     assert chat_request_of(made) == body

@@ -69,7 +69,7 @@ def test_a_whole_answer_is_a_completion_with_the_catalog_slug():
     }
 
 
-def test_a_stream_tells_role_text_finish_and_usage_in_this_order():
+def test_a_stream_sends_role_text_finish_and_usage_in_this_order():
     first, second = answer({"text": "H"}, finish=None, usageMetadata=USAGE), answer({"text": "i"})
     chunks = streamed([first, second | {"usageMetadata": USAGE}])
     assert {made["id"] for made in chunks} == {"r1"} and {made["model"] for made in chunks} == {SLUG}
@@ -82,7 +82,7 @@ def test_a_stream_tells_role_text_finish_and_usage_in_this_order():
     assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 
-def test_thoughts_are_reasoning_and_a_signature_stands_where_googles_compatible_endpoint_has_it():
+def test_thoughts_become_reasoning_with_googles_signature():
     parts = (
         {"text": "Hm.", "thought": True},
         {"text": "Yes."},
@@ -120,7 +120,7 @@ def test_calls_have_ids_and_their_arguments_are_text():
     }
 
 
-def test_calls_of_several_events_are_numbered_on_and_keep_the_ids_of_the_whole_answer():
+def test_calls_of_several_events_have_running_numbers_and_stable_ids():
     chunks = streamed([answer(CALL, finish=None), answer(NAMED, CALL, finish=None), answer({"text": ""})])
     deltas = [call for made in chunks[:2] for call in made["choices"][0]["delta"]["tool_calls"]]
     assert [(call["index"], call["id"]) for call in deltas] == [
@@ -148,14 +148,14 @@ def test_calls_of_several_events_are_numbered_on_and_keep_the_ids_of_the_whole_a
         (None, None, None),
     ],
 )  # fmt: skip
-def test_a_finish_reason_is_of_the_standard_set(native: str, reason: str | None, with_calls: str | None):
+def test_a_finish_reason_is_a_standard_one(native: str, reason: str | None, with_calls: str | None):
     made = to_completion(answer({"text": "x"}, finish=native), SLUG, CREATED_S)
     assert made["choices"][0]["finish_reason"] == reason
     made = to_completion(answer(CALL, finish=native), SLUG, CREATED_S)
     assert made["choices"][0]["finish_reason"] == with_calls
 
 
-def test_a_reason_that_says_more_than_its_translation_stands_beside_it():
+def test_a_more_precise_finish_reason_is_passed_on():
     native = answer({"text": "x"})
     native["candidates"][0] |= {"finishReason": "UNEXPECTED_TOOL_CALL", "finishMessage": "No such tool."}
     google = {"finishReason": "UNEXPECTED_TOOL_CALL", "finishMessage": "No such tool."}
@@ -166,7 +166,7 @@ def test_a_reason_that_says_more_than_its_translation_stands_beside_it():
 BLOCKED = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {"promptTokenCount": 3}}
 
 
-def test_a_blocked_prompt_is_one_choice_that_says_nothing():
+def test_a_blocked_prompt_is_one_empty_choice():
     made = whole(BLOCKED)
     assert made["choices"] == [
         {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "content_filter"}
@@ -179,7 +179,7 @@ def test_a_blocked_prompt_is_one_choice_that_says_nothing():
     assert chunks[-1]["usage"] == {"prompt_tokens": 3}
 
 
-def test_a_stream_that_gives_a_reason_with_every_event_is_finished_once_by_the_last():
+def test_the_last_of_repeated_finish_reasons_ends_a_stream():
     events = [answer({"text": "a"}), answer({"text": "b"}), answer(finish="RECITATION")]
     chunks = streamed(events)
     assert [made["choices"][0]["finish_reason"] for made in chunks if made["choices"]] == [
@@ -190,7 +190,7 @@ def test_a_stream_that_gives_a_reason_with_every_event_is_finished_once_by_the_l
     ]
 
 
-def test_candidates_are_choices_and_each_is_finished():
+def test_each_candidate_is_a_choice_with_an_end():
     two = {"candidates": [{"index": n, "content": {"parts": [{"text": str(n)}]}} for n in range(2)]}
     finished = {"candidates": [{"index": n, "finishReason": "STOP"} for n in (1, 0)]}
     chunks = streamed([two, finished])
@@ -226,7 +226,7 @@ def test_log_probabilities_have_the_common_shape():
     }
 
 
-def test_pictures_are_images_and_what_has_no_name_in_the_chat_shape_is_passed_on():
+def test_pictures_become_images_and_other_parts_are_passed_on():
     picture = {"inlineData": {"mimeType": "image/png", "data": "eHl6"}}
     others = [
         {"executableCode": {"language": "PYTHON", "code": "1"}},
@@ -296,7 +296,7 @@ def test_a_count_that_was_not_reported_stays_absent(metadata: Any, usage: Any):
     assert [made["usage"] for made in streamed([native]) if "usage" in made] == ([usage] if usage else [])
 
 
-def test_a_stream_that_is_cut_tells_what_no_longer_runs():
+def test_a_cut_stream_reports_only_final_counts():
     metadata = USAGE | {"thoughtsTokenCount": 90, "cachedContentTokenCount": 2}
     prompt = {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2}}
     hidden = GeminiStream(SLUG, CREATED_S)
@@ -308,7 +308,7 @@ def test_a_stream_that_is_cut_tells_what_no_longer_runs():
     assert shown.usage == prompt
 
 
-def test_counts_that_came_before_the_last_event_are_final_once_the_answer_has_ended():
+def test_earlier_counts_are_final_once_the_answer_has_ended():
     chunks = streamed([answer({"text": "x"}, finish=None, usageMetadata=USAGE), answer({"text": "y"})])
     assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
@@ -326,7 +326,7 @@ def test_counts_that_came_before_the_last_event_are_final_once_the_answer_has_en
         {"candidates": {}, "usageMetadata": USAGE},
     ],
 )
-def test_a_body_without_candidates_is_no_answer_and_a_stream_of_it_never_ends(native: dict[str, Any]):
+def test_a_body_without_candidates_is_not_an_answer(native: dict[str, Any]):
     with pytest.raises(ValueError, match="without candidates"):
         to_completion(native, SLUG, CREATED_S)
     stream = GeminiStream(SLUG, CREATED_S)
@@ -348,7 +348,7 @@ def test_a_body_without_candidates_is_no_answer_and_a_stream_of_it_never_ends(na
         [{"logprobsResult": {"chosenCandidates": "x"}}],
     ],
 )
-def test_garbage_is_a_value_error(candidates: Any):
+def test_a_malformed_answer_is_a_value_error(candidates: Any):
     native = {"candidates": candidates}
     with pytest.raises(ValueError):
         to_completion(native, SLUG, CREATED_S)
@@ -388,7 +388,7 @@ GARBLED_CANDIDATE = st.fixed_dictionaries(
         },
     )
 )
-def test_whatever_a_provider_sends_is_read_or_is_a_value_error(native: dict[str, Any]):
+def test_any_answer_is_read_or_is_a_value_error(native: dict[str, Any]):
     before = copy.deepcopy(native)
     stream = GeminiStream(SLUG, CREATED_S)
     for read in (lambda: to_completion(native, SLUG, CREATED_S), lambda: stream.read(native), stream.finish):
@@ -414,9 +414,7 @@ REASONS = st.sampled_from(["STOP", "MAX_TOKENS", "SAFETY"])
 
 
 @given(st.lists(st.lists(PARTS, max_size=4), min_size=1, max_size=5), REASONS)
-def test_whole_or_streamed_an_answer_tells_what_the_sdk_reads_in_it(
-    pieces: list[list[dict[str, Any]]], reason: str
-):
+def test_a_whole_or_streamed_answer_means_what_the_sdk_reads(pieces: list[list[dict[str, Any]]], reason: str):
     *others, end = [answer(*piece, finish=None, usageMetadata=USAGE) for piece in pieces]
     end["candidates"][0]["finishReason"] = reason
     one = answer(*(part for piece in pieces for part in piece), finish=reason, usageMetadata=USAGE)
@@ -425,7 +423,7 @@ def test_whole_or_streamed_an_answer_tells_what_the_sdk_reads_in_it(
     assert difference(chat.read(streamed([*others, end]), think_tags=False), told) is None
 
 
-def test_what_is_streamed_in_lists_is_put_together_by_the_official_sdk():
+def test_the_official_sdk_joins_streamed_lists():
     picture = {"inlineData": {"mimeType": "image/png", "data": "eHl6"}}
     code = [{"executableCode": {"code": "1"}}, {"codeExecutionResult": {"output": "1"}}]
     first = answer(picture, code[0], finish=None)

@@ -53,7 +53,7 @@ def runs_tools(native: dict[str, Any]) -> bool:
     )
 
 
-def test_every_recorded_request_is_told_again_with_the_same_meaning():
+def test_every_recorded_request_keeps_its_meaning():
     counts = {"same": 0, "refused": 0, "otherwise": 0}
     for record in read_corpus("gemini_generate"):
         if record["request"] is None:
@@ -96,7 +96,7 @@ def told_of(record: dict[str, Any], payloads: list[dict[str, Any]]) -> Answer:
     return chat.read([*chunks, *stream.finish()], think_tags=False)
 
 
-def test_every_recorded_answer_tells_what_the_sdk_reads_in_it():
+def test_every_recorded_answer_means_what_the_sdk_reads():
     counts = {"same": 0, "no answer": 0}
     for record in read_corpus("gemini_generate"):
         if record["status"] != 200 or record["id"] in UNREADABLE:

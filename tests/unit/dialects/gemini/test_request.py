@@ -42,7 +42,7 @@ def result(call_id: str, content: Any) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def test_the_body_bears_the_conversation_and_neither_model_nor_stream():
+def test_the_body_has_the_conversation_and_neither_model_nor_stream():
     assert sent() == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 
 
@@ -74,7 +74,7 @@ def test_the_body_bears_the_conversation_and_neither_model_nor_stream():
         ({"user": "u", "logit_bias": {"1": 2}, "parallel_tool_calls": False, "stop": []}, None),
     ],
 )
-def test_a_field_is_called_what_gemini_calls_it(fields: dict[str, Any], config: dict[str, Any] | None):
+def test_a_field_gets_geminis_name(fields: dict[str, Any], config: dict[str, Any] | None):
     assert sent(**fields).get("generationConfig") == config
 
 
@@ -91,13 +91,13 @@ def test_a_field_is_called_what_gemini_calls_it(fields: dict[str, Any], config: 
         ),
     ],
 )
-def test_effort_is_a_level_or_a_budget_as_the_family_has_it(
+def test_an_effort_is_a_level_or_a_budget_of_the_family(
     family: Family, effort: str, thinking: dict[str, Any]
 ):
     assert sent(family, reasoning_effort=effort)["generationConfig"]["thinkingConfig"] == thinking
 
 
-def test_system_and_developer_messages_are_the_system_instruction_wherever_they_stand():
+def test_system_and_developer_messages_become_the_system_instruction():
     native = sent(
         messages=[
             {"role": "system", "content": "a"},
@@ -136,11 +136,11 @@ def test_system_and_developer_messages_are_the_system_instruction_wherever_they_
         ),
     ],
 )
-def test_a_part_keeps_what_it_says(part: dict[str, Any], native: dict[str, Any]):
+def test_a_part_keeps_its_content(part: dict[str, Any], native: dict[str, Any]):
     assert contents({"role": "user", "content": [part]}) == [{"role": "user", "parts": [native]}]
 
 
-def test_calls_and_their_results_stand_opposite_each_other_and_results_are_objects():
+def test_calls_are_followed_by_their_results_as_objects():
     call = {
         "id": "c1",
         "type": "function",
@@ -179,17 +179,17 @@ def test_calls_and_their_results_stand_opposite_each_other_and_results_are_objec
 
 
 @pytest.mark.parametrize("text", ["[1]", "3", "", "{", '{"a": NaN}', '{"a": 1e999}', '{"a": ' * 5_000])
-def test_a_result_that_is_no_json_object_is_told_as_text(text: str):
+def test_a_result_that_is_not_a_json_object_is_sent_as_text(text: str):
     said = contents(assistant(("c", "f")), result("c", text))
     assert said[1]["parts"][0]["functionResponse"]["response"] == {"result": text}
 
 
-def test_a_result_belongs_to_the_last_call_that_had_its_id():
+def test_a_result_belongs_to_the_last_call_with_its_id():
     said = contents(assistant(("c", "first")), result("c", "1"), assistant(("c", "second")), result("c", "2"))
     assert [content["parts"][0]["functionResponse"]["name"] for content in said[1::2]] == ["first", "second"]
 
 
-def test_models_that_check_signatures_are_given_the_documented_placeholder_on_a_first_call_without_one():
+def test_a_first_call_without_a_signature_gets_the_documented_placeholder():
     made = contents(assistant(("a", "f"), ("b", "g")), family=BY_LEVEL)[0]["parts"]
     assert [part.get("thoughtSignature") for part in made] == [SKIPPED, None]
     unchecked = contents(assistant(("a", "f")), family=BY_BUDGET)[0]["parts"]
@@ -208,7 +208,7 @@ def test_the_signature_of_a_text_goes_back_with_the_last_text():
     ]
 
 
-def test_no_message_is_left_out_be_it_empty():
+def test_an_empty_message_is_not_left_out():
     assert contents({"role": "user", "content": ""}, {"role": "assistant", "content": None}) == [
         {"role": "user", "parts": [{"text": ""}]},
         {"role": "model", "parts": [{"text": ""}]},
@@ -309,14 +309,14 @@ PICTURE = image("data:image/png;base64,eHl6")["messages"][0]["content"]
         ({"thinking_config": {"tinkering": 1}}, "thinking_config"),
     ],
 )
-def test_what_gemini_has_no_place_for_is_refused_and_the_field_named(fields: dict[str, Any], param: str):
+def test_a_field_that_gemini_does_not_have_is_refused_by_name(fields: dict[str, Any], param: str):
     with pytest.raises(Refusal) as caught:
         to_request({"messages": [HI]} | fields, BY_LEVEL)
     assert (caught.value.code, caught.value.param) == ("validation_failed", param)
     assert caught.value.message.startswith(f"{param}: ")
 
 
-def test_an_effort_that_has_no_budget_is_refused():
+def test_an_effort_without_a_budget_is_refused():
     with pytest.raises(Refusal, match=r"reasoning_effort: must be one of none, low, high\."):
         to_request({"messages": [HI], "reasoning_effort": "medium"}, BY_BUDGET)
 
@@ -415,7 +415,7 @@ def spoken(text: str) -> Any:
 
 
 @given(st.lists(turns(), min_size=1, max_size=3), TEXTS | st.none(), FIELDS)
-def test_there_and_back_a_request_loses_nothing_that_the_contract_names(
+def test_a_request_loses_no_contract_field_there_and_back(
     conversation: list[list[dict[str, Any]]], system: str | None, fields: dict[str, Any]
 ):
     messages = [message for turn in conversation for message in turn]
