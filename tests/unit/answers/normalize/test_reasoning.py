@@ -1,0 +1,104 @@
+"""The text of reasoning is in ``reasoning_content``, wherever its provider put it."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from rig.normalized import FAMILY, delta_of, message_of, relayed
+
+from addon.answers.normalize.choices import ChunkNormalizer
+from addon.answers.normalize.reasoning import rename_edits
+from addon.text.json_edits import apply_edits
+
+# what it shows: a message or delta, what is relayed
+SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "reasoning is renamed where it stands": (
+        {"reasoning": "hm", "content": "yes"},
+        {"reasoning_content": "hm", "content": "yes"},
+    ),
+    "its details stay": (
+        {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}]},
+        {
+            "reasoning_content": "hm",
+            "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}],
+        },
+    ),
+    "details alone are read": (
+        {"content": "", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}]},
+        {
+            "content": "",
+            "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}],
+            "reasoning_content": "hm",
+        },
+    ),
+    "what is encrypted says nothing": (
+        {"content": "", "reasoning_details": [{"type": "reasoning.encrypted", "data": "zz", "index": 0}]},
+        {"content": "", "reasoning_details": [{"type": "reasoning.encrypted", "data": "zz", "index": 0}]},
+    ),
+    "reasoning_content wins": (
+        {"reasoning": "other", "reasoning_content": "hm"},
+        {"reasoning": "other", "reasoning_content": "hm"},
+    ),
+    "an empty reasoning_content does not": (
+        {"reasoning_content": "", "reasoning": "hm"},
+        {"reasoning_content": "hm"},
+    ),
+    "reasoning that says nothing stays": (
+        {"reasoning": None, "reasoning_content": None, "reasoning_details": []},
+        {"reasoning": None, "reasoning_content": None, "reasoning_details": []},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
+def test_a_delta_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
+    before = copy.deepcopy(given)
+    made = delta_of(given)
+    assert list(made.items()) == list(expected.items()), "in the same order too"
+    assert given == before
+
+
+@pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
+def test_a_message_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
+    before = copy.deepcopy(given)
+    assert message_of(given) == expected
+    assert given == before
+
+
+def test_details_that_repeat_sent_reasoning_are_not_read():
+    details = {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]}
+    for told in ({"reasoning": "hm"}, {"reasoning_content": "hm"}):
+        chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in ({}, told, details)]
+        assert relayed(chunks)[-1] == chunks[-1]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"choices":[{"index":0,"delta":{"reasoning":"hm","role":"assistant"}}],"model":"m"}',
+        b'{"choices" : [ {"delta" : { "x":"reasoning", "reasoning" : "hm"}, "index":0} ]}',
+        b'{"usage":{"reasoning":3},"choices":[{"index":0,"reasoning":1,"delta":{"a":{"reasoning":2},"reasoning":"h"}}]}',
+        b'{"choices":[{"index":0,"delta":{"r\\u0065asoning":"hm"}}],"reasoning":{}}',
+        b'{"choices":[{"index":0,"delta":{"content":"a \\"reasoning\\": b","reasoning":"hm"}}]}',
+    ],
+)
+def test_a_renamed_key_is_an_edit_of_the_bytes(payload: bytes):
+    chunk = json.loads(payload)
+    normal = ChunkNormalizer(FAMILY).normalize(chunk)
+    assert normal.is_renamed and normal.is_repeatable is (b"role" not in payload)
+    edits = rename_edits(payload, chunk)
+    assert json.loads(apply_edits(payload, edits)) == {**chunk, "choices": normal.choices}
+    assert [new for _, _, new in edits] == [b'"reasoning_content"']
+
+
+def test_the_key_is_not_edited_when_more_must_change():
+    for choice in (
+        {"index": 0, "delta": {"reasoning": "hm", "reasoning_content": None}},
+        {"index": 0, "delta": {"reasoning": "hm", "tool_calls": []}},
+        {"index": None, "delta": {"reasoning": "hm"}},
+        {"index": 0, "delta": {"reasoning": "hm"}, "finish_reason": "eos"},
+        {"index": 0, "delta": {"reasoning": "hm"}, "message": {"content": ""}},
+    ):
+        normal = ChunkNormalizer(FAMILY).normalize({"choices": [choice]})
+        assert normal.choices and not normal.is_renamed and not normal.is_repeatable
