@@ -1,4 +1,4 @@
-"""What mitmproxy loads: ``mitmdump -s addon/main.py --set tollgate_conf=proxy.conf``."""
+"""The script that mitmproxy loads: ``mitmdump -s addon/main.py --set tollgate_conf=proxy.conf``."""
 
 import logging
 import sys
@@ -12,18 +12,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from addon.gateway.addon import Gateway
 from addon.telemetry.logs import OURS, JsonFormatter, is_ours
 
-_OF_CONNECTIONS = "mitmproxy.proxy.server"
+_CONNECTION_LOGGER = "mitmproxy.proxy.server"
 _HARMLESS = ("client connect", "client disconnect", "server connect ", "server disconnect ")
-"""What mitmproxy says of a connection and no peer sent; the rest may quote its bytes."""
+"""The beginnings of mitmproxy's messages about a connection that quote no bytes of a peer."""
 
 
 def _may_be_displayed(record: logging.LogRecord) -> bool:
-    is_harmless = record.name != _OF_CONNECTIONS or str(record.msg).startswith(_HARMLESS)
+    is_harmless = record.name != _CONNECTION_LOGGER or str(record.msg).startswith(_HARMLESS)
     return is_harmless and not is_ours(record.name)
 
 
-def _keep_logs_apart() -> None:
-    """Write our lines as ``serve`` does, and mitmproxy's as it does: its displays show no fields and mask nothing."""
+def _separate_logs() -> None:
+    """Write our lines as ``serve`` does, and keep them out of mitmproxy's displays, which mask nothing."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger(OURS)
@@ -34,5 +34,5 @@ def _keep_logs_apart() -> None:
             shown.addFilter(_may_be_displayed)
 
 
-_keep_logs_apart()
+_separate_logs()
 addons = [Gateway()]

@@ -1,4 +1,4 @@
-"""``tollgate serve``: settings, first run, then the server, or the supervisor of several."""
+"""``tollgate serve``: settings, first run, then the server, or the supervisor of several workers."""
 
 import asyncio
 import sys
@@ -14,9 +14,9 @@ from addon.telemetry.logs import configure_logging
 
 
 def run(conf_file: Path, host: str | None, port: int | None, workers: int | None, *, strict: bool) -> None:
-    """Serve until told to stop. Raises one of ``START_FAULTS`` before anything is served.
+    """Serve until SIGTERM or SIGINT. Raises one of ``START_FAULTS`` when the gateway can't start.
 
-    With ``strict``, a file that does not load is one.
+    With ``strict``, it does not start while a file does not load.
     """
     configure_logging()
     folder = load_conf(conf_file).paths.workspaces
@@ -34,7 +34,7 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
     def announce(base_url: str) -> None:
         print(f"tollgate listening on {base_url}", flush=True)
         if demo_key:
-            _tell(_TRY_IT.format(url=base_url, key=demo_key))
+            _print_error(_TRY_IT.format(url=base_url, key=demo_key))
 
     if settings.conf.listen.workers > 1:
         from addon.serve.supervisor import supervise as serve
@@ -44,25 +44,25 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
 
 
 def _broken(problems: Sequence[Problem]) -> SettingsError:
-    """Return the fault of the last file that is broken; the others are told here."""
+    """Return the error of the last broken file, and print those of the others."""
     *others, last = problems
     for problem in others:
-        _tell(f"tollgate: {problem}")
+        _print_error(f"tollgate: {problem}")
     return SettingsError(last.file, last.key, last.reason)
 
 
 def _first_run(folder: Path, settings: Settings) -> str | None:
-    """Make the demo workspace where the sandbox can answer it. Its key is shown at once: the start may still fail."""
+    """Create the demo workspace if the sandbox can answer its calls. Show its key at once: the start may still fail."""
     sandbox = (model.slug for model in settings.models.values() if model.active and model.provider.builtin)
     default_model = next(sandbox, None)
     if default_model:
         save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     key = create_demo_workspace(folder, default_model) if default_model else None
-    _tell(_MADE.format(key=key) if key else _NO_WORKSPACE)
+    _print_error(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

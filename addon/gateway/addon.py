@@ -1,6 +1,6 @@
 """The mitmproxy addon: options, start and stop, the layer of each client connection, and the only catch-all.
 
-``serve_stream`` is what every request runs. A fault in a call becomes ``internal_error`` there: nothing falls through.
+Every request runs ``serve_stream``. There, a fault in a call becomes ``internal_error``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = logging.getLogger("tollgate.gateway")
 
 
 class Gateway(ClientHooks):
-    """mitmproxy's addon; the hooks of client connections are those of ``ClientHooks``."""
+    """mitmproxy's addon. The hooks of client connections are those of ``ClientHooks``."""
 
     def __init__(self) -> None:
         serving = WireConfig(self.serve_stream, WireSettings(refuse=self._refuse))
@@ -44,7 +44,7 @@ class Gateway(ClientHooks):
         self._shown_calls: ShownCalls | None = None
 
     def lifecycle(self) -> Lifecycle:
-        """Return what runs. Raises RuntimeError before there are settings."""
+        """Return the running services. Raises RuntimeError before there are settings."""
         if self._lifecycle is None:
             raise RuntimeError("the gateway has no settings yet")
         return self._lifecycle
@@ -67,11 +67,11 @@ class Gateway(ClientHooks):
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
 
     def use(self, settings: Settings, files: SettingsFiles | None) -> None:
-        """Begin with ``settings``; ``files`` as for ``Lifecycle``. Raises StoreUnavailable."""
+        """Set up the services with ``settings``. For ``files`` see ``Lifecycle``. Raises StoreUnavailable."""
         self._lifecycle = Lifecycle(files, settings)
 
     async def running(self) -> None:
-        """Start under a mitmproxy of somebody else's, which has bound its default port before it read our options."""
+        """Start under mitmdump or mitmweb, which bind their default port before they read our options."""
         if self.lifecycle().deps.settings.conf.listen.workers > 1:
             log.warning("[listen] workers does not apply here: mitmproxy is one process")
         try:
@@ -83,7 +83,7 @@ class Gateway(ClientHooks):
             ctx.master.shutdown()
 
     async def start(self) -> None:
-        """Start what runs beside the proxy. Raises OSError or StoreUnavailable."""
+        """Start the services. Raises OSError or StoreUnavailable."""
         await self.lifecycle().start()
 
     async def done(self) -> None:
@@ -93,7 +93,7 @@ class Gateway(ClientHooks):
             await self._shown_calls.close()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let the calls in flight end, then close every client. ``/readyz`` says no, and answers close connections."""
+        """Let the calls in flight end, then close every client. Fail ``/readyz`` at once."""
         self.lifecycle().draining = True
         self.clients.announce_end()
         in_flight = self.lifecycle().deps.in_flight
@@ -109,13 +109,13 @@ class Gateway(ClientHooks):
         await self.clients.close_all()
 
     def _certificate(self) -> Path | None:
-        # mitmproxy reads each attribute of an addon when it is added, ``speaks_tls`` among them.
+        # There may be no settings yet: mitmproxy reads each attribute of an addon when it is added.
         return self._lifecycle.deps.settings.conf.listen.tls_certificate if self._lifecycle else None
 
     # Calls.
 
     async def serve_stream(self, stream: Stream) -> None:
-        """Serve one request, to the end of its answer and its booking."""
+        """Serve one request, until its answer has ended and its ledger row is written."""
         deps = self.lifecycle().deps
         call = begin(deps)
         shown = self._shown_calls.begin(stream) if self._shown_calls else None
@@ -128,14 +128,14 @@ class Gateway(ClientHooks):
             shown.end(call.exchange)
 
     def _refuse(self, refusal: Refusal) -> Response:
-        """Answer what never became a call."""
+        """Return the answer to a request that never became a call."""
         if self._lifecycle:
             self._lifecycle.metrics.call_refused(refusal.code)
         return error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
 
 
 async def _serve(call: Call, stream: Stream, deps: Dependencies) -> None:
-    """Serve one request. A client that left before it could be told of a failure is told nothing."""
+    """Serve one request. Answer a fault of ours with ``fail``, unless the client has left."""
     with suppress(ClientLeft):
         try:
             await serve(call, stream, deps)

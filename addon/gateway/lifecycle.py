@@ -1,7 +1,7 @@
-"""What runs beside the proxy: the store, the sandbox, keys and tokens, the admin port and the watcher of the files.
+"""The services of a gateway process: the store, the sandbox, keys and tokens, the admin port, the settings watcher.
 
-Started and stopped together, for ``serve`` and for a plain ``mitmdump`` alike. A worker leaves the last two to its
-supervisor.
+They start and stop together, in ``serve`` and in a plain ``mitmdump``. A worker has no admin port and no watcher: its
+supervisor has both.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ log = logging.getLogger("tollgate.lifecycle")
 
 _PROTECTED = {"event": "overage protection by default"}
 _EXPOSED = {"event": "overage protection off"}
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 class Lifecycle:
-    """The services of one gateway process. ``deps`` are what its calls work with, always the latest good ones.
+    """The services of one gateway process. ``deps`` is for its calls, with the latest good settings.
 
-    ``files`` is None in a worker: its supervisor watches the files and has the admin port.
+    ``files`` is None in a worker, whose supervisor watches the files and has the admin port.
     """
 
     def __init__(self, files: SettingsFiles | None, settings: Settings) -> None:
@@ -82,19 +82,19 @@ class Lifecycle:
         )
 
     async def start(self) -> None:
-        """Start everything. Raises OSError where the admin port is taken, StoreUnavailable where rows can't be kept."""
+        """Start everything. Raises OSError when the admin port is taken, StoreUnavailable when rows can't be kept."""
         await self.store.check()
-        await self.store.maintain()  # A first call knows the circuits that others opened.
+        await self.store.maintain()  # The first call must know the circuits that others opened.
         settings = self.deps.settings
         await self._apply(settings)
-        self.upkeep = asyncio.create_task(self._keep_up())
+        self.upkeep = asyncio.create_task(self._maintain_store())
         if self.admin:
             await self.admin.start(settings.conf.admin.host, settings.conf.admin.port)
         if self.watcher:
             self.watcher.start()
 
     async def stop(self) -> None:
-        """Wait for what the last calls leave to be done, then stop everything, the store last."""
+        """Wait for the work that the last calls left, then stop everything, the store last."""
         await self.deps.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
@@ -108,20 +108,20 @@ class Lifecycle:
         await self.deps.pool.close()
         await self.store.close()
 
-    async def _keep_up(self) -> None:
-        """See to the store as long as the process lives."""
+    async def _maintain_store(self) -> None:
+        """Maintain the store as long as the process lives."""
         while True:
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
             try:
-                with suppress(StoreUnavailable):  # The store itself logs that.
+                with suppress(StoreUnavailable):  # The store logs this.
                     await self.store.maintain()
             except Exception:
-                # A fault of ours must not end what books the calls of the dead; the log has it each time.
-                log.exception("the store could not be seen to")
+                # A fault of ours must not end this loop: it records the calls of dead processes.
+                log.exception("the store could not be maintained")
             self._measure()
 
     def _measure(self) -> None:
-        """Set the gauges of what changes by itself. Workers' are in their files, so these are as old as the upkeep."""
+        """Set the gauges of values that change without a call. In workers they are as old as the last maintenance."""
         self.platform_keys.measure()
         pool = self.deps.pool.stats()
         self.metrics.set_upstream_connections(
@@ -137,7 +137,7 @@ class Lifecycle:
         self.metrics.set_circuits_open(known)
 
     def apply(self, settings: Settings) -> None:
-        """Take settings that were loaded while running."""
+        """Apply settings that were loaded while the gateway runs."""
         task = asyncio.create_task(self._apply(settings))
         self.tasks.add(task)
         task.add_done_callback(self._note_end)
@@ -160,25 +160,27 @@ class Lifecycle:
             self.sandbox_url = await self.sandbox.start()
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
-        self._tell_of_workspaces(settings)
+        self._log_workspace_warnings(settings)
         self.platform_keys.adopt(settings)
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)
         self.deps.pool.set_proxy(settings.egress_proxy)
 
-    def _tell_of_workspaces(self, settings: Settings) -> None:
+    def _log_workspace_warnings(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()
         for workspace in workspaces:
-            if why := idle_fallback(workspace, settings.models):
-                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, why)
-        if silent := [one.id for one in workspaces if not one.states_overage_protection]:
-            log.info("overage_protection is on, by default, for %s", _listed(silent), extra=_PROTECTED)
+            if reason := idle_fallback(workspace, settings.models):
+                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, reason)
+        if by_default := [one.id for one in workspaces if not one.states_overage_protection]:
+            log.info(
+                "overage_protection is on, by default, for %s", _join_names(by_default), extra=_PROTECTED
+            )
         if exposed := [one.id for one in workspaces if is_exposed(one)]:
             log.warning(
                 "overage_protection is off for %s: calls at once may cost far more than is left in their wallets,"
                 " see docs/limits.md",
-                _listed(exposed),
+                _join_names(exposed),
                 extra=_EXPOSED,
             )
 
@@ -187,7 +189,7 @@ class Lifecycle:
         return 200, *self.metrics.render()
 
     async def readiness(self) -> Readiness:
-        """Whether this process should be sent calls, check by check."""
+        """Return whether this process should get calls, and the result of each check."""
         put_to_use = "could not be put to use; the log says why" if self.fault else "ok"
         not_loaded = self.watcher.error if self.watcher else None
         checks = {"settings": not_loaded or put_to_use, "store": "ok", "drain": "ok"}
@@ -198,28 +200,27 @@ class Lifecycle:
         if self.draining:
             checks["drain"] = "draining"
         checks["platform_keys"] = self.platform_keys.check()
-        checks["circuits"] = _told(self.store.open_circuits())
-        # Keys that rest and circuits that are open are told, but calls are made all the same.
-        # Files that do not load are reported, but the last good settings serve on.
+        checks["circuits"] = _describe_circuits(self.store.open_circuits())
+        # Resting keys, open circuits and files that do not load are only reported: calls can be served all the same.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return names in a line that stays readable."""
-    more = [f"{len(names) - _MOST_LISTED} more"] if len(names) > _MOST_LISTED else []
-    return ", ".join([*names[:_MOST_LISTED], *more])
+def _join_names(names: Sequence[str]) -> str:
+    """Return the first names in one line, and the number of the others."""
+    more = [f"{len(names) - _MAX_LISTED} more"] if len(names) > _MAX_LISTED else []
+    return ", ".join([*names[:_MAX_LISTED], *more])
 
 
-def _told(open_circuits: Iterable[str]) -> str:
-    """What operators read of the circuits that are not closed: providers by name, customers by their number."""
+def _describe_circuits(open_circuits: Iterable[str]) -> str:
+    """Return the circuits that are not closed: providers by name, and how many customers are affected."""
     counts = count_circuits(open_circuits)
-    told = sorted(provider for provider, _, scope in counts if scope == "all")
-    told += [
+    parts = sorted(provider for provider, _, scope in counts if scope == "all")
+    parts += [
         f"{provider} for {count} of the workspaces"
         for (provider, mode, scope), count in sorted(counts.items())
         if (mode, scope) == ("payg", "workspace") and (provider, "payg", "all") not in counts
     ]
     if customers := sum(count for (_, mode, _), count in counts.items() if mode == "byok"):
-        told.append(f"{customers} of customers' keys")
-    return f"open: {', '.join(told)}" if told else "ok"
+        parts.append(f"{customers} of customers' keys")
+    return f"open: {', '.join(parts)}" if parts else "ok"

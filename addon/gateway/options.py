@@ -1,4 +1,4 @@
-"""mitmproxy's options, set so that it serves as a gateway, from the settings and what mitmproxy was given."""
+"""The options with which mitmproxy serves as a gateway."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from mitmproxy.options import Options
 from addon.settings.settings import Settings
 
 MODE = "reverse:http://tollgate.invalid:1"
-"""mitmproxy wants a target; this one does not exist. Where a call goes is said for each call, or it goes nowhere."""
+"""mitmproxy needs a target. This one does not exist, so a request can only go where its call sends it."""
 
 
 def mitmproxy_options(settings: Settings, options: Options) -> dict[str, Any]:
-    """Return the options to set. A listen address or a mode that was given to mitmproxy itself is left alone."""
+    """Return the options to set. A listen address or a mode that mitmproxy itself was given stays."""
     chosen: dict[str, Any] = {
-        # The gateway says for each call where it goes; nothing is connected before.
+        # Each call chooses its provider, so nothing may be connected before.
         "connection_strategy": "lazy",
         "validate_inbound_headers": True,
-        # Clients on public addresses are what a gateway is for.
+        # A gateway serves clients on public addresses.
         "block_global": False,
-        # No page of mitmproxy's own on a magic host.
+        # mitmproxy must serve no page of its own on its magic host.
         "onboarding": False,
         "rawtcp": False,
         "websocket": False,

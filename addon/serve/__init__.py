@@ -1,1 +1,1 @@
-"""The processes of ``tollgate serve``: one server, or a supervisor and its workers."""
+"""The processes of ``tollgate serve``: a single server, or a supervisor with its workers."""

@@ -1,4 +1,4 @@
-"""The server: a mitmproxy master with no more addons than a gateway needs, its signals, its drain."""
+"""The server: a mitmproxy master with only the addons that a gateway needs, its signals and its drain."""
 
 import gc
 import logging
@@ -19,11 +19,11 @@ from addon.settings.settings import Settings, SettingsFiles
 from addon.wire.hooks import Listener
 
 GC_THRESHOLD = 20_000
-"""New objects between two collections; a call makes some hundreds, and nearly all die by themselves."""
+"""New objects between two garbage collections. A call makes some hundreds, and nearly all need no collection."""
 
 
-def _leave_logs_alone() -> None:
-    """Take away mitmproxy's handler that makes an event of each log line: no addon of ours asks for them."""
+def _remove_log_events() -> None:
+    """Remove mitmproxy's handler that makes an event of each log line. No addon of ours needs these events."""
     for handler in logging.getLogger().handlers[:]:
         if isinstance(handler, LegacyLogEvents):
             handler.uninstall()
@@ -33,14 +33,14 @@ def _leave_logs_alone() -> None:
 async def serving(
     settings: Settings, listen: Callable[[], socket.socket], files: SettingsFiles | None = None
 ) -> AsyncIterator[Gateway]:
-    """Serve while the context lasts, then drain. ``listen`` is called when calls can be answered.
+    """Serve while the context lasts, then drain. Call ``listen`` as soon as calls can be answered.
 
-    Without ``files`` no file is watched and there is no admin port: a supervisor has both. Raises OSError where a
-    port can't be bound, StoreUnavailable where the ledger can't be written.
+    Without ``files``, watch no file and open no admin port: a supervisor has both. Raises OSError when a port can't be
+    bound, StoreUnavailable when the ledger can't be written.
     """
     conf = settings.conf.listen
     master = Master(Options())
-    _leave_logs_alone()
+    _remove_log_events()
     gateway = Gateway()
     listener = Listener(gateway, MODE)
     master.addons.add(listener, gateway)
@@ -48,11 +48,11 @@ async def serving(
         gateway.use(settings, files)
         master.options.update(**mitmproxy_options(settings, master.options))
         await gateway.start()
-        # What is loaded by now stays: the collector need not look at it again and again.
+        # Objects that exist now are never freed, so the collector can skip them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        # mitmproxy's own loop runs its tasks eagerly; a hook then costs no turn of the loop.
+        # As in mitmproxy's own loop: with eager tasks, a hook costs no turn of the loop.
         with asyncio_utils.set_eager_task_factory():
             server = await listener.accept(listen())
             yield gateway
@@ -63,12 +63,12 @@ async def serving(
 
 
 async def serve(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve in this process until SIGTERM or SIGINT. Calls ``announce`` with the base URL when ready.
+    """Serve in this process until SIGTERM or SIGINT. Call ``announce`` with the base URL when ready.
 
     Raises as ``serving`` does.
     """
     conf = settings.conf.listen
-    # Bound at once: who starts a second gateway is told so, and not what that finds in the store.
+    # Bind first. So the error of a second gateway is about the port, not about the store.
     with stop_signals() as stop, bind(conf.host, conf.port) as sock:
         async with serving(settings, lambda: sock, files):
             announce(base_url(conf.host, sock.getsockname()[1], tls=bool(conf.tls_certificate)))

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT mean one thing, however often they come: drain, then end."""
+"""SIGTERM and SIGINT, which both mean: drain, then end. Repeated signals change nothing."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Give an event of the running loop that they set. Whoever leaves this ends, and need not be told any more."""
+    """Give an event that the signals set. After the context they are ignored, because the process ends then."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in _SIGNALS:

@@ -1,4 +1,4 @@
-"""Why a gateway does not start."""
+"""The exceptions that keep a gateway from starting."""
 
 from mitmproxy.exceptions import OptionsError
 
@@ -7,4 +7,4 @@ from addon.settings.errors import SettingsError
 from addon.store.protocol import StoreUnavailable
 
 START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
-"""Each says in one line what an operator has to change."""
+"""The message of each says in one line what an operator has to change."""

@@ -1,4 +1,4 @@
-"""Several workers on one port: started together, started again when they die, drained together.
+"""Several workers on one port. They start together, are replaced when they die, and drain together.
 
 The supervisor serves no call. It reserves the port, watches the files for all workers, and has the one admin port. The
 workers do everything else, so that little in the supervisor can fail. Source: docs/operating.md.
@@ -36,7 +36,7 @@ from addon.telemetry.worker_metrics import WorkerMetrics
 log = logging.getLogger("tollgate.supervisor")
 
 START_S = 60.0
-"""How long all workers together may take to start."""
+"""The most that all workers together may take to start."""
 
 MISSING_S = 2.0
 """A worker without a sign of life for so long counts as missing. Its own checks are bounded by less."""
@@ -102,7 +102,7 @@ class Supervisor:
         self._keepers: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start everything; return when every worker serves. Raises OSError, or WorkerFailed."""
+        """Start everything, and return when every worker serves. Raises OSError or WorkerFailed."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700)
@@ -128,7 +128,7 @@ class Supervisor:
             task.result()
 
     async def stop(self) -> None:
-        """Drain every worker and wait until all have ended. Raises WorkerFailed where one had to be killed."""
+        """Drain every worker and wait until all have ended. Raises WorkerFailed when one had to be killed."""
         self.draining = True
         for keeper in self._keepers:
             keeper.cancel()
@@ -144,15 +144,15 @@ class Supervisor:
         if killed := [
             f"worker {worker.number}" for worker, well in zip(workers, ended, strict=True) if not well
         ]:
-            raise WorkerFailed(f"killed {', '.join(killed)}, not ended {bound_s:g} s after it was told to")
+            raise WorkerFailed(f"killed {', '.join(killed)}, not ended {bound_s:g} s after SIGTERM")
 
     def apply(self, settings: Settings) -> None:
-        """Let every worker serve on ``settings``, also those that are started from now on."""
+        """Give ``settings`` to every worker, also to those that start later."""
         self.settings = settings
         self._write(Snapshot.of(self._files, settings, self._conf))
 
     def _write(self, snapshot: Snapshot) -> None:
-        """Give ``snapshot`` to the workers; try again where the disk does not take it."""
+        """Write ``snapshot`` for the workers. Try again later when it can't be written."""
         if self._next_write:
             self._next_write.cancel()
             self._next_write = None
@@ -192,7 +192,7 @@ class Supervisor:
         return worker
 
     async def _keep_running(self, worker: WorkerProcess) -> None:
-        """Start a successor whenever a worker ends, as long as this task runs."""
+        """Replace the worker whenever it ends."""
         now_s = asyncio.get_running_loop().time
         early_deaths = 0
         while True:
@@ -213,7 +213,9 @@ class Supervisor:
             if not ended.done():
                 found = (worker.number, silence.result())
                 log.error(
-                    "worker %d says nothing for %g s: killed", *found, extra=_event("worker silent", worker)
+                    "worker %d gives no sign of life for %g s: killed",
+                    *found,
+                    extra=_event("worker silent", worker),
                 )
                 worker.kill()
             return await ended
@@ -233,7 +235,7 @@ class Supervisor:
     def _keep_counts(self, ended: WorkerProcess) -> None:
         try:
             self.metrics.worker_ended(ended.pid)
-        except Exception:  # A worker may die while it writes, and its place must be taken whatever it left.
+        except Exception:  # A worker may die while it writes. It is replaced all the same.
             log.exception("the counts of worker %d are lost", ended.number)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
@@ -245,9 +247,9 @@ def _event(event: str, worker: WorkerProcess) -> dict[str, object]:
 
 
 async def supervise(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve with several workers until SIGTERM or SIGINT. Calls ``announce`` with the base URL when all are ready.
+    """Serve with several workers until SIGTERM or SIGINT. Call ``announce`` with the base URL when all are ready.
 
-    Raises OSError where a port can't be bound, WorkerFailed where a worker does not start or does not end.
+    Raises OSError when a port can't be bound, WorkerFailed when a worker does not start or does not end.
     """
     if sys.platform != "linux":
         raise OSError("more than one worker needs Linux, which spreads connections over processes")

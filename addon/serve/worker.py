@@ -1,7 +1,7 @@
 """``python -m addon.serve.worker N``: one of several gateway processes on one port.
 
-In the folder that it shares with its supervisor it reads its settings, and writes its status. Its standard input is a
-pipe that its supervisor never writes to: when that ends, the supervisor is gone, and the worker drains.
+It reads its settings from the folder that it shares with its supervisor, and writes its status there. Its standard
+input is a pipe that carries nothing. When the pipe ends, the supervisor is gone, and the worker drains.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ LOOK_S = 0.1
 
 
 async def work(number: int) -> bool:
-    """Serve until SIGTERM, SIGINT or the end of the supervisor, then drain. Return False where it can't start."""
+    """Serve until SIGTERM, SIGINT or the end of the supervisor, then drain. Return False when it can't start."""
     folder = Path(os.environ[FOLDER_VARIABLE])
     status = WorkerStatus(folder, number)
     files = SnapshotSettings(folder / SNAPSHOT_FILE, os.environ.pop(KEY_VARIABLE), os.environ)
@@ -62,7 +62,7 @@ async def serve(files: SnapshotSettings, status: WorkerStatus, stop: asyncio.Eve
     duties: asyncio.Task[None] | None = None
     try:
         async with serving(settings, join_port) as gateway:
-            duties = asyncio.create_task(attend(files, status, gateway.lifecycle(), stop))
+            duties = asyncio.create_task(run_duties(files, status, gateway.lifecycle(), stop))
             await stop.wait()
     finally:
         if duties:
@@ -70,21 +70,21 @@ async def serve(files: SnapshotSettings, status: WorkerStatus, stop: asyncio.Eve
             await asyncio.wait([duties])
 
 
-async def attend(
+async def run_duties(
     files: SnapshotSettings, status: WorkerStatus, lifecycle: Lifecycle, stop: asyncio.Event
 ) -> None:
-    """Follow the snapshot and give signs of life, also while the gateway drains. A fault of either sets ``stop``."""
+    """Follow the snapshot and report the status, also while the gateway drains. Set ``stop`` when either fails."""
     try:
         async with asyncio.TaskGroup() as duties:
-            duties.create_task(follow(files, lifecycle))
-            duties.create_task(report(status, lifecycle))
+            duties.create_task(follow_snapshot(files, lifecycle))
+            duties.create_task(report_status(status, lifecycle))
     finally:
         stop.set()
 
 
-async def follow(files: SnapshotSettings, lifecycle: Lifecycle) -> None:
-    """Put each new snapshot to use. One that does not load leaves the last good settings in place."""
-    # Lookups of names share asyncio's own threads, and may take all of them.
+async def follow_snapshot(files: SnapshotSettings, lifecycle: Lifecycle) -> None:
+    """Apply each new snapshot. If one does not load, keep the last good settings."""
+    # DNS lookups may occupy all of asyncio's own threads.
     thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
     while True:
         await asyncio.sleep(LOOK_S)
@@ -96,8 +96,8 @@ async def follow(files: SnapshotSettings, lifecycle: Lifecycle) -> None:
             lifecycle.note_fault(fault)
 
 
-async def report(status: WorkerStatus, lifecycle: Lifecycle) -> None:
-    """Write the status again and again."""
+async def report_status(status: WorkerStatus, lifecycle: Lifecycle) -> None:
+    """Write the status every ``STATUS_S``."""
     while True:
         status.write(await lifecycle.readiness())
         await asyncio.sleep(STATUS_S)

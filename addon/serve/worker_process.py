@@ -20,17 +20,17 @@ LOOK_S = 0.5
 """The time between two looks at a worker's status."""
 
 START_LOOK_S = 0.05
-"""The same while the supervisor waits for its workers to start."""
+"""The time between two looks while the worker starts."""
 
 
-class WorkerFailed(Exception):  # noqa: N818  (a state to report, as StoreUnavailable, not a fault of the caller)
+class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault of the caller)
     """A worker did not start, or did not end. The message is one line for operators."""
 
 
 class WorkerProcess:
-    """A worker that was started. ``number`` is its place among the workers, which its successor takes over.
+    """A worker that was started. The worker that replaces it gets the same ``number``.
 
-    ``silent_s`` is how long it has given no sign of life.
+    ``silent_s`` is the time without a sign of life.
     """
 
     def __init__(self, number: int, process: asyncio.subprocess.Process, status: WorkerStatus) -> None:
@@ -42,10 +42,10 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, number: int, folder: Path, environment: Mapping[str, str]) -> Self:
-        """Start a worker with its status in ``folder``. Raises OSError."""
+        """Start a worker that writes its status to ``folder``. Raises OSError."""
         status = WorkerStatus(folder, number)
         status.remove()
-        # Ctrl-C on a terminal goes to a whole process group, but only the supervisor may end its workers.
+        # Ctrl-C on a terminal signals a whole process group, but only the supervisor may stop its workers.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "addon.serve.worker", str(number)),
             stdin=asyncio.subprocess.PIPE,
@@ -57,27 +57,27 @@ class WorkerProcess:
 
     @property
     def readiness(self) -> Readiness | None:
-        """What the worker says of itself while it serves."""
+        """The readiness that the worker reports while it serves."""
         status = self._read_status()
         return status if isinstance(status, Readiness) and self._process.returncode is None else None
 
     @property
     def fault(self) -> str | None:
-        """Why the worker did not start, in its own words."""
+        """The reason that the worker gives for not starting."""
         status = self._read_status()
         return status if isinstance(status, str) else None
 
     async def served(self) -> None:
-        """Wait until it serves. Raises WorkerFailed where it ended before."""
+        """Wait until it serves. Raises WorkerFailed when it ends before."""
         while self.readiness is None:
             if self._process.returncode is not None:
                 raise WorkerFailed(self.fault or f"worker {self.number} ended with {await self.ended()}")
             await asyncio.sleep(START_LOOK_S)
 
     async def fell_silent(self, start_s: float, silent_s: float) -> float:
-        """Return for how long it gave no sign of life: ``start_s`` while it starts, then ``silent_s``.
+        """Wait until it gives no sign of life for ``silent_s``, or ``start_s`` before the first. Return which it was.
 
-        Looks are counted, not time: so time in which this process itself was stopped does not count.
+        Looks are counted, not time. So time in which this process itself was stopped does not count.
         """
         last_sign = None
         while True:
@@ -89,17 +89,17 @@ class WorkerProcess:
                 return bound_s
 
     def kill(self) -> None:
-        """Let it end at once."""
+        """End it at once."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def ended(self) -> str:
-        """Wait for its end, and return how that came: its exit status, or the signal that killed it."""
+        """Wait for its end. Return its exit status, or the signal that killed it."""
         status = await self._process.wait()
         return f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
 
     async def stop(self, timeout_s: float) -> bool:
-        """Let it drain and wait for its end. Kill one that takes longer, and return False."""
+        """Let it drain, and wait for its end. Kill it after ``timeout_s``, and return False."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:

@@ -1,4 +1,4 @@
-"""What a worker says of itself: a small file next to its metrics, which it touches as a sign of life."""
+"""The status of a worker: a small file next to its metrics, which the worker touches as a sign of life."""
 
 import json
 import logging
@@ -12,9 +12,9 @@ log = logging.getLogger("tollgate.workers")
 
 
 class WorkerStatus:
-    """The status file of the worker with this number. The worker writes it, its supervisor reads it.
+    """The status file of one worker. The worker writes it, and its supervisor reads it.
 
-    It has the readiness of a worker that serves, or the fault that ended one.
+    It holds the worker's readiness, or the fault that ended the worker.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -22,7 +22,7 @@ class WorkerStatus:
         self._written = ""
 
     def write(self, status: Readiness | str) -> None:
-        """Give a sign of life, and replace the file where the status is a new one."""
+        """Give a sign of life, and replace the file if the status is new."""
         fields = (
             {"fault": status} if isinstance(status, str) else {"ready": status.ready, "checks": status.checks}
         )
@@ -35,23 +35,23 @@ class WorkerStatus:
                 self._written = text
         except OSError as error:
             log.debug("the status can't be written: %s", error)
-        # A full disk leaves the old status in place, but is no reason to look dead.
+        # This also works on a full disk, where only the status itself grows old.
         with suppress(OSError):
             os.utime(self._file)
 
     def remove(self) -> None:
-        """Forget what an earlier worker of this number said."""
+        """Remove the status of an earlier worker with the same number."""
         self._file.unlink(missing_ok=True)
 
     def last_sign(self) -> int | None:
-        """Return what changes with every sign of life, None before the first."""
+        """Return a number that changes with every sign of life, None before the first."""
         try:
             return self._file.stat().st_mtime_ns
         except OSError:
             return None
 
     def read(self) -> Readiness | str | None:
-        """Return what the worker said last, None before it said anything. Raises ValueError."""
+        """Return the last status, None before the first. Raises ValueError for any other text."""
         try:
             text = self._file.read_bytes()
         except OSError:
@@ -61,4 +61,4 @@ class WorkerStatus:
                 return fault
             case {"ready": bool(ready), "checks": dict(checks)}:
                 return Readiness(ready, {str(name): str(found) for name, found in checks.items()})
-        raise ValueError("neither a readiness nor a fault")
+        raise ValueError("neither readiness nor fault")

@@ -1,6 +1,6 @@
-"""The last text of each workspace that loaded: in memory, and under var/ for the next process.
+"""The last good text of each workspace file, in memory and below var/ for the next process.
 
-The texts are kept word for word, so no secret is in them that is not in the operator's own file. Source:
+The texts are exact copies, so they hold no secret that is not in the operator's own file. Source:
 docs/configuration.md, "Edits".
 """
 
@@ -13,13 +13,13 @@ from addon.runtime.atomic_files import write_atomically
 from addon.settings.file_content import FileContent, read_content, read_stamp
 
 MAX_WRITES: Final = 8
-"""How many texts ``keep`` writes at once, so that the next look is not late; the rest waits for its next call."""
+"""The most texts that one call of ``keep`` writes, so that the next look for edits is not late."""
 
 _SUFFIX: Final = ".toml"
 
 
 class LastGood:
-    """One text a workspace. ``folder`` is read when it is first needed, and written by ``keep`` only."""
+    """The last good texts, one for each workspace. They are read from ``folder``, and ``keep`` writes them there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,25 +30,25 @@ class LastGood:
                 self._read(file.stem)
 
     def text(self, workspace: str) -> bytes | None:
-        """Return the last text that loaded, None where there is none."""
+        """Return the last text that loaded, None when there is none."""
         return self._texts.get(workspace)
 
     def take(self, workspace: str, text: bytes) -> None:
-        """Remember a text that loads."""
+        """Set the last text that loaded."""
         self._texts[workspace] = text
 
     def forget_others(self, workspaces: Collection[str]) -> None:
-        """Remember no text of a workspace that is not one of these: its file was deleted."""
+        """Forget the texts of all other workspaces: their files were deleted."""
         for workspace in self._texts.keys() - set(workspaces):
             del self._texts[workspace]
 
     def look(self, workspaces: Collection[str]) -> bool:
-        """Read the kept texts of these again; return whether another process changed one, as ``keys revoke`` does."""
+        """Read these texts again. Return whether another process, such as ``keys revoke``, changed one."""
         changed = [self._read(workspace) for workspace in workspaces]
         return any(changed)
 
     def keep(self) -> None:
-        """Write what is not on disk yet, some at a time, and remove what is too much. Raises OSError."""
+        """Write some of the texts that are not on disk yet, and remove those of deleted files. Raises OSError."""
         for workspace in self._on_disk.keys() - self._texts.keys():
             self._file(workspace).unlink(missing_ok=True)
             del self._on_disk[workspace]
@@ -61,7 +61,7 @@ class LastGood:
             self.write(workspace, self._texts[workspace])
 
     def write(self, workspace: str, text: bytes) -> None:
-        """Keep this text, for its owner's eyes only. Raises OSError."""
+        """Write one text, readable by its owner only. Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self._file(workspace), text)
         self._on_disk[workspace] = FileContent(read_stamp(self._file(workspace)), text)

@@ -1,4 +1,4 @@
-"""Hot reload: edits take effect within two seconds, and a file that does not load changes nothing but what is said.
+"""Hot reload: edits take effect within two seconds, and a file that does not load is only reported.
 
 Source: docs/configuration.md, "Edits".
 """
@@ -16,17 +16,17 @@ from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 
 _log = logging.getLogger("tollgate.reload")
 
-MAX_TOLD: Final = 10
-"""How many broken files ``Watcher.error`` names."""
+MAX_REPORTED: Final = 10
+"""The most broken files that ``Watcher.error`` names."""
 
-_NOT_READ: Final = "the files can't be looked at, the last good settings stay; the log says why"
+_NOT_READ: Final = "the files can't be checked, the last good settings stay; the log says why"
 _DIED: Final = "the settings are no longer reloaded; restart the gateway"
 
 
 class Watcher:
-    """One task that looks at the files and hands each new ``Settings`` to ``apply``, on the event loop.
+    """A task that looks for edits and calls ``apply`` with each new ``Settings``, on the event loop.
 
-    ``running`` is what the process started with, from the same ``files``.
+    ``running`` are the settings that the process started with, from the same ``files``.
     """
 
     def __init__(
@@ -42,20 +42,20 @@ class Watcher:
         self._latest = running
         self._apply = apply
         self._interval_s = interval_s
-        self._waiting: tuple[str, ...] = ()
+        self._needs_restart: tuple[str, ...] = ()
         self._fault: str | None = None
-        self._is_kept = True
-        # Lookups of names share asyncio's own threads, and may take all of them.
+        self._is_last_good_kept = True
+        # DNS lookups may occupy all of asyncio's own threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
         self._task: asyncio.Task[None] | None = None
 
     @property
     def error(self) -> str | None:
-        """Return which files do not load and why, None while all do."""
-        return self._fault or told(self._latest.problems)
+        """The files that do not load, with the reasons; None while all load."""
+        return self._fault or describe_problems(self._latest.problems)
 
     def start(self) -> None:
-        """Begin to watch, on the running event loop."""
+        """Start to watch, on the running event loop."""
         self._log_problems({}, self._latest.problems)
         self._task = asyncio.create_task(self._watch(), name="settings reload")
         self._task.add_done_callback(self._note_end)
@@ -64,7 +64,7 @@ class Watcher:
         """Stop watching and wait until the task has ended."""
         if self._task is not None:
             self._task.cancel()
-            # It may have died before; that was logged, and must not disturb the end of the process.
+            # If the task has failed before, this was logged, and must not disturb the end of the process.
             await asyncio.wait([self._task])
         self._thread.shutdown(wait=False)
 
@@ -72,7 +72,7 @@ class Watcher:
         loop, running = asyncio.get_running_loop(), self._started_with.conf
         while True:
             if settings := await self._look(loop.time(), running):
-                self._take(settings)
+                self._apply_if_new(settings)
             await loop.run_in_executor(self._thread, self._keep)
             await asyncio.sleep(self._interval_s)
 
@@ -88,7 +88,7 @@ class Watcher:
         self._fault = None
         return settings
 
-    def _take(self, settings: Settings) -> None:
+    def _apply_if_new(self, settings: Settings) -> None:
         if settings is self._latest:
             return
         before, self._latest = self._latest, settings
@@ -104,45 +104,45 @@ class Watcher:
     def _log_problems(self, before: Mapping[Path, Problem], now: tuple[Problem, ...]) -> None:
         for problem in now:
             if before.get(problem.file) != problem:
-                named = {"event": "file broken", "file": str(problem.file)}
-                _log.error("%s: %s", problem.consequence, problem, extra=named)
-        # proxy.conf and the catalog are one: another file of theirs may be the broken one by now.
+                fields = {"event": "file broken", "file": str(problem.file)}
+                _log.error("%s: %s", problem.consequence, problem, extra=fields)
+        # proxy.conf and the catalog are one set, of which another file may be broken now.
         broken = {problem.workspace for problem in now}
         for problem in before.values():
             if problem.workspace not in broken:
-                what = "the settings load" if problem.workspace is None else f"{problem.file} loads"
-                _log.info("%s again", what, extra={"event": "file mended", "file": str(problem.file)})
+                subject = "the settings load" if problem.workspace is None else f"{problem.file} loads"
+                _log.info("%s again", subject, extra={"event": "file mended", "file": str(problem.file)})
 
     def _keep(self) -> None:
         try:
             self._files.keep()
         except OSError as error:
-            if self._is_kept:
+            if self._is_last_good_kept:
                 _log.warning("the last good settings can't be kept for the next start: %s", error)
-            self._is_kept = False
+            self._is_last_good_kept = False
         else:
-            self._is_kept = True
+            self._is_last_good_kept = True
 
     def _warn_of_restart(self, settings: Settings) -> None:
-        waiting = tuple(
+        changed = tuple(
             f"[{name}]"
             for name in NEEDS_RESTART
             if getattr(settings.written, name) != getattr(self._started_with.written, name)
         )
-        if waiting and waiting != self._waiting:
-            _log.warning("changes of %s in proxy.conf take effect after a restart", ", ".join(waiting))
-        self._waiting = waiting
+        if changed and changed != self._needs_restart:
+            _log.warning("changes of %s in proxy.conf take effect after a restart", ", ".join(changed))
+        self._needs_restart = changed
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
-            # A watcher that died must not look like files that never change.
+            # Without this, a failed watcher would look like files that never change.
             self._fault = _DIED
             _log.critical("%s", _DIED, exc_info=fault)
 
 
-def told(problems: tuple[Problem, ...]) -> str | None:
-    """Return the problems in one line, the first of them where there are many; None where there is none."""
-    lines = [str(problem) for problem in problems[:MAX_TOLD]]
-    if len(problems) > MAX_TOLD:
-        lines.append(f"{len(problems) - MAX_TOLD} more files do not load")
+def describe_problems(problems: tuple[Problem, ...]) -> str | None:
+    """Return the first problems in one line, None when there is none."""
+    lines = [str(problem) for problem in problems[:MAX_REPORTED]]
+    if len(problems) > MAX_REPORTED:
+        lines.append(f"{len(problems) - MAX_REPORTED} more files do not load")
     return "; ".join(lines) or None

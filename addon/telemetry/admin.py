@@ -1,6 +1,6 @@
-"""The admin port: what an operator's machines ask about this process, on an address of its own.
+"""The admin port: health, readiness and metrics of this process, on an address of their own.
 
-A page is one line in ``Admin.pages``; it gets nothing of the request but its path, and never sees a client's call.
+A page is one entry of ``Admin.pages``. It gets only the path of its request, and never a client's call.
 """
 
 import json
@@ -27,18 +27,18 @@ MAX_BODY_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether this process should be sent calls. ``checks`` says of each check "ok", or why it is not."""
+    """Whether this process should get calls. ``checks`` has "ok" or a reason for each check."""
 
     ready: bool
     checks: Mapping[str, str]
 
 
 type Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
-"""Answers with a status, a content type and a body."""
+"""A function that returns a status, a content type and a body."""
 
 
 class Admin:
-    """Answers ``GET /healthz`` while the process lives, and ``GET /readyz`` with what ``readiness`` says."""
+    """The server of the admin port: ``/healthz``, ``/readyz`` with the result of ``readiness``, and added pages."""
 
     def __init__(self, readiness: Callable[[], Awaitable[Readiness]]) -> None:
         self._readiness = readiness
@@ -46,8 +46,8 @@ class Admin:
         self.pages: dict[str, Page] = {"/healthz": self._health, "/readyz": self._ready}
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
-        # Imported here, so that a command which serves nothing does not wait for tornado.
+        """Listen, and return the port: a free one if ``port`` is 0. Raises OSError."""
+        # Imported here, so that commands that serve nothing do not wait for tornado.
         from addon.runtime.listening import base_url
         from addon.runtime.local_http import LocalServer
 
@@ -67,7 +67,7 @@ class Admin:
 
     async def _ready(self) -> tuple[int, str, bytes]:
         found = await self._readiness()
-        checks = {name: mask_credentials(said) for name, said in found.checks.items()}
+        checks = {name: mask_credentials(result) for name, result in found.checks.items()}
         body = json.dumps({"ready": found.ready, "checks": checks}).encode()
         return 200 if found.ready else 503, JSON, body
 

@@ -422,7 +422,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced_and_all_end_well(
     os.kill(pid, signal.SIGSTOP)
     silent = gateway.wait_for_log(lambda line: line.get("event") == "worker silent")
     assert (silent["worker"], silent["pid"]) == (1, pid)
-    assert silent["message"] == "worker 1 says nothing for 3 s: killed"
+    assert silent["message"] == "worker 1 gives no sign of life for 3 s: killed"
     _wait_for_successor(gateway, 1, pid)
     assert _served_by(gateway) == {1, 2}
     assert gateway.stop() == 0

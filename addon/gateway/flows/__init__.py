@@ -1,1 +1,1 @@
-"""Calls as flows of mitmproxy, for whoever looks: mitmweb, or an addon of the operator's. They can't change a call."""
+"""Calls shown as flows of mitmproxy, for mitmweb or an operator's addon. A flow can't change its call."""

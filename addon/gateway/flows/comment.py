@@ -1,4 +1,4 @@
-"""The comment of a call's flow: who called what, and what it took. Pure."""
+"""The comment of a call's flow: its workspace, model, tokens and cost. Pure."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from policies.money import format_nanousd
 def comment_of(exchange: Exchange, notes: Iterable[str]) -> str:
     """Return the comment of a call that has ended: workspace, slug, provider, tokens, cost, error code, ``notes``.
 
-    What is not known is left out. There are no labels, as mitmweb shows no more than some words of it in its list.
+    Parts that are not known are left out. There are no labels, because mitmweb's list shows only some words.
     """
-    return ", ".join([*_whose(exchange), *_outcome(exchange), *notes])
+    return ", ".join([*_parties(exchange), *_outcome(exchange), *notes])
 
 
-def _whose(exchange: Exchange) -> Iterable[str]:
+def _parties(exchange: Exchange) -> Iterable[str]:
     if exchange.workspace:
         yield exchange.workspace.id
     if exchange.route:

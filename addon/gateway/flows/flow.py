@@ -1,4 +1,4 @@
-"""A recording as a flow of mitmproxy. Each part is made from copies, so that nobody who has it has a call's own."""
+"""A recording as a flow of mitmproxy. A flow holds only copies, so an addon can't change the call."""
 
 import copy
 import time
@@ -16,9 +16,9 @@ _VERSIONS = {"1.0": "HTTP/1.0", "1.1": "HTTP/1.1", "2": "HTTP/2.0"}
 
 
 def new_flow(head: RequestHead, client: Client) -> HTTPFlow:
-    """Return the flow of a request whose head is known.
+    """Return the flow of a request with this head.
 
-    Its server is the gateway itself, which is where a replay goes. It is not live: there is nothing to kill or resume.
+    Its server is the gateway itself, so a replay goes there. It is not live, so it can't be killed or resumed.
     """
     flow = HTTPFlow(copy.copy(client), Server(address=client.sockname[:2]), live=False)
     flow.request = _request(head, client)
@@ -52,7 +52,7 @@ def show_request_body(flow: HTTPFlow, recording: Recording) -> None:
 
 
 def show_answer_head(flow: HTTPFlow, answer: ResponseHead, at_s: float) -> None:
-    """Add the head of the answer, which came at ``at_s``, and no body."""
+    """Add the head of the answer, received at ``at_s``, without a body."""
     has_reason = not flow.request.is_http2
     reason = status_codes.RESPONSES.get(answer.status, "") if has_reason else ""
     flow.response = FlowResponse(
@@ -68,7 +68,7 @@ def show_answer_head(flow: HTTPFlow, answer: ResponseHead, at_s: float) -> None:
 
 
 def show_answer_body(flow: HTTPFlow, recording: Recording) -> None:
-    """Add the body of the answer, as far as its client got it, after its head."""
+    """Add as much of the answer's body as the client got."""
     if flow.response is not None:
         has_body = recording.head.method != "HEAD"
         flow.response.raw_content = recording.answer_body.content() if has_body else b""
@@ -76,7 +76,7 @@ def show_answer_body(flow: HTTPFlow, recording: Recording) -> None:
 
 
 def show_error(flow: HTTPFlow, message: str) -> None:
-    """Say why there is no whole answer."""
+    """Add the reason why the answer is not whole."""
     flow.error = Error(message)
 
 

@@ -1,4 +1,4 @@
-"""``ObservedStream``: a call's stream that also records what passes. The call and its client notice nothing."""
+"""A call's stream that also records the request and the answer, unnoticed by the call and its client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,9 @@ from addon.wire.stream import Stream, WhileConnected
 
 
 class ObservedStream(Stream):
-    """Stands for ``stream``, and puts what passes into ``recording``; ``on_change`` is called when it knows more.
+    """A wrapper of ``stream`` that fills ``recording``. It calls ``on_change`` at each step of the call.
 
-    It has no state of its own: every attribute is the real stream's.
+    Every attribute is that of the real stream.
     """
 
     def __init__(self, stream: Stream, recording: Recording, on_change: Callable[[], None]) -> None:

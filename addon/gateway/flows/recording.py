@@ -1,4 +1,4 @@
-"""``Recording``: what is kept of one call to be shown, within bounds and without credentials. Pure."""
+"""The copy of one call's request and answer that is shown, bounded and without credentials. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from addon.text.http_heads import Field, RequestHead, ResponseHead
 from addon.text.masking import MASK, mask_credentials
 
 MAX_BODY_BYTES = 1 << 20
-"""Of each request and each answer; what comes behind is left out."""
+"""The most that is kept of each request and of each answer."""
 MAX_BYTES_IN_MEMORY = 64 << 20
-"""Of all calls of a process that have not ended; what they shall have beyond is left out."""
+"""The most that is kept of all calls in flight of a process."""
 
 _CREDENTIAL_FIELDS = frozenset(
     {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"}
@@ -17,7 +17,7 @@ _SCHEMES = ("bearer ", "basic ")
 
 
 class RecordingBudget:
-    """The bytes that all recordings of a process hold together."""
+    """The number of bytes that all recordings of a process hold."""
 
     def __init__(self, max_bytes: int = MAX_BYTES_IN_MEMORY) -> None:
         self.bytes = 0
@@ -30,12 +30,12 @@ class RecordingBudget:
         return granted
 
     def give_back(self, count: int) -> None:
-        """Take that ``count`` bytes are no longer held."""
+        """Free ``count`` bytes."""
         self.bytes -= count
 
 
 class RecordedBody:
-    """The beginning of one body. ``is_cut`` where there was more of it."""
+    """The beginning of one body. ``is_cut`` is true when the body is longer."""
 
     def __init__(self, budget: RecordingBudget, max_bytes: int = MAX_BODY_BYTES) -> None:
         self.is_cut = False
@@ -44,7 +44,7 @@ class RecordedBody:
         self._max_bytes = max_bytes
 
     def add(self, piece: bytes) -> None:
-        """Keep ``piece``, or as much of it as there is room for."""
+        """Keep as much of ``piece`` as there is room for."""
         if self.is_cut or not piece:
             return
         granted = self._budget.take(min(len(piece), self._max_bytes - len(self._kept)))
@@ -56,14 +56,14 @@ class RecordedBody:
         return bytes(self._kept)
 
     def forget(self) -> None:
-        """Give back its share of the budget, and keep nothing from now on."""
+        """Free the share of the budget, and keep nothing more."""
         self.is_cut = True
         self._budget.give_back(len(self._kept))
         self._kept = bytearray()
 
 
 class Recording:
-    """One request and its answer so far. ``is_request_whole``: its body was read to its end."""
+    """One request and its answer so far. ``is_request_whole`` is true once its body was read to the end."""
 
     def __init__(self, head: RequestHead, budget: RecordingBudget) -> None:
         self.head = head
@@ -74,7 +74,7 @@ class Recording:
         self.is_answer_whole = False
 
     def notes(self) -> list[str]:
-        """Return what a reader of the flow would otherwise take for the whole truth."""
+        """Return what the flow does not show of the call."""
         notes = []
         if self.head.method == "POST" and not self.is_request_whole:
             notes.append("request body not read to its end")
@@ -85,7 +85,7 @@ class Recording:
         return notes
 
     def forget(self) -> None:
-        """Give back what the bodies hold."""
+        """Free the memory of both bodies."""
         self.request_body.forget()
         self.answer_body.forget()
 

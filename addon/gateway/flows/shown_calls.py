@@ -1,7 +1,7 @@
-"""``ShownCalls``: shows each call to the addons of mitmproxy that handle flows. Where there are none, it does nothing.
+"""The calls that are shown to mitmproxy's addons as flows. Without an addon that handles flows, nothing happens.
 
-The hooks of one call run in a task of their own, in mitmproxy's order, each after the one before. The call never waits
-for them, and what they do to a flow changes nothing but what others are shown.
+The hooks of one call run in a task of their own, one after another, in mitmproxy's order. The call never waits for
+them. If an addon changes a flow, only other addons see the change.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ RunHook = Callable[[Hook], Awaitable[None]]
 
 FLOW_HOOKS = ("requestheaders", "request", "responseheaders", "response", "error")
 MAX_SHOWN_AT_ONCE = 1_000
-"""Calls that are being shown; others are served unseen."""
+"""The most calls that are shown at the same time. Others are served without being shown."""
 
 
 class Viewers:
-    """Tells whether any addon handles flows: looked up anew only when addons came or went."""
+    """The addons of mitmproxy that handle flows, looked up again only when the addons change."""
 
     def __init__(self, addons: AddonManager) -> None:
         self._addons = addons
@@ -78,15 +78,15 @@ class ShownCalls:
         self._left_out = LogLimit(log, max_lines=1)
 
     def begin(self, stream: Stream) -> "ShownCall | None":
-        """Begin to show a call; None where nobody looks, or too many are shown already."""
+        """Begin to show a call. Return None when no addon handles flows, or too many calls are shown already."""
         if not self._viewers.are_present():
             return None
         if len(self._tasks) >= MAX_SHOWN_AT_ONCE:
-            told = f"calls are not shown as flows: {MAX_SHOWN_AT_ONCE} are being shown already"
-            self._left_out.warning(told, event="calls not shown")
+            message = f"calls are not shown as flows: {MAX_SHOWN_AT_ONCE} are being shown already"
+            self._left_out.warning(message, event="calls not shown")
             return None
         client = self._find_client(stream.peer)
-        if client is None:  # It left just now.
+        if client is None:  # It has just left.
             return None
         call = ShownCall(stream, client, self._budget)
         task = asyncio.get_running_loop().create_task(self._show(call))
@@ -114,12 +114,12 @@ class ShownCalls:
         """Run one hook of every addon."""
         await self._addons.trigger_event(hook)
         (flow,) = hook.args()
-        flow.resume()  # An intercepted flow would seem to be held up.
+        flow.resume()  # An intercepted flow would look as if its call had to wait.
         await self._addons.trigger_event(UpdateHook([flow]))
 
 
 class ShownCall:
-    """One call that is shown. ``stream`` is for the call to use in place of the one that it was made of."""
+    """One call that is shown. The call uses ``stream`` in place of the real one, which it wraps."""
 
     def __init__(self, stream: Stream, client: Client, budget: RecordingBudget) -> None:
         self.recording = Recording(stream.head, budget)
@@ -129,7 +129,7 @@ class ShownCall:
         self._ended: Exchange | None = None
 
     def end(self, exchange: Exchange) -> None:
-        """The call has ended and is booked."""
+        """Note that the call has ended and its ledger row is written."""
         self._ended = exchange
         self._changed.set()
 
@@ -137,7 +137,7 @@ class ShownCall:
         self._changed.set()
 
     async def show(self, run: RunHook) -> None:
-        """Show the call step by step, until it has ended. ``run`` runs one hook."""
+        """Show the call step by step, until it has ended. Call ``run`` for each hook."""
         recording = self.recording
         flow = new_flow(recording.head, self._client)
         await run(HttpRequestHeadersHook(flow))
@@ -149,17 +149,17 @@ class ShownCall:
         if recording.answer is not None:
             show_answer_head(flow, recording.answer, answered_s)
             await run(HttpResponseHeadersHook(flow))
-        await self._until(lambda: False)  # It ends for every call.
+        await self._until(lambda: False)  # Every call ends.
         await run(self._finish(flow, answered_s))
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds``, or the call has ended."""
+        """Wait until ``holds`` is true, or the call has ended."""
         while self._ended is None and not holds():
             self._changed.clear()
             await self._changed.wait()
 
     def _finish(self, flow: HTTPFlow, answered_s: float) -> Hook:
-        """Complete the flow of a call that has ended; return the hook that says so."""
+        """Complete the flow of a call that has ended. Return the last hook to run."""
         recording = self.recording
         flow.error = None
         if recording.answer is not None:
@@ -169,10 +169,10 @@ class ShownCall:
             flow.comment = comment_of(self._ended, recording.notes())
         if recording.is_answer_whole:
             return HttpResponseHook(flow)
-        show_error(flow, self._why_incomplete())
+        show_error(flow, self._incomplete_reason())
         return HttpErrorHook(flow)
 
-    def _why_incomplete(self) -> str:
+    def _incomplete_reason(self) -> str:
         if self.stream.is_cut_off:
             return "The gateway cut the client off."
         return "The client left." if self.stream.is_client_gone else "The answer broke off."

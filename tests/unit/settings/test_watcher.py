@@ -19,7 +19,7 @@ from addon.settings.sealed_secrets import new_master_key
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.snapshot import Snapshot, SnapshotSettings
 from addon.settings.sources import OVERDUE_S, is_due
-from addon.settings.watcher import MAX_TOLD, Watcher, told
+from addon.settings.watcher import MAX_REPORTED, Watcher, describe_problems
 from policies.model import Workspace
 
 LOOK_S = 0.5
@@ -85,7 +85,7 @@ class Live:
     @property
     def told(self) -> str:
         """What /readyz says of the files, "" where all load."""
-        return told(self.settings.problems) or ""
+        return describe_problems(self.settings.problems) or ""
 
     @property
     def acme(self) -> Workspace:
@@ -570,10 +570,10 @@ def test_an_edit_parses_and_resolves_its_own_file_only(live: Live) -> None:
 
 
 def test_a_page_names_the_first_of_many_broken_files_and_counts_the_others(live: Live) -> None:
-    for number in range(MAX_TOLD + 5):
+    for number in range(MAX_REPORTED + 5):
         live.write(f"policies/workspaces/w{number}.toml", "broken")
     live.after(2)
-    assert len(live.settings.problems) == MAX_TOLD + 5
+    assert len(live.settings.problems) == MAX_REPORTED + 5
     assert live.told.endswith("; 5 more files do not load")
 
 
@@ -749,7 +749,7 @@ async def test_a_look_that_fails_is_said_once_and_the_next_may_succeed(
     running.edit(CONF, "", "[limits]\npro_rpm = 7\n")
     assert (await running.next()).conf.limits.pro_rpm == 7
     assert running.watcher.error is None
-    assert len(lines.having("the files can't be looked at", logging.ERROR)) == 1
+    assert len(lines.having("the files can't be checked", logging.ERROR)) == 1
 
 
 async def test_a_watcher_that_dies_says_so(tmp_path: Path, lines: Lines) -> None:
