@@ -1,4 +1,4 @@
-"""The whole gateway in one process on a simulated loop: forty calls, everything that may go wrong, seed after seed."""
+"""The whole gateway in one process on a simulated loop: forty calls with all kinds of faults, for many seeds."""
 
 import ast
 import asyncio
@@ -11,8 +11,8 @@ import pytest
 from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, provider, workspace
 from rig.ledger import locked_by_another
 from rig.simulation import Faults, Outcome, World, compare, simulate
-from rig.simulation.clients import Answer, Client, draw_habits
-from rig.simulation.gateway import Books, SimulatedGateway, read_books
+from rig.simulation.clients import Answer, Client, draw_behaviour
+from rig.simulation.gateway import LedgerContents, SimulatedGateway, read_ledger
 from rig.simulation.provider import Generated, Provider
 
 from addon.settings.settings import Settings, load_settings
@@ -46,20 +46,20 @@ PROVIDER_LINK = Faults(
     half_closed=0.05,
 )
 KEYS = {name: f"tg_{name:0<40}" for name in ("wallet", "capped")}
-"""The same in each process, so that a seed is, too."""
+"""Fixed keys, so that a seed gives the same run in each process."""
 DEAR = {"input_price_per_m": "1", "output_price_per_m": "3", "max_completion_tokens": 2_000}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run came to."""
+    """The result of one run."""
 
     answers: list[Answer]
-    books: Books
+    ledger: LedgerContents
     generated: list[Generated]
 
     def by_call(self) -> dict[str, list[Generated]]:
-        """What the providers generated, by call."""
+        """Return what the providers generated, by call."""
         found: defaultdict[str, list[Generated]] = defaultdict(list)
         for generated in self.generated:
             found[generated.call].append(generated)
@@ -67,11 +67,11 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """What else is so.
+class Disturbance:
+    """What disturbs a run.
 
-    ``stops_after_s``: the gateways are told to end then, and wait ``drain_timeout_s``. ``killed_after_s``: the first of
-    them is killed then, and another takes its place a little later.
+    ``stops_after_s``: the gateways drain from then on, for ``drain_timeout_s``. ``killed_after_s``: then the first
+    gateway is killed, and another one replaces it a little later.
     """
 
     gateways: int = 1
@@ -105,27 +105,29 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def run(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Make the calls under a seed, on a ledger of their own."""
+    """Return a function that makes the calls with a seed, on a new ledger."""
 
-    def make(seed: int, trouble: Trouble | None = None) -> Outcome[Ran]:
+    def make(seed: int, disturbance: Disturbance | None = None) -> Outcome[Ran]:
         database = tmp_path_factory.mktemp("ledger") / "tollgate.db"
-        return simulate(seed, lambda world: make_calls(world, settings, database, trouble or Trouble()))
+        return simulate(
+            seed, lambda world: make_calls(world, settings, database, disturbance or Disturbance())
+        )
 
     return make
 
 
 @pytest.fixture(scope="module")
 def runs(run: Run) -> list[Outcome[Ran]]:
-    """A run of each seed."""
+    """One run of each seed."""
     return [run(seed) for seed in SEEDS]
 
 
-async def make_calls(world: World, settings: Settings, database: Path, trouble: Trouble) -> Ran:
-    """Customers call at once, each on a connection of its own, and every third of them once more."""
+async def make_calls(world: World, settings: Settings, database: Path, disturbance: Disturbance) -> Ran:
+    """Let customers call at once, each on its own connection. Every third one calls twice."""
     providers = [Provider(world), Provider(world)]
     for one in providers:
         await one.start()
-    gateways = [SimulatedGateway(world, settings, database) for _ in range(trouble.gateways)]
+    gateways = [SimulatedGateway(world, settings, database) for _ in range(disturbance.gateways)]
     for gateway in gateways:
         await gateway.start()
         world.network.faults[gateway.port] = CLIENT_LINK
@@ -139,14 +141,14 @@ async def make_calls(world: World, settings: Settings, database: Path, trouble: 
         numbers = (number,) if number % 3 else (number, number + CUSTOMERS)
         answers = []
         for each in numbers:
-            answers.append(await client.call(f"call-{each}", draw_habits(world.random)))
+            answers.append(await client.call(f"call-{each}", draw_behaviour(world.random)))
             await asyncio.sleep(world.random.uniform(0, 3))
         await client.close()
         return answers
 
     async def kill_one() -> None:
-        if trouble.killed_after_s is not None:
-            await asyncio.sleep(trouble.killed_after_s)
+        if disturbance.killed_after_s is not None:
+            await asyncio.sleep(disturbance.killed_after_s)
             await gateways[0].kill()
             await asyncio.sleep(world.random.uniform(0, 2))
             gateways[0] = SimulatedGateway(world, settings, database)
@@ -154,49 +156,49 @@ async def make_calls(world: World, settings: Settings, database: Path, trouble: 
             world.network.faults[gateways[0].port] = CLIENT_LINK
 
     killer = world.loop.create_task(kill_one())
-    neighbour = world.loop.create_task(lock_at_times(world, database, trouble))
+    locker = world.loop.create_task(lock_at_times(world, database, disturbance))
     customers = asyncio.gather(*map(customer, range(CUSTOMERS)))
-    await asyncio.wait({customers}, timeout=trouble.stops_after_s)
+    await asyncio.wait({customers}, timeout=disturbance.stops_after_s)
     await killer
     for gateway in gateways:
-        await gateway.stop(trouble.drain_timeout_s)
+        await gateway.stop(disturbance.drain_timeout_s)
     answers = [one for own in await customers for one in own]
-    neighbour.cancel()
-    await asyncio.gather(neighbour, return_exceptions=True)
+    locker.cancel()
+    await asyncio.gather(locker, return_exceptions=True)
     for one in providers:
         await one.stop()
-    return Ran(answers, read_books(database), [made for one in providers for made in one.log])
+    return Ran(answers, read_ledger(database), [made for one in providers for made in one.log])
 
 
-async def lock_at_times(world: World, database: Path, trouble: Trouble) -> None:
-    """Be a neighbour that keeps the ledger locked now and then, and for longer than calls wait."""
-    while trouble.is_ledger_locked:
+async def lock_at_times(world: World, database: Path, disturbance: Disturbance) -> None:
+    """Lock the ledger at times, for longer than calls wait."""
+    while disturbance.is_ledger_locked:
         await asyncio.sleep(world.random.uniform(0, 2))
         with locked_by_another(database):
             await asyncio.sleep(world.random.uniform(0, 3))
 
 
 def check_money(ran: Outcome[Ran]) -> None:
-    """No limit was passed, wallets have what rows left of them, and nothing is held any more."""
-    books, cost_nanousd = ran.result.books, Counter[str]()
-    for row in books.rows:
+    """Check that no limit was exceeded, that wallets and rows agree, and that no hold is left."""
+    ledger, cost_nanousd = ran.result.ledger, Counter[str]()
+    for row in ledger.rows:
         cost_nanousd[row["workspace"]] += row["retail_nanousd"]
         assert row["usage_source"] != "none" or row["retail_nanousd"] == 0, f"seed {ran.seed}: {row}"
     assert max(cost_nanousd.values(), default=0) <= BUDGET_NANOUSD, f"seed {ran.seed}"
-    assert books.wallets_nanousd == {"wallet": BUDGET_NANOUSD - cost_nanousd["wallet"]}, f"seed {ran.seed}"
-    assert (books.holds, books.discrepancies) == (0, []), f"seed {ran.seed}"
+    assert ledger.wallets_nanousd == {"wallet": BUDGET_NANOUSD - cost_nanousd["wallet"]}, f"seed {ran.seed}"
+    assert (ledger.holds, ledger.discrepancies) == (0, []), f"seed {ran.seed}"
 
 
 def check_rows(ran: Outcome[Ran]) -> None:
-    """Each call that reached a provider has one row, and no row is of two calls."""
-    booked = Counter(row["end_user"] for row in ran.result.books.rows)
+    """Check that each call that reached a provider has exactly one row."""
+    booked = Counter(row["end_user"] for row in ran.result.ledger.rows)
     assert set(booked.values()) <= {1}, f"seed {ran.seed}"
     assert ran.result.by_call().keys() <= booked.keys(), f"seed {ran.seed}"
 
 
 def check_counts(ran: Outcome[Ran]) -> None:
-    """A call that was answered in full has the text of one generation, and is booked as that was counted."""
-    rows, generated = {row["id"]: row for row in ran.result.books.rows}, ran.result.by_call()
+    """Check that a complete answer has the text of one generation, and that its row has the counts of that one."""
+    rows, generated = {row["id"]: row for row in ran.result.ledger.rows}, ran.result.by_call()
     for answer in ran.result.answers:
         if answer.is_complete:
             row = rows[str(answer.request_id)]
@@ -208,8 +210,8 @@ def check_counts(ran: Outcome[Ran]) -> None:
 
 
 def check_leaving(ran: Outcome[Ran]) -> None:
-    """Nobody gets more than is booked, however a call ends, and what a client has in full was not free."""
-    rows = {row["id"]: row for row in ran.result.books.rows}
+    """Check that no client gets more than its row has, however the call ends, and that no answer was free."""
+    rows = {row["id"]: row for row in ran.result.ledger.rows}
     for answer in ran.result.answers:
         if answer.status == 200 and (text := answer.text):
             row = rows[str(answer.request_id)]
@@ -224,7 +226,7 @@ CHECKS = (check_money, check_rows, check_counts, check_leaving)
 
 
 def check_all(ran: Outcome[Ran]) -> Outcome[Ran]:
-    """All of these, and nothing is left, and nothing was logged as an error."""
+    """Run all checks, and check that nothing is left and no error was logged."""
     assert (ran.errors, ran.left) == ([], []), f"seed {ran.seed}"
     for check in CHECKS:
         check(ran)
@@ -232,8 +234,8 @@ def check_all(ran: Outcome[Ran]) -> Outcome[Ran]:
 
 
 def error_codes(runs: list[Outcome[Ran]]) -> set[str | None]:
-    """Those of all rows."""
-    return {row["error_code"] for ran in runs for row in ran.result.books.rows}
+    """Return the error codes of all rows."""
+    return {row["error_code"] for ran in runs for row in ran.result.ledger.rows}
 
 
 def test_the_same_seed_gives_the_same_answers_and_rows(run: Run, runs: list[Outcome[Ran]]):
@@ -269,7 +271,7 @@ def test_leaving_never_pays(runs: list[Outcome[Ran]]):
 
 def test_every_kind_of_end_was_seen(runs: list[Outcome[Ran]]):
     answers = [answer for ran in runs for answer in ran.result.answers]
-    rows = [row for ran in runs for row in ran.result.books.rows]
+    rows = [row for ran in runs for row in ran.result.ledger.rows]
     endings = Counter("complete" if answer.is_complete else answer.ending for answer in answers)
     codes = {answer.error_code for answer in answers if answer.ending == "whole"}
     assert endings["complete"] > len(answers) / 4
@@ -281,7 +283,7 @@ def test_every_kind_of_end_was_seen(runs: list[Outcome[Ran]]):
 
 def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run):
     ended = [
-        check_all(run(seed, Trouble(stops_after_s=1 + seed / 2, drain_timeout_s=seed / 3)))
+        check_all(run(seed, Disturbance(stops_after_s=1 + seed / 2, drain_timeout_s=seed / 3)))
         for seed in range(6)
     ]
     assert "interrupted" in error_codes(ended)
@@ -289,13 +291,14 @@ def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_of_it_holds_where_two_gateways_share_the_budget(run: Run, seed: int):
-    ran = check_all(run(seed, Trouble(gateways=2)))
-    assert len({row["id"][:20] for row in ran.result.books.rows}) == 2
+    ran = check_all(run(seed, Disturbance(gateways=2)))
+    assert len({row["id"][:20] for row in ran.result.ledger.rows}) == 2
 
 
 def test_all_of_it_holds_where_a_gateway_is_killed(run: Run):
     ended = [
-        check_all(run(seed, Trouble(gateways=1 + seed % 2, killed_after_s=1 + seed / 2))) for seed in range(6)
+        check_all(run(seed, Disturbance(gateways=1 + seed % 2, killed_after_s=1 + seed / 2)))
+        for seed in range(6)
     ]
     assert "interrupted" in error_codes(ended)
 
@@ -306,7 +309,7 @@ def test_all_of_it_holds_where_the_ledger_is_locked_at_times(
 ):
     # A locked file is waited for in place first, in real time, which changes nothing here.
     monkeypatch.setattr(ledger_file, "_TRIES_IN_PLACE", 1)
-    ran = run(seed, Trouble(is_ledger_locked=True))
+    ran = run(seed, Disturbance(is_ledger_locked=True))
     assert ran.left == []
     assert all("the ledger can't be written, calls are kept" in error for error in ran.errors)
     for check in CHECKS:

@@ -1,4 +1,4 @@
-"""How long a body may take, to the second, in simulated time."""
+"""The time that a body may take, to the second, in simulated time."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 async def send_slowly(
     world: World, settings: Settings, database: Path, rate: int, piece: int
 ) -> tuple[int, float]:
-    """Send a body of blanks at ``rate`` bytes a second; return the status, and after how long it came."""
+    """Send a body of blanks at ``rate`` bytes a second. Return the status and the seconds until it arrived."""
     gateway = SimulatedGateway(world, settings, database)
     await gateway.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)

@@ -1,6 +1,6 @@
-"""A process on a simulated asyncio loop: virtual time, a network in memory, and faults, all from one seed.
+"""Processes on a simulated asyncio loop: virtual time, a network in memory, and faults, all from one seed.
 
-``simulate`` runs one coroutine. What it does is a function of the seed, so that two runs of one seed can be compared.
+``simulate`` runs one coroutine. The seed decides everything in it, so two runs of one seed can be compared.
 """
 
 from rig.simulation.faults import CALM, Faults

@@ -1,4 +1,4 @@
-"""Simulated clients: they call, whole or streamed, read as fast as they like, and leave when they like."""
+"""Simulated clients of HTTP/1.1: they make whole or streamed calls, read at their own speed, and may leave."""
 
 import asyncio
 import json
@@ -10,13 +10,13 @@ from typing import Any
 
 from rig.simulation.http_messages import BrokenMessage, Head, body_pieces, read_head
 
-HANGS_AFTER_S = 5_000.0
-"""A call that takes longer hangs: every bound of a gateway is over by then."""
+CALL_TIMEOUT_S = 5_000.0
+"""A call that takes longer hangs: every bound of a gateway is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """How one call's client behaves."""
+class ClientBehaviour:
+    """The behaviour of the client in one call."""
 
     stream: bool
     cap_tokens: int | None
@@ -25,20 +25,22 @@ class Habits:
     leaves_by: str
     """``abort``, ``close`` or ``half-close``."""
     read_bytes: int
-    """How much it takes at a time..."""
+    """How much it reads at a time."""
     read_pause_s: float
-    """...and how long it waits between: 0 for one that is not slow."""
+    """How long it waits between two reads: 0 unless it is slow."""
 
 
-def draw_habits(random: Random, most_tokens: int = 1_000, leaves: float = 0.25, slow: float = 0.2) -> Habits:
-    """Draw them. How much is drawn depends on nothing drawn before."""
+def draw_behaviour(
+    random: Random, most_tokens: int = 1_000, leaves: float = 0.25, slow: float = 0.2
+) -> ClientBehaviour:
+    """Draw a behaviour. The number of draws is always the same."""
     stream, include_usage = random.random() < 0.5, random.random() < 0.5
     cap_tokens = random.randint(1, most_tokens) if random.random() < 0.8 else None
     does_leave, leaves_after_s = random.random() < leaves, random.expovariate(1 / 1.5)
     leaves_by = random.choice(("abort", "close", "half-close"))
     is_slow, read_bytes = random.random() < slow, random.randint(100, 4_000)
     pause_s = random.uniform(0.01, 2.0)
-    return Habits(
+    return ClientBehaviour(
         stream,
         cap_tokens,
         stream and include_usage,
@@ -51,7 +53,7 @@ def draw_habits(random: Random, most_tokens: int = 1_000, leaves: float = 0.25, 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client got. ``ending`` is ``whole`` where the message came to its end; else how it ended."""
+    """The answer that a client received. ``ending`` is ``whole`` if the message is complete, else how it ended."""
 
     call: str
     ending: str
@@ -71,14 +73,14 @@ class Answer:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call was answered in full, and without an error."""
+        """Whether the answer is complete and not an error."""
         if self.ending != "whole" or self.status != 200:
             return False
         return not self._is_stream or self.events[-1] == "[DONE]"
 
     @property
     def usage(self) -> dict[str, int] | None:
-        """The usage that the client was shown."""
+        """The usage in the answer."""
         if self.status != 200 or not self.body:
             return None
         if not self._is_stream:
@@ -88,7 +90,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What the model said, as far as it came; of an object that did not come whole, nothing."""
+        """The model's text, as far as it arrived. An incomplete JSON object has none."""
         if not self._is_stream:
             return (
                 ""
@@ -100,14 +102,14 @@ class Answer:
 
     @property
     def error_code(self) -> str | None:
-        """The code of the error that it was answered with, whole or in its stream."""
+        """The code of the error in the answer, whole or in its stream."""
         objects = self.events if self._is_stream else [json.loads(self.body or b"{}")]
         codes = [one["error"].get("code") for one in objects if isinstance(one, dict) and "error" in one]
         return codes[0] if codes else None
 
 
 class Client:
-    """One connection of a customer to the gateway at ``port``, made at the first call, with ``key``."""
+    """One connection of a customer to the gateway at ``port``. It opens with the first call."""
 
     def __init__(self, port: int, key: str, model: str) -> None:
         self._port, self._key, self._model = port, key, model
@@ -115,12 +117,12 @@ class Client:
         self._head: Head | None = None
         self._body = bytearray()
 
-    async def call(self, call: str, habits: Habits) -> Answer:
-        """Make a call named ``call``: it names its ``user``, and stands in its prompt."""
+    async def call(self, call: str, behaviour: ClientBehaviour) -> Answer:
+        """Make a call named ``call``. The name is its ``user`` and is in its prompt."""
         self._head = None
         self._body.clear()
-        async with asyncio.timeout(HANGS_AFTER_S):
-            ending = await self._ending(call, habits)
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            ending = await self._ending(call, behaviour)
         head = self._head
         request_id = head.fields.get("x-request-id") if head else None
         return Answer(call, ending, head.status if head else None, request_id, bytes(self._body))
@@ -130,37 +132,37 @@ class Client:
         writer, self._writer = self._writer, None
         if writer:
             writer.close()
-            with _as_ending():
+            with _collect_ending():
                 await writer.wait_closed()
 
-    async def _ending(self, call: str, habits: Habits) -> str:
-        with _as_ending() as endings:
+    async def _ending(self, call: str, behaviour: ClientBehaviour) -> str:
+        with _collect_ending() as endings:
             try:
-                async with asyncio.timeout(habits.leaves_after_s):
-                    await self._exchange(call, habits)
+                async with asyncio.timeout(behaviour.leaves_after_s):
+                    await self._exchange(call, behaviour)
                     endings.append("whole")
             except TimeoutError:
                 endings.append("left")
-                await self._leave(habits.leaves_by)
+                await self._leave(behaviour.leaves_by)
         if endings[-1] != "whole":
             await self.close()
         return endings[-1]
 
-    async def _exchange(self, call: str, habits: Habits) -> None:
+    async def _exchange(self, call: str, behaviour: ClientBehaviour) -> None:
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(
-                "127.0.0.1", self._port, limit=habits.read_bytes
+                "127.0.0.1", self._port, limit=behaviour.read_bytes
             )
-        self._writer.write(self._request(call, habits))
+        self._writer.write(self._request(call, behaviour))
         await self._writer.drain()
-        taken = asyncio.StreamReader()
-        feeding = asyncio.create_task(_feed(self._reader, taken, habits))
+        received = asyncio.StreamReader()
+        feeder = asyncio.create_task(_feed(self._reader, received, behaviour))
         try:
-            await self._read_answer(taken)
+            await self._read_answer(received)
         finally:
-            feeding.cancel()
+            feeder.cancel()
             with suppress(asyncio.CancelledError):
-                await feeding
+                await feeder
 
     async def _read_answer(self, reader: asyncio.StreamReader) -> None:
         self._head = await read_head(reader)
@@ -172,7 +174,7 @@ class Client:
             raise BrokenMessage("more came than one answer")
 
     async def _leave(self, leaves_by: str) -> None:
-        """Leave. A client that half-closes hears what there is to hear."""
+        """Leave. A client that half-closes reads until the end."""
         if self._writer is None:
             return
         if leaves_by == "abort":
@@ -182,16 +184,16 @@ class Client:
             while await self._reader.read(65_536):
                 pass
 
-    def _request(self, call: str, habits: Habits) -> bytes:
+    def _request(self, call: str, behaviour: ClientBehaviour) -> bytes:
         fields: dict[str, Any] = {
             "model": self._model,
             "messages": [{"role": "user", "content": f"This is {call}."}],
             "user": call,
-            "stream": habits.stream,
+            "stream": behaviour.stream,
         }
-        if habits.cap_tokens is not None:
-            fields["max_tokens"] = habits.cap_tokens
-        if habits.include_usage:
+        if behaviour.cap_tokens is not None:
+            fields["max_tokens"] = behaviour.cap_tokens
+        if behaviour.include_usage:
             fields["stream_options"] = {"include_usage": True}
         body = json.dumps(fields).encode()
         lines = (
@@ -204,20 +206,22 @@ class Client:
         return "\r\n".join((*lines, "", "")).encode() + body
 
 
-async def _feed(reader: asyncio.StreamReader, taken: asyncio.StreamReader, habits: Habits) -> None:
-    """Hand on what comes as fast as the client takes it: what it does not take stays in the network."""
+async def _feed(
+    reader: asyncio.StreamReader, received: asyncio.StreamReader, behaviour: ClientBehaviour
+) -> None:
+    """Pass on bytes as fast as the client reads. The rest stays in the network."""
     try:
-        while piece := await reader.read(habits.read_bytes):
-            taken.feed_data(piece)
-            await asyncio.sleep(habits.read_pause_s)
-        taken.feed_eof()
+        while piece := await reader.read(behaviour.read_bytes):
+            received.feed_data(piece)
+            await asyncio.sleep(behaviour.read_pause_s)
+        received.feed_eof()
     except ConnectionError as error:
-        taken.set_exception(error)
+        received.set_exception(error)
 
 
 @contextmanager
-def _as_ending() -> Iterator[list[str]]:
-    """Note what went wrong as the last ending."""
+def _collect_ending() -> Iterator[list[str]]:
+    """Collect an error as the last ending."""
     endings: list[str] = []
     try:
         yield endings

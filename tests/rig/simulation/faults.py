@@ -1,4 +1,4 @@
-"""How unkind a link is: ranges and probabilities, from which each connection draws its own fate."""
+"""The faults of a network: ranges and probabilities, and the faults that each connection draws from them."""
 
 from dataclasses import dataclass
 from random import Random
@@ -8,13 +8,13 @@ type Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Ranges are drawn evenly. Probabilities are of one connection; it is hit once, after so many bytes."""
+    """Ranges (drawn evenly) and probabilities of faults. A fault hits a connection once, after ``after_bytes``."""
 
     latency_s: Range = (0.0005, 0.0005)
-    """One way, drawn for each direction of a connection, and again a tenth of it for each piece."""
+    """The latency one way, drawn for each direction of a connection. Each piece adds up to a tenth of it."""
     piece_bytes: tuple[int, int] = (65_536, 65_536)
     buffer_bytes: tuple[int, int] = (65_536, 65_536)
-    """What a direction takes before its sender must wait: on the way, and unread by the receiving program."""
+    """The bytes of a direction before its sender must wait: on their way, and unread by the receiver."""
     after_bytes: tuple[int, int] = (0, 4_000)
     refused: float = 0.0
     slow_connect: float = 0.0
@@ -23,15 +23,15 @@ class Faults:
     stalled: float = 0.0
     stall_s: Range = (1.0, 30.0)
     half_closed: float = 0.0
-    """One direction ends early, as if its sender had ended it."""
+    """The probability that one direction ends early, as if its sender had ended it."""
 
 
 CALM = Faults()
 
 
 @dataclass(slots=True)
-class DirectionFate:
-    """What one direction of a connection meets; where a fault's place is None, it is spared that."""
+class DirectionFaults:
+    """The faults of one direction of a connection. A fault whose place is None does not happen."""
 
     latency_s: float
     piece_bytes: tuple[int, int]
@@ -43,17 +43,17 @@ class DirectionFate:
 
 
 @dataclass(slots=True)
-class Fate:
-    """What a connection meets."""
+class ConnectionFaults:
+    """The faults of one connection."""
 
     is_refused: bool
     connect_s: float
-    forth: DirectionFate
-    back: DirectionFate
+    forth: DirectionFaults
+    back: DirectionFaults
 
 
-def draw_fate(faults: Faults, random: Random) -> Fate:
-    """Draw it. How much is drawn depends on nothing drawn before, so that one fault does not shift all others."""
+def draw_faults(faults: Faults, random: Random) -> ConnectionFaults:
+    """Draw the faults of a connection. The number of draws is always the same, so no fault shifts the others."""
     forth, back = _draw_direction(faults, random), _draw_direction(faults, random)
     is_refused, is_slow = random.random() < faults.refused, random.random() < faults.slow_connect
     slow_s = random.uniform(*faults.slow_connect_s)
@@ -67,10 +67,10 @@ def draw_fate(faults: Faults, random: Random) -> Fate:
         sides["half_closed"].end_at = places["half_closed"]
     if hit["stalled"]:
         sides["stalled"].stall_at, sides["stalled"].stall_s = places["stalled"], stall_s
-    return Fate(is_refused, slow_s if is_slow else forth.latency_s, forth, back)
+    return ConnectionFaults(is_refused, slow_s if is_slow else forth.latency_s, forth, back)
 
 
-def _draw_direction(faults: Faults, random: Random) -> DirectionFate:
-    return DirectionFate(
+def _draw_direction(faults: Faults, random: Random) -> DirectionFaults:
+    return DirectionFaults(
         random.uniform(*faults.latency_s), faults.piece_bytes, random.randint(*faults.buffer_bytes)
     )

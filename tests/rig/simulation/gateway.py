@@ -1,6 +1,6 @@
 """A whole gateway process on a simulated loop: its calls, its pool, its client connections, and a real SQLite store.
 
-What mitmproxy does for it (accepting connections) is done by ``WireServer``; all else is the gateway's own.
+``WireServer`` accepts connections in place of mitmproxy. Everything else is the gateway's own code.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from rig.stores import die
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """What a gateway left in its database: rows by their rowid, and the first balance of each wallet less them."""
+class LedgerContents:
+    """The content of the database after a gateway ended: rows by rowid, balances of wallets, number of holds."""
 
     rows: list[dict[str, Any]]
     wallets_nanousd: dict[str, int]
@@ -47,7 +47,7 @@ class Books:
 
 
 class SimulatedGateway:
-    """One gateway process over the ledger ``database``. ``start`` it, and ``stop`` it as a drain does."""
+    """One gateway process with the ledger ``database``. ``stop`` drains it."""
 
     def __init__(self, world: World, settings: Settings, database: Path) -> None:
         self._world, self._database = world, database
@@ -81,25 +81,25 @@ class SimulatedGateway:
 
     @property
     def port(self) -> int:
-        """Where its clients connect to."""
+        """The port for clients."""
         return self._server.port
 
     async def start(self) -> None:
-        """Listen, as a process of its own."""
+        """Listen, as a separate process."""
         await self._process.run(self._start())
 
     async def kill(self) -> None:
-        """End it as ``kill -9`` does."""
+        """End it like ``kill -9``."""
         self._process.kill()
         await die(self.store)
 
     async def _start(self) -> None:
         await self.store.maintain()
-        self._upkeep = asyncio.create_task(self._keep_up())
+        self._maintenance = asyncio.create_task(self._maintain())
         await self._server.start()
 
     async def stop(self, drain_timeout_s: float | None = None) -> None:
-        """End as a process does that is told to: drain, cut off, book. Nothing may be left then."""
+        """End like a process that gets SIGTERM: drain, cut off, settle. Fail if anything is left."""
         in_flight = self.deps.in_flight
         self._server.close_when_idle()
         try:
@@ -114,8 +114,8 @@ class SimulatedGateway:
         await in_flight.close()
         assert not in_flight.calls
         assert self.deps.bodies.bytes == 0
-        self._upkeep.cancel()
-        await asyncio.gather(self._upkeep, return_exceptions=True)
+        self._maintenance.cancel()
+        await asyncio.gather(self._maintenance, return_exceptions=True)
         await self.deps.access_tokens.close()
         await self.pool.close()
         await self.store.close()
@@ -125,7 +125,7 @@ class SimulatedGateway:
         entry = WalletEntry(f"{workspace}/first", self._world.clock.now(), workspace, amount_nanousd, "first")
         assert await self.store.credit(entry)
 
-    async def _keep_up(self) -> None:
+    async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(MAINTENANCE_INTERVAL_S)
             with suppress(StoreUnavailable):
@@ -147,8 +147,8 @@ class SimulatedGateway:
             pass
 
 
-def read_books(database: Path) -> Books:
-    """Read what a gateway that has ended left."""
+def read_ledger(database: Path) -> LedgerContents:
+    """Return the content of the ledger after the gateway has ended."""
     with closing(sqlite3.connect(database)) as connection:
         connection.row_factory = sqlite3.Row
         rows = [dict(row) for row in connection.execute("SELECT * FROM usage ORDER BY rowid")]
@@ -158,4 +158,4 @@ def read_books(database: Path) -> Books:
         balances = {workspace: balance for workspace, balance in wallets}  # noqa: C416  (they are rows)
         [(holds,)] = connection.execute("SELECT count(*) FROM holds")
         connection.row_factory = None
-        return Books(rows, balances, holds, verify(connection))
+        return LedgerContents(rows, balances, holds, verify(connection))

@@ -1,4 +1,4 @@
-"""A simulated client of HTTP/2: many calls at once on one connection, some of which it resets, at a pace of its own."""
+"""A simulated client of HTTP/2: many calls at once on one connection. It resets some, and reads at its own speed."""
 
 import asyncio
 import json
@@ -18,20 +18,20 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError, StreamClosedError
 
-from rig.simulation.clients import HANGS_AFTER_S, Answer, Habits
+from rig.simulation.clients import CALL_TIMEOUT_S, Answer, ClientBehaviour
 
 
 @dataclass
 class _Call:
     name: str
-    habits: Habits
+    behaviour: ClientBehaviour
     ended: asyncio.Future[str]
     fields: dict[str, str] = field(default_factory=dict)
     body: bytearray = field(default_factory=bytearray)
 
 
 class Http2Client(asyncio.Protocol):
-    """One connection, by prior knowledge. A slow call's window is given back late."""
+    """One connection, by prior knowledge. It opens the window of a slow call late."""
 
     def __init__(self) -> None:
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
@@ -60,16 +60,16 @@ class Http2Client(asyncio.Protocol):
         self._end_all(type(exc).__name__ if exc else "BrokenMessage")
         self._lost.set_result(None)
 
-    async def call(self, name: str, habits: Habits, path: str = "/v1/chat/completions") -> Answer:
-        """Make one call, beside whatever others there are."""
+    async def call(self, name: str, behaviour: ClientBehaviour, path: str = "/v1/chat/completions") -> Answer:
+        """Make one call. Others may run at the same time."""
         if self._is_over:
             return Answer(name, "ConnectionClosed")
         number, loop = self._h2.get_next_available_stream_id(), asyncio.get_running_loop()
-        call = self._calls[number] = _Call(name, habits, loop.create_future())
+        call = self._calls[number] = _Call(name, behaviour, loop.create_future())
         try:
             self._ask(number, call, path)
             async with asyncio.timeout(
-                HANGS_AFTER_S if habits.leaves_after_s is None else habits.leaves_after_s
+                CALL_TIMEOUT_S if behaviour.leaves_after_s is None else behaviour.leaves_after_s
             ):
                 ending = await asyncio.shield(call.ended)
         except ProtocolError as error:
@@ -89,7 +89,7 @@ class Http2Client(asyncio.Protocol):
         await self._lost
 
     def _ask(self, number: int, call: _Call, path: str) -> None:
-        fields = {"user": call.name, "stream": call.habits.stream, "messages": [{"content": call.name}]}
+        fields = {"user": call.name, "stream": call.behaviour.stream, "messages": [{"content": call.name}]}
         head = {":method": "POST", ":scheme": "http", ":authority": "gateway.example", ":path": path}
         self._h2.send_headers(number, [*head.items(), ("content-type", "application/json")])
         self._h2.send_data(number, json.dumps(fields).encode(), end_stream=True)
@@ -111,9 +111,9 @@ class Http2Client(asyncio.Protocol):
             call.ended.set_result("whole" if isinstance(event, StreamEnded) else "StreamReset")
 
     def _give_back(self, event: DataReceived, call: _Call | None) -> None:
-        """Open the windows again by what came, at the call's pace."""
+        """Open the windows again, at the call's speed."""
         size, number = event.flow_controlled_length, event.stream_id
-        pause_s = call.habits.read_pause_s * size / call.habits.read_bytes if call else 0.0
+        pause_s = call.behaviour.read_pause_s * size / call.behaviour.read_bytes if call else 0.0
         asyncio.get_running_loop().call_later(pause_s, self._acknowledge, size, number)
 
     def _acknowledge(self, size: int, number: int) -> None:

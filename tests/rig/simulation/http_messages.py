@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages read from streams, strictly: for the simulated clients and providers."""
+"""A strict reader of HTTP/1.1 messages, for the simulated clients and providers."""
 
 import asyncio
 import re
@@ -14,19 +14,19 @@ class BrokenMessage(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first line and the fields, names in lower case; a name that is repeated is an error."""
+    """The first line and the fields, with names in lower case. A repeated name is an error."""
 
     line: str
     fields: dict[str, str]
 
     @property
     def status(self) -> int:
-        """Of an answer."""
+        """The status of an answer."""
         return int(self.line.split(" ", 2)[1])
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """Return the next head, None where the peer ended before one began. Raises BrokenMessage."""
+    """Return the next head, or None if the peer ended before one began. Raise BrokenMessage."""
     try:
         text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError as error:
@@ -35,7 +35,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
         return None
     line, *lines = text[:-4].split("\r\n")
     if not _LINE.fullmatch(line):
-        raise BrokenMessage("no HTTP")
+        raise BrokenMessage("not HTTP")
     fields: dict[str, str] = {}
     for name, _, value in (one.partition(":") for one in lines):
         if name.lower() in fields:
@@ -45,7 +45,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def body_pieces(reader: asyncio.StreamReader, head: Head) -> AsyncIterator[bytes]:
-    """Yield the body as it comes, to its framed end; a chunk is one piece. Raises BrokenMessage."""
+    """Yield the body as it arrives, up to its framed end. A chunk is one piece. Raise BrokenMessage."""
     try:
         if "content-length" in head.fields:
             if left := int(head.fields["content-length"]):
@@ -63,7 +63,7 @@ async def body_pieces(reader: asyncio.StreamReader, head: Head) -> AsyncIterator
 
 
 def chunk(data: bytes) -> bytes:
-    """Frame a piece of a chunked body; nothing is its end."""
+    """Return a chunk with ``data``. Without data it is the last chunk."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 

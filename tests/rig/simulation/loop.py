@@ -1,4 +1,4 @@
-"""An asyncio loop whose time is virtual and whose network is in memory: it waits for nothing, and has no sockets."""
+"""An asyncio loop with virtual time and a network in memory. It never really waits and has no sockets."""
 
 import asyncio
 import contextvars
@@ -22,7 +22,7 @@ class Deadlock(RuntimeError):  # noqa: N818  (the field's word)
 
 
 class TooManySteps(RuntimeError):  # noqa: N818
-    """The loop took more turns than it may: most likely something spins."""
+    """The loop took more turns than its bound. Most likely a task spins."""
 
 
 class SimulatedClock:
@@ -36,15 +36,15 @@ class SimulatedClock:
         return self._loop.time()
 
     def now(self) -> datetime:
-        """Return the time of day: the loop began at ``BEGIN``."""
+        """Return the time of day. The loop starts at ``BEGIN``."""
         return BEGIN + timedelta(seconds=self._loop.time() - BEGIN_S)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """One seed's loop. Callbacks take no time; where nothing is ready, the clock jumps to the next timer.
+    """The loop of one seed. Callbacks take no time. When nothing is ready, the clock jumps to the next timer.
 
-    Raises ``Deadlock`` and ``TooManySteps`` out of ``run_until_complete``. What is run in an executor is run in the
-    loop's own thread, at its next turn. Tasks are not eager unless asked.
+    ``run_until_complete`` raises ``Deadlock`` and ``TooManySteps``. Functions for an executor run in the loop's own
+    thread, at its next turn. Tasks are eager only with ``eager_tasks``.
     """
 
     def __init__(self, random: Random, *, max_steps: int = MAX_STEPS, eager_tasks: bool = False) -> None:
@@ -69,7 +69,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Only the loop's selector should call it, or a test that plays a process that was stopped."""
+        """Let time pass. Called by the loop's selector, and by tests that simulate a stopped process."""
         self._now_s += seconds
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
@@ -81,7 +81,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> list[Any]:
-        """Look a name up in the network's own table. Raises ``socket.gaierror``."""
+        """Look up a name in the network's table. Raise ``socket.gaierror``."""
         return self._found(host, port, family)
 
     def _found(self, host: Any, port: Any, family: int = 0) -> list[Any]:
@@ -105,7 +105,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         family: int = 0,
         **options: Any,
     ) -> tuple[Any, Any]:
-        """Connect to a server of this loop, address after address. TLS and sockets of one's own are not simulated."""
+        """Connect to a server of this loop, address after address. TLS and existing sockets are not simulated."""
         if ssl or sock or host is None:
             raise NotImplementedError("the simulated network has no TLS and no sockets")
         errors: list[OSError] = []
@@ -126,20 +126,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         sock: object = None,
         **options: Any,
     ) -> Any:
-        """Listen on a port of the simulated network, whatever ``host`` says; 0 takes a free one."""
+        """Listen on a port of the simulated network, whatever the ``host``. Port 0 takes a free one."""
         if ssl or sock:
             raise NotImplementedError("the simulated network has no TLS and no sockets")
         return self.network.listen(protocol_factory, port or 0)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: what arrives is a timer."""
+        """Do nothing: arrivals are timers."""
 
     def _write_to_self(self) -> None:
-        """Nobody need be woken: there is one thread."""
+        """Do nothing: with one thread there is nothing to wake."""
 
 
 class _ClockSelector:
-    """What the loop waits on: it turns the clock instead."""
+    """The loop's selector. It advances the clock instead of waiting."""
 
     def __init__(self, loop: SimulatedLoop, max_steps: int) -> None:
         self._loop = loop
@@ -160,13 +160,13 @@ class _ClockSelector:
         return []
 
     def _pending(self) -> str:
-        lines = sorted(map(_described, asyncio.all_tasks(self._loop)))
+        lines = sorted(map(_describe_task, asyncio.all_tasks(self._loop)))
         more = [f"and {len(lines) - _SHOWN_TASKS} more"] if len(lines) > _SHOWN_TASKS else []
         return "\n".join([*lines[:_SHOWN_TASKS], *more])
 
 
-def _described(task: asyncio.Task[Any]) -> str:
-    """Where a task waits: the innermost frame that it shows."""
+def _describe_task(task: asyncio.Task[Any]) -> str:
+    """Return where a task waits: its frames, down to the innermost."""
     where = [f"{frame.f_code.co_qualname} line {frame.f_lineno}" for frame in task.get_stack()]
     awaited = task.get_coro()
     while (inner := getattr(awaited, "cr_await", None)) is not None:
@@ -180,7 +180,7 @@ def _run_into(future: asyncio.Future[Any], func: Callable[..., Any], args: tuple
     if future.cancelled():
         return
     try:
-        # An executor's thread knows nothing of the context of who asked.
+        # An executor's thread does not have the caller's context.
         future.set_result(contextvars.Context().run(func, *args))
     except Exception as error:  # noqa: BLE001  (as asyncio does)
         future.set_exception(error)

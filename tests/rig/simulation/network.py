@@ -1,4 +1,4 @@
-"""The network of one simulated loop: names, servers, connections, and how unkind each server's link is."""
+"""The network of one simulated loop: names, servers, connections, and the faults of each server."""
 
 import asyncio
 import contextvars
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from rig.simulation.faults import CALM, Fate, Faults, draw_fate
+from rig.simulation.faults import CALM, ConnectionFaults, Faults, draw_faults
 from rig.simulation.pipe import Pipe
 from rig.simulation.trace import Trace
 from rig.simulation.transport import SimulatedTransport
@@ -34,7 +34,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[()]:
-        """There are none: see ``port``."""
+        """No sockets: see ``port``."""
         return ()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -46,7 +46,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return not self._is_closed
 
     async def start_serving(self) -> None:
-        """It does already."""
+        """Do nothing: it serves already."""
 
     async def serve_forever(self) -> None:
         """Serve until cancelled."""
@@ -56,21 +56,21 @@ class SimulatedServer(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._is_closed = True
         self._network.forget(self)
 
     async def wait_closed(self) -> None:
-        """Wait for the end of every connection that it took."""
+        """Wait for the end of every accepted connection."""
         await self._idle.wait()
 
     def close_clients(self) -> None:
-        """Close every connection that it took."""
+        """Close every accepted connection."""
         for transport in list(self._transports):
             transport.close()
 
     def abort_clients(self) -> None:
-        """Abort every connection that it took."""
+        """Abort every accepted connection."""
         for transport in list(self._transports):
             transport.abort()
 
@@ -87,15 +87,15 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class Network:
-    """Every port is of one machine, whose addresses are all that ``names`` and literal addresses say."""
+    """The network of one machine. Every address of ``names``, and every literal address, is this machine."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
         self.names: dict[str, list[str]] = {"localhost": ["127.0.0.1"]}
         self.faults: dict[int, Faults] = {}
-        """By the server's port; a port that is not here is calm."""
+        """The faults by the server's port. The default is ``CALM``."""
         self.open: dict[SimulatedTransport, str] = {}
-        """Every end of a connection that was not closed yet, with its name."""
+        """Every end of an open connection, with its name."""
         self._random, self._trace = random, trace
         self._servers: dict[int, SimulatedServer] = {}
         self._next_server_port, self._next_client_port = _FIRST_SERVER_PORT, _FIRST_CLIENT_PORT
@@ -109,7 +109,7 @@ class Network:
                 yield socket.AF_INET, (address, port)
 
     def listen(self, factory: Factory, port: int) -> SimulatedServer:
-        """Take connections on ``port``. Raises OSError where it is taken."""
+        """Accept connections on ``port``. Raise OSError if it is in use."""
         if not port:
             port, self._next_server_port = self._next_server_port, self._next_server_port + 1
         if port in self._servers:
@@ -118,50 +118,52 @@ class Network:
         return self._servers[port]
 
     def kill(self, belongs: Callable[[contextvars.Context], bool]) -> None:
-        """Close the servers and connections of a process that is killed: those whose context belongs to it."""
+        """Close the servers and connections of a killed process: those whose context belongs to it."""
         for server in [one for one in self._servers.values() if belongs(one.context)]:
             self.forget(server)
         for transport in [one for one in self.open if belongs(one.context)]:
-            transport.vanish()
+            transport.kill()
 
     def forget(self, server: SimulatedServer) -> None:
-        """Listen no more."""
+        """Free the port of a server."""
         if self._servers.get(server.port) is server:
             del self._servers[server.port]
 
     async def connect(
         self, factory: Factory, address: Any
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
-        """Connect to a server. Raises ConnectionRefusedError where nobody listens, or by fate."""
+        """Connect to a server. Raise ConnectionRefusedError if there is none, or as a fault."""
         host, port = address[0], address[1]
-        fate = draw_fate(self.faults.get(port, CALM), self._random)
+        faults = draw_faults(self.faults.get(port, CALM), self._random)
         number, self._next_client_port = self._next_client_port, self._next_client_port + 1
-        await asyncio.sleep(fate.connect_s)
+        await asyncio.sleep(faults.connect_s)
         server = self._servers.get(port)
-        self._trace.add(self.loop.time(), "connects", number, port, fate.is_refused or not server)
-        if fate.is_refused or server is None:
-            await asyncio.sleep(fate.back.latency_s)
+        self._trace.add(self.loop.time(), "connects", number, port, faults.is_refused or not server)
+        if faults.is_refused or server is None:
+            await asyncio.sleep(faults.back.latency_s)
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ({host!r}, {port})")
-        near = self._join(server, fate, (host, number), (host, port))
+        near = self._join(server, faults, (host, number), (host, port))
         with _closed_unless_connected(near):
-            await asyncio.sleep(fate.back.latency_s)
+            await asyncio.sleep(faults.back.latency_s)
             protocol, connected = factory(), self.loop.create_future()
             near.start(protocol, connected)
             await connected
         return near, protocol
 
-    def _join(self, server: SimulatedServer, fate: Fate, near: Address, far: Address) -> SimulatedTransport:
-        """Make both ends of a connection; its server's begins at once."""
-        forth = Pipe(self.loop, f"{near[1]}>{far[1]}", fate.forth, self._random, self._trace)
-        back = Pipe(self.loop, f"{near[1]}<{far[1]}", fate.back, self._random, self._trace)
+    def _join(
+        self, server: SimulatedServer, faults: ConnectionFaults, near: Address, far: Address
+    ) -> SimulatedTransport:
+        """Make both ends of a connection. The server's end starts at once."""
+        forth = Pipe(self.loop, f"{near[1]}>{far[1]}", faults.forth, self._random, self._trace)
+        back = Pipe(self.loop, f"{near[1]}<{far[1]}", faults.back, self._random, self._trace)
         forth.back, back.back = back, forth
 
-        def gone(transport: SimulatedTransport) -> None:
+        def on_closed(transport: SimulatedTransport) -> None:
             del self.open[transport]
             server.detach(transport)
 
-        mine = SimulatedTransport(self.loop, back, forth, {"sockname": near, "peername": far}, gone)
-        theirs = SimulatedTransport(self.loop, forth, back, {"sockname": far, "peername": near}, gone)
+        mine = SimulatedTransport(self.loop, back, forth, {"sockname": near, "peername": far}, on_closed)
+        theirs = SimulatedTransport(self.loop, forth, back, {"sockname": far, "peername": near}, on_closed)
         self.open |= {mine: f"client {near[1]}>{far[1]}", theirs: f"server {near[1]}>{far[1]}"}
         server.attach(theirs)
         server.context.run(lambda: theirs.start(server.factory()))

@@ -1,4 +1,4 @@
-"""Processes of a simulated world, which can be killed: nothing of theirs is run any more, not even a ``finally``."""
+"""Simulated processes. A killed process runs no more code, not even a ``finally``."""
 
 import asyncio
 import contextvars
@@ -10,7 +10,7 @@ _PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("pro
 
 
 class Process:
-    """What is run within ``run``, and all that it starts: tasks, timers, servers, connections."""
+    """The coroutine of ``run`` and all that it starts: tasks, timers, servers, connections."""
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
@@ -22,16 +22,16 @@ class Process:
         return await self._loop.create_task(work, context=context)
 
     def kill(self) -> None:
-        """End everything at once. Its sockets are closed by the kernel; files are the caller's to let go of."""
-        self._loop.network.kill(self._has)
+        """End everything at once. The kernel closes its sockets. The caller releases its files."""
+        self._loop.network.kill(self._owns)
         for handle in [*self._loop._ready, *self._loop._scheduled]:
-            if self._has(handle._context):
+            if self._owns(handle._context):
                 handle.cancel()
         for task in asyncio.all_tasks(self._loop):
-            if self._has(task.get_context()):
-                asyncio._unregister_task(task)  # So that nobody cancels it, or waits for it.
-                # A coroutine that is let go of runs its ``finally``. This one never is.
+            if self._owns(task.get_context()):
+                asyncio._unregister_task(task)  # Nothing cancels it or waits for it.
+                # A coroutine that is freed runs its ``finally``, so this one is never freed.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
 
-    def _has(self, context: contextvars.Context) -> bool:
+    def _owns(self, context: contextvars.Context) -> bool:
         return context.get(_PROCESS) is self

@@ -1,4 +1,4 @@
-"""Runs of one coroutine on a simulated loop, and their comparison."""
+"""Runs of a coroutine on a simulated loop, and their comparison."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from rig.simulation.trace import Trace, first_difference
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the coroutine of a run is handed."""
+    """The argument of a run's coroutine: the loop and what belongs to it."""
 
     loop: SimulatedLoop
     random: Random
@@ -25,15 +25,15 @@ class World:
     trace: Trace
 
     def token_hex(self, size: int) -> str:
-        """As ``secrets.token_hex``, from the seed."""
+        """As ``secrets.token_hex``, but from the seed."""
         return self.random.randbytes(size).hex()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome[Result]:
-    """What a run came to. ``errors`` are what nobody caught, and what was logged as an error.
+    """The outcome of a run. ``errors``: uncaught exceptions and log lines of the level error.
 
-    ``left`` are the tasks and connections that were not ended.
+    ``left``: tasks and connections that did not end.
     """
 
     seed: int
@@ -52,15 +52,15 @@ def simulate[Result](
     max_steps: int = MAX_STEPS,
     eager_tasks: bool = False,
 ) -> Outcome[Result]:
-    """Run ``main`` under ``seed``. Raises what it raises, ``Deadlock`` and ``TooManySteps``."""
+    """Run ``main`` with ``seed``. Raise what it raises, ``Deadlock`` and ``TooManySteps``."""
     random, errors = Random(seed), list[str]()
 
     def make_loop() -> SimulatedLoop:
         return SimulatedLoop(random, max_steps=max_steps, eager_tasks=eager_tasks)
 
-    with asyncio.Runner(loop_factory=make_loop) as runner, _noted(errors):
+    with asyncio.Runner(loop_factory=make_loop) as runner, _collect_errors(errors):
         loop: Any = runner.get_loop()
-        loop.set_exception_handler(lambda _, context: errors.append(_told(context)))
+        loop.set_exception_handler(lambda _, context: errors.append(_describe(context)))
         world = World(loop, random, loop.network, loop.clock, loop.trace)
         began_s = loop.time()
         result, left = runner.run(_run(world, main))
@@ -68,20 +68,20 @@ def simulate[Result](
         return Outcome(seed, result, loop.trace, loop.steps, loop.time() - began_s, errors, left)
 
 
-class _Noting(logging.Handler):
+class _ErrorCollector(logging.Handler):
     def __init__(self, errors: list[str]) -> None:
         super().__init__(logging.ERROR)
         self._errors = errors
 
     def emit(self, record: logging.LogRecord) -> None:
-        told = traceback.format_exception(*record.exc_info) if record.exc_info else []
-        self._errors.append(f"{record.name}: {record.getMessage()}\n{''.join(told)}")
+        trace = traceback.format_exception(*record.exc_info) if record.exc_info else []
+        self._errors.append(f"{record.name}: {record.getMessage()}\n{''.join(trace)}")
 
 
 @contextmanager
-def _noted(errors: list[str]) -> Iterator[None]:
-    """Note what is logged as an error."""
-    handler = _Noting(errors)
+def _collect_errors(errors: list[str]) -> Iterator[None]:
+    """Collect log lines of the level error."""
+    handler = _ErrorCollector(errors)
     logging.getLogger().addHandler(handler)
     try:
         yield
@@ -92,19 +92,19 @@ def _noted(errors: list[str]) -> Iterator[None]:
 async def _run[Result](world: World, main: Callable[[World], Awaitable[Result]]) -> tuple[Result, list[str]]:
     result = await main(world)
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    return result, sorted([*map(_named, others), *world.network.open.values()])
+    return result, sorted([*map(_name_of, others), *world.network.open.values()])
 
 
 def compare(one: Outcome[Any], other: Outcome[Any]) -> str:
-    """Return where two runs differ, in what happened or in their result; "" where they are the same."""
+    """Return where two runs differ, in their events or their results, or "" if they are the same."""
     return first_difference(one.trace, other.trace) or (
         "" if one.result == other.result else "in their results"
     )
 
 
-def _named(task: asyncio.Task[Any]) -> str:
+def _name_of(task: asyncio.Task[Any]) -> str:
     return f"task {getattr(task.get_coro(), '__qualname__', '')}"
 
 
-def _told(context: dict[str, Any]) -> str:
+def _describe(context: dict[str, Any]) -> str:
     return f"{context.get('message')}: {context.get('exception')!r}"

@@ -1,4 +1,4 @@
-"""What happened in a run, in order: as a hash to compare, and as lines to find where two runs part."""
+"""The events of a run in order: a hash to compare, and lines to find the first difference."""
 
 import hashlib
 from itertools import zip_longest
@@ -7,14 +7,14 @@ MAX_LINES = 200_000
 
 
 class Trace:
-    """The events of one run. The hash covers all of them; lines are kept of the first ``MAX_LINES``."""
+    """The events of one run. The hash covers all of them, ``lines`` the first ``MAX_LINES``."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.lines: list[str] = []
 
     def add(self, now_s: float, what: str, *values: object) -> None:
-        """Note an event. The values' ``repr`` must be the same in each run: plain values, no addresses."""
+        """Add an event. The ``repr`` of the values must be the same in each run: plain values, no addresses."""
         line = f"{now_s:.9f} {what} {' '.join(map(repr, values))}"
         self._hash.update(line.encode())
         if len(self.lines) < MAX_LINES:
@@ -22,12 +22,12 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The hash of all events until now."""
+        """The hash of all events so far."""
         return self._hash.hexdigest()
 
 
 def first_difference(one: Trace, other: Trace) -> str:
-    """Return where two runs part, "" where they never do."""
+    """Return the first event where two runs differ, or "" if they are the same."""
     for number, (left, right) in enumerate(
         zip_longest(one.lines, other.lines, fillvalue="(the run is over)")
     ):

@@ -1,4 +1,4 @@
-"""One end of a simulated connection: a transport that does what asyncio's own does over a socket."""
+"""One end of a simulated connection: a transport that behaves like asyncio's over a socket."""
 
 import asyncio
 import contextvars
@@ -16,9 +16,9 @@ _WARN_AFTER_WRITES = 5
 
 
 class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
-    """Reads from ``inbound``, writes to ``outbound``, for the protocol that it is started with.
+    """A transport that reads from ``inbound`` and writes to ``outbound``.
 
-    ``gone`` is called when the protocol has heard that its connection is lost.
+    It calls ``on_closed`` after ``connection_lost`` of its protocol.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         inbound: Pipe,
         outbound: Pipe,
         names: dict[str, Any],
-        gone: Callable[["SimulatedTransport"], None],
+        on_closed: Callable[["SimulatedTransport"], None],
     ) -> None:
         super().__init__(names, loop)
-        self._inbound, self._outbound, self._gone = inbound, outbound, gone
+        self._inbound, self._outbound, self._on_closed = inbound, outbound, on_closed
         inbound.receiver = outbound.sender = self
         self._buffer = bytearray()
         self._is_begun = self._is_paused = self._is_eof_sent = self._is_eof_seen = False
@@ -39,10 +39,10 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         self._error: OSError | None = None
         self._protocol: Any = None
         self.context = contextvars.copy_context()
-        """What the protocol is called in, whoever's bytes arrive: that of who made the connection, or its server."""
+        """The context in which the protocol is called: of the task that connected, or of the server."""
 
     def start(self, protocol: asyncio.BaseProtocol, waiter: asyncio.Future[None] | None = None) -> None:
-        """Tell the protocol that its connection is made, then read."""
+        """Call ``connection_made`` of the protocol, then read."""
         self._protocol = protocol
         self.context = contextvars.copy_context()
         self._loop.call_soon(protocol.connection_made, self, context=self.context)
@@ -54,7 +54,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             waiter.set_result(None)
         self._read()
 
-    # What programs call.
+    # Called by programs.
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """See asyncio.BaseTransport."""
@@ -126,18 +126,18 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             self._closing = True
             if not self._buffer:
                 self._conn_lost += 1
-                self._loop.call_soon(self._lose, None, context=self.context)
+                self._loop.call_soon(self._report_loss, None, context=self.context)
 
     def abort(self) -> None:
         """See asyncio.WriteTransport."""
         self._force_close(None)
 
     def reset(self) -> None:
-        """Abort, and make it a reset for the peer: as a socket does that does not linger."""
+        """Abort with a reset, like a socket with a linger time of 0."""
         self._is_resetting = True
         self._force_close(None)
 
-    # What pipes call.
+    # Called by pipes.
 
     def arrived(self) -> None:
         """See ``End.arrived``."""
@@ -145,26 +145,26 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
 
     def has_room(self) -> None:
         """See ``End.has_room``."""
-        self.context.run(self._write_on)
+        self.context.run(self._continue_writing)
 
     def was_reset(self, error: OSError) -> None:
-        """See ``End.was_reset``. A program that neither reads nor writes is not told of it."""
+        """See ``End.was_reset``. A program that neither reads nor writes does not notice it."""
         self._error = error
-        self.context.run(self._fail if self._buffer else self._meet_error, error)
+        self.context.run(self._fail if self._buffer else self._read_before_error, error)
 
-    def vanish(self) -> None:
-        """End as the transports of a killed process do: nobody is told, and the kernel closes the socket."""
+    def kill(self) -> None:
+        """End like the transport of a killed process: no callback runs, and the kernel closes the socket."""
         self._closing, self._is_begun = True, False
         self._conn_lost += 1
         self._buffer.clear()
-        self._shut()
+        self._close_socket()
 
-    # Insides.
+    # Internal.
 
-    def _meet_error(self, error: OSError) -> None:
+    def _read_before_error(self, error: OSError) -> None:
         self._read()
 
-    def _write_on(self) -> None:
+    def _continue_writing(self) -> None:
         if self._conn_lost or not self._buffer:
             return
         del self._buffer[: self._outbound.send(self._buffer)]
@@ -172,7 +172,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
         if not self._buffer:
             if self._closing:
                 self._conn_lost += 1
-                self._lose(None)
+                self._report_loss(None)
             elif self._is_eof_sent:
                 self._outbound.end()
 
@@ -181,9 +181,9 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             return
         data = self._take()
         if data:
-            # Once a turn, as a socket is read.
+            # One read in each turn, like a socket.
             self._loop.call_soon(self._read, context=self.context)
-            self._hand_over(data)
+            self._deliver(data)
         elif self._error:
             self._fail(self._error)
         elif self._inbound.has_ended and not self._is_eof_seen:
@@ -193,7 +193,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
     def _take(self) -> bytes:
         return self._inbound.take(_MOST_READ_BYTES)
 
-    def _hand_over(self, data: bytes) -> None:
+    def _deliver(self, data: bytes) -> None:
         try:
             if isinstance(self._protocol, asyncio.BufferedProtocol):
                 self._fill(data)
@@ -231,20 +231,20 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):
             self._buffer.clear()
             self._closing = True
             self._conn_lost += 1
-            self._loop.call_soon(self._lose, error, context=self.context)
+            self._loop.call_soon(self._report_loss, error, context=self.context)
 
-    def _lose(self, error: Exception | None) -> None:
+    def _report_loss(self, error: Exception | None) -> None:
         try:
             if self._protocol is not None:
                 self._protocol.connection_lost(error)
         finally:
-            self._shut()
+            self._close_socket()
 
-    def _shut(self) -> None:
-        """Close the socket, as the kernel does: unread bytes make it a reset."""
+    def _close_socket(self) -> None:
+        """Close the socket like the kernel: unread bytes cause a reset."""
         if self._is_resetting or self._inbound.has_unread:
             self._outbound.reset()
         elif not self._error:
             self._outbound.end()
         self._inbound.close()
-        self._gone(self)
+        self._on_closed(self)

@@ -1,4 +1,4 @@
-"""The client's side of the gateway on the simulated network: its own HTTP connections, without mitmproxy."""
+"""The gateway's client connections on the simulated network, without mitmproxy."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from rig.simulation.run import World
 
 
 class WireServer:
-    """Listens, and runs ``serve_stream`` for each request. All its connections are of one ``kind``."""
+    """A server that runs ``serve_stream`` for each request. All its connections are of one ``kind``."""
 
     def __init__(
         self,
@@ -27,16 +27,16 @@ class WireServer:
 
     async def start(self) -> None:
         """Listen."""
-        self._server: Any = await self._world.loop.create_server(lambda: _Accepting(self), port=0)
+        self._server: Any = await self._world.loop.create_server(lambda: _Acceptor(self), port=0)
         self.port = self._server.port
 
     async def stop(self) -> None:
-        """Let the calls end, those too whose clients left, and then every connection."""
+        """Wait for the calls, also of clients that left, and then for every connection."""
         self.close_when_idle()
         await self.wait_until_gone()
 
     def close_when_idle(self) -> None:
-        """Take no more connections, and let each end once its call is answered."""
+        """Accept no more connections. Close each one when its call is answered."""
         self._server.close()
         for connection in list(self.connections):
             connection.close_when_idle()
@@ -53,8 +53,8 @@ class WireServer:
         await self._server.wait_closed()
 
 
-class _Accepting(asyncio.Protocol):
-    """Makes the connection's own protocol, which takes its place, and hands on what that says."""
+class _Acceptor(asyncio.Protocol):
+    """The first protocol of a connection. It makes a ``ClientSocket``, which replaces it and reports to it."""
 
     def __init__(self, server: WireServer) -> None:
         self._server = server

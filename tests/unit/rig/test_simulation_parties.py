@@ -1,4 +1,4 @@
-"""The simulated clients and provider, face to face: what they say they did is what happened."""
+"""The simulated clients and the simulated provider, connected directly: their reports agree."""
 
 import asyncio
 from collections import Counter
@@ -7,33 +7,33 @@ from typing import Any
 
 import pytest
 from rig.simulation import Faults, World, compare, simulate
-from rig.simulation.clients import Answer, Client, Habits, draw_habits
+from rig.simulation.clients import Answer, Client, ClientBehaviour, draw_behaviour
 from rig.simulation.provider import TOKEN, WEIGHTS, Generated, Provider
 
-PATIENT = Habits(True, 100, True, None, "abort", 65_536, 0.0)
+PATIENT = ClientBehaviour(True, 100, True, None, "abort", 65_536, 0.0)
 
 
 async def calls(
-    world: World, habits: list[Habits], weights: dict[str, int]
+    world: World, behaviours: list[ClientBehaviour], weights: dict[str, int]
 ) -> tuple[list[Answer], list[Generated]]:
-    """Make a call for each of ``habits``, at once, straight to a provider of ``weights``."""
+    """Make a call for each of ``behaviours``, at once, directly to a provider with ``weights``."""
     provider = Provider(world, weights)
     await provider.start()
-    clients = [Client(provider.port, "no-key", "simulated") for _ in habits]
-    numbered = enumerate(zip(clients, habits, strict=True))
+    clients = [Client(provider.port, "no-key", "simulated") for _ in behaviours]
+    numbered = enumerate(zip(clients, behaviours, strict=True))
     answers = await asyncio.gather(
-        *(client.call(f"call-{number}", habit) for number, (client, habit) in numbered)
+        *(client.call(f"call-{number}", behaviour) for number, (client, behaviour) in numbered)
     )
     await asyncio.gather(*(client.close() for client in clients))
     await provider.stop()
     return list(answers), provider.log
 
 
-def run(seed: int, habits: list[Habits], **weights: int) -> tuple[list[Answer], list[Generated]]:
-    """Run ``calls``, and see that nothing is left behind."""
+def run(seed: int, behaviours: list[ClientBehaviour], **weights: int) -> tuple[list[Answer], list[Generated]]:
+    """Run ``calls``, and check that nothing is left."""
 
     async def main(world: World) -> tuple[list[Answer], list[Generated]]:
-        return await calls(world, habits, weights)
+        return await calls(world, behaviours, weights)
 
     ran = simulate(seed, main)
     assert (ran.errors, ran.left) == ([], [])
@@ -41,9 +41,9 @@ def run(seed: int, habits: list[Habits], **weights: int) -> tuple[list[Answer], 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("fate", ["good", "slow", "closes after"])
-def test_a_good_answer_is_what_the_provider_generated(stream: bool, fate: str):
-    [answer], [generated] = run(1, [replace(PATIENT, stream=stream)], **{fate: 1})
+@pytest.mark.parametrize("outcome", ["good", "slow", "closes after"])
+def test_a_good_answer_is_what_the_provider_generated(stream: bool, outcome: str):
+    [answer], [generated] = run(1, [replace(PATIENT, stream=stream)], **{outcome: 1})
     assert (answer.is_complete, answer.status) == (True, 200)
     assert answer.text == TOKEN * generated.completion_tokens
     assert answer.usage is not None
@@ -53,7 +53,7 @@ def test_a_good_answer_is_what_the_provider_generated(stream: bool, fate: str):
 
 
 @pytest.mark.parametrize(
-    ("fate", "status", "endings"),
+    ("outcome", "status", "endings"),
     [
         ("429", 429, {"whole"}),
         ("401", 401, {"whole"}),
@@ -68,9 +68,9 @@ def test_a_good_answer_is_what_the_provider_generated(stream: bool, fate: str):
         ("says more", 200, {"BrokenMessage"}),
     ],
 )
-def test_a_fault_is_what_its_name_says(fate: str, status: int | None, endings: set[str]):
+def test_a_fault_is_what_its_name_says(outcome: str, status: int | None, endings: set[str]):
     leaving = replace(PATIENT, leaves_after_s=1_000.0, cap_tokens=2_000)
-    seen = [run(seed, [leaving], **{fate: 1}) for seed in range(4)]
+    seen = [run(seed, [leaving], **{outcome: 1}) for seed in range(4)]
     assert {answer.ending for [answer], _ in seen} <= endings
     assert status in {answer.status for [answer], _ in seen}
     assert not any(answer.is_complete for [answer], _ in seen)
@@ -103,13 +103,13 @@ def test_forty_calls_meet_every_fate_and_are_the_same_for_the_same_seed():
         world.network.faults[20_000] = Faults(
             latency_s=(0.001, 0.1), piece_bytes=(1, 2_000), reset=0.05, stalled=0.1, refused=0.05
         )
-        habits = [draw_habits(world.random) for _ in range(40)]
-        return await calls(world, habits, dict(WEIGHTS))
+        behaviours = [draw_behaviour(world.random) for _ in range(40)]
+        return await calls(world, behaviours, dict(WEIGHTS))
 
     runs = [simulate(seed, main) for seed in range(6)]
     assert all((ran.errors, ran.left) == ([], []) for ran in runs)
-    fates: Counter[Any] = Counter(generated.fate for ran in runs for generated in ran.result[1])
-    assert set(fates) == set(WEIGHTS)
+    outcomes: Counter[Any] = Counter(generated.outcome for ran in runs for generated in ran.result[1])
+    assert set(outcomes) == set(WEIGHTS)
     assert compare(runs[0], simulate(0, main)) == ""
     endings = Counter(answer.ending for ran in runs for answer in ran.result[0])
     assert {"whole", "left", "ConnectionResetError", "BrokenMessage", "ConnectionRefusedError"} == set(

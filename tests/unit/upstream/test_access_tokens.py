@@ -254,7 +254,7 @@ async def test_closing_gives_up_what_is_under_way(server: TokenServer, pool: Poo
 
 
 def test_an_account_that_was_not_exchanged_never_leaves() -> None:
-    with pytest.raises(ValueError, match="an access token is"):
+    with pytest.raises(ValueError, match="a provider gets an access token"):
         auth_headers(attempt(key_file("https://oauth2.googleapis.com/token")))
 
 

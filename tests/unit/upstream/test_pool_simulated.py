@@ -1,11 +1,11 @@
-"""Client connections and the pool of upstream ones, joined by the simplest relay there is, seed after seed."""
+"""Client connections and the pool, joined by a minimal relay on a simulated network with faults, for many seeds."""
 
 import asyncio
 import json
 from collections import Counter
 
 from rig.simulation import Faults, World, compare, simulate
-from rig.simulation.clients import Answer, Client, draw_habits
+from rig.simulation.clients import Answer, Client, draw_behaviour
 from rig.simulation.provider import Generated, Provider
 from rig.simulation.wire_server import WireServer
 
@@ -19,7 +19,7 @@ from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
 CALLS = 40
-PATIENCE_S = 120.0
+READ_TIMEOUT_S = 120.0
 CLIENT_LINK = Faults(
     latency_s=(0.0005, 0.1),
     piece_bytes=(1, 3_000),
@@ -48,7 +48,7 @@ def refuse(refusal: Refusal) -> Response:
 
 
 class Relay:
-    """Passes a call on, and its answer back as it is."""
+    """A relay that passes on a call and its answer unchanged."""
 
     def __init__(self, pool: Pool, port: int) -> None:
         self._pool = pool
@@ -73,7 +73,7 @@ class Relay:
             except (Unreachable, PoolFull) as error:
                 return await self._fail(stream, type(error).__name__)
             try:
-                async with within(PATIENCE_S):
+                async with within(READ_TIMEOUT_S):
                     return await self._exchange(stream, connection, body)
             except UpstreamConnectionError as error:
                 if not is_last and connection.is_reused and error.is_unanswered:
@@ -106,7 +106,7 @@ class Relay:
 
 
 async def many_calls(world: World) -> tuple[list[Answer], list[Generated], Counter[str], int]:
-    """Customers make two calls each on a connection of their own, at times that are drawn."""
+    """Let each customer make two calls on its own connection, at random times."""
     provider = Provider(world)
     await provider.start()
     pool = Pool(SocketConnector(), PoolLimits(open_per_origin=8, idle_per_origin=4))
@@ -120,7 +120,7 @@ async def many_calls(world: World) -> tuple[list[Answer], list[Generated], Count
         answers = []
         for number in range(first, first + 2):
             await asyncio.sleep(world.random.uniform(0, 60))
-            answers.append(await client.call(f"call-{number}", draw_habits(world.random)))
+            answers.append(await client.call(f"call-{number}", draw_behaviour(world.random)))
         await client.close()
         return answers
 
@@ -141,7 +141,7 @@ def test_no_call_gets_the_answer_of_another_and_no_connection_is_left():
         ended += how
         assert opened <= len(log) + how["Unreachable"] + how["broke"] + how["left"]
         for answer in answers:
-            # What a provider says behind an answer may come so late that nobody can tell it from the next one.
+            # Bytes after an answer may arrive so late that they look like the next answer.
             if answer.is_complete and b"chatcmpl" in answer.body:
                 assert f'chatcmpl-{answer.call}"'.encode() in answer.body, f"seed {ran.seed}: {answer}"
                 sent = [one.completion_tokens for one in log if one.call == answer.call]

@@ -1,11 +1,11 @@
-"""The gateway's client connections on an unkind simulated network, seed after seed."""
+"""The gateway's client connections on a simulated network with faults, for many seeds."""
 
 import asyncio
 import json
 from collections import Counter
 
 from rig.simulation import Faults, World, compare, simulate
-from rig.simulation.clients import Answer, Client, draw_habits
+from rig.simulation.clients import Answer, Client, draw_behaviour
 from rig.simulation.http2_client import Http2Client
 from rig.simulation.wire_server import WireServer
 
@@ -15,7 +15,7 @@ from addon.wire.http2 import Http2Connection
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 
-UNKIND = Faults(
+FAULTY = Faults(
     latency_s=(0.0005, 0.2),
     piece_bytes=(1, 1_500),
     buffer_bytes=(200, 8_000),
@@ -35,8 +35,8 @@ def refuse(refusal: Refusal) -> Response:
     return Response(refusal.status, Headers([("content-type", "application/json")]), body)
 
 
-class Parrot:
-    """Answers each call with its own name, again and again, whole or streamed."""
+class NameServer:
+    """A server that answers each call with its name, many times, whole or streamed."""
 
     def __init__(self, world: World) -> None:
         self._random = world.random
@@ -74,18 +74,18 @@ class Parrot:
 
 
 async def many_calls(world: World) -> list[Answer]:
-    """Half of the clients make two calls on their connection."""
-    parrot = Parrot(world)
-    server = WireServer(world, parrot.serve, WireSettings(refuse, clock=world.clock))
+    """Let each client make two calls on one connection."""
+    name_server = NameServer(world)
+    server = WireServer(world, name_server.serve, WireSettings(refuse, clock=world.clock))
     await server.start()
-    world.network.faults[server.port] = UNKIND
+    world.network.faults[server.port] = FAULTY
 
     async def customer(first: int) -> list[Answer]:
-        client = Client(server.port, "no-key", "parrot")
+        client = Client(server.port, "no-key", "name_server")
         answers = []
         for number in range(first, first + 2):
             await asyncio.sleep(world.random.uniform(0, 20))
-            answers.append(await client.call(f"call-{number}", draw_habits(world.random)))
+            answers.append(await client.call(f"call-{number}", draw_behaviour(world.random)))
         await client.close()
         return answers
 
@@ -96,11 +96,11 @@ async def many_calls(world: World) -> list[Answer]:
 
 
 async def many_calls_of_http2(world: World) -> list[Answer]:
-    """Eight clients, each with five calls on one connection."""
-    parrot = Parrot(world)
-    server = WireServer(world, parrot.serve, WireSettings(refuse, clock=world.clock), Http2Connection)
+    """Let eight clients make five calls each on one connection."""
+    name_server = NameServer(world)
+    server = WireServer(world, name_server.serve, WireSettings(refuse, clock=world.clock), Http2Connection)
     await server.start()
-    world.network.faults[server.port] = UNKIND
+    world.network.faults[server.port] = FAULTY
 
     async def customer(first: int) -> list[Answer]:
         await asyncio.sleep(world.random.uniform(0, 20))
@@ -111,7 +111,7 @@ async def many_calls_of_http2(world: World) -> list[Answer]:
 
         async def one(number: int) -> Answer:
             await asyncio.sleep(world.random.uniform(0, 3))
-            return await client.call(f"call-{number}", draw_habits(world.random))
+            return await client.call(f"call-{number}", draw_behaviour(world.random))
 
         answers = await asyncio.gather(*map(one, range(first, first + 5)))
         await client.close()
