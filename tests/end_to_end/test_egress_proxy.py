@@ -10,7 +10,7 @@ import trustme
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, provider
-from rig.egress_proxy import proxying
+from rig.egress_proxy import run_egress_proxy
 from rig.gateway import Gateway
 
 PASSWORD = "obviously-fake-password"
@@ -47,7 +47,7 @@ def start(
 
 
 async def test_all_but_the_sandbox_goes_through_the_proxy(start: Any, upstreams: dict[str, Any]) -> None:
-    async with proxying() as (proxy, asked):
+    async with run_egress_proxy() as (proxy, asked):
         gateway = await asyncio.to_thread(start, proxy.port)
         async with httpx.AsyncClient(
             base_url=gateway.url, headers=gateway.headers, timeout=BOUND_S, trust_env=False
@@ -65,7 +65,7 @@ async def test_all_but_the_sandbox_goes_through_the_proxy(start: Any, upstreams:
 
 async def test_a_proxy_that_refuses_is_a_502_and_its_status_is_logged(start: Any) -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nX-Password: " + PASSWORD.encode() + b"\r\n\r\n"
-    async with proxying(refusal) as (proxy, _):
+    async with run_egress_proxy(refusal) as (proxy, _):
         gateway = await asyncio.to_thread(start, proxy.port)
         async with httpx.AsyncClient(
             base_url=gateway.url, headers=gateway.headers, timeout=BOUND_S, trust_env=False

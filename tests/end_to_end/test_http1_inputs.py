@@ -12,7 +12,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.http1_inputs import AnswerInput, Call, RequestInput, answer_inputs, request_inputs
-from rig.http2 import connected
+from rig.http2 import connect_http2
 from rig.raw import RawClient, request_bytes
 from rig.scripts import CLOSE, Received, Script, completion, event, whole
 from rig.upstream import Upstream
@@ -89,7 +89,7 @@ def test_a_java_client_keeps_its_body(gateway: Gateway, upstream: Upstream) -> N
 async def test_prior_knowledge_is_http2_on_the_plain_port(gateway: Gateway, upstream: Upstream) -> None:
     headers = [("authorization", f"Bearer {gateway.key}"), ("content-type", "application/json")]
     body = json.dumps({"messages": [{"role": "user", "content": "over HTTP/2"}]}).encode()
-    async with connected(gateway) as client:
+    async with connect_http2(gateway) as client:
         answer = await client.request(body, *headers)
     assert answer.status == 200
     assert json.loads(answer.body)["object"] == "chat.completion"

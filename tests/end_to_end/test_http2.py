@@ -9,7 +9,7 @@ from itertools import repeat
 import pytest
 from conftest import HELLO
 from rig.gateway import Gateway
-from rig.http2 import REQUEST, block, connected, head_frame, raw_frame
+from rig.http2 import REQUEST, block, connect_http2, head_frame, raw_frame
 from rig.memory import Growth
 from rig.raw import RawClient
 from rig.scripts import Gate, Received, Script, ordinary
@@ -106,7 +106,7 @@ async def test_a_window_that_turns_negative_within_a_stream_is_waited_out(
 
     upstream.behave(answer)
     body = json.dumps({"messages": HELLO, "stream": True}).encode()
-    async with connected(gateway, acks=False) as client:
+    async with connect_http2(gateway, acks=False) as client:
         stream_id = client.begin(*keyed(gateway))
         client.h2.send_data(stream_id, body, end_stream=True)
         client.send()
@@ -127,7 +127,7 @@ async def test_a_window_that_turns_negative_within_a_stream_is_waited_out(
 async def test_bodies_of_a_hundred_streams_that_never_end_take_little_memory(gateway: Gateway) -> None:
     """A stream that no call reads fills its window of 64 KiB, a connection 1 MiB."""
     growth = Growth(gateway)
-    async with connected(gateway) as client:
+    async with connect_http2(gateway) as client:
         numbers = [client.begin(*keyed(gateway)) for _ in range(100)]
         for stream_id in numbers:
             client.h2.send_data(stream_id, b" " * 600)

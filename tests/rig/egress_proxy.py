@@ -1,4 +1,4 @@
-"""An egress proxy on a real socket, in the test's own event loop."""
+"""An egress proxy on a real socket, in the test's event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,19 +10,19 @@ GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 @asynccontextmanager
-async def proxying(answer: bytes = GRANTED) -> AsyncIterator[tuple[Provider, list[bytes]]]:
-    """An egress proxy that answers so, and passes bytes where it says 200."""
+async def run_egress_proxy(answer: bytes = GRANTED) -> AsyncIterator[tuple[Provider, list[bytes]]]:
+    """Run an egress proxy that sends ``answer``. With ``GRANTED`` it then passes bytes in both directions."""
     asked: list[bytes] = []
 
     async def serve(peer: Peer) -> None:
         asked.append(await peer.reader.readuntil(b"\r\n\r\n"))
-        await peer.say(answer)
+        await peer.send(answer)
         if answer != GRANTED:
             return
         host, _, port = asked[-1].split(b" ")[1].decode().rpartition(":")
         reader, writer = await asyncio.open_connection("127.0.0.1" if host != "localhost" else host, port)
         try:
-            await asyncio.gather(pass_on(peer.reader, writer), pass_on(reader, peer.writer))
+            await asyncio.gather(copy_bytes(peer.reader, writer), copy_bytes(reader, peer.writer))
         finally:
             writer.transport.abort()
 
@@ -30,7 +30,7 @@ async def proxying(answer: bytes = GRANTED) -> AsyncIterator[tuple[Provider, lis
         yield proxy, asked
 
 
-async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def copy_bytes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65_536):
         writer.write(data)
         await writer.drain()

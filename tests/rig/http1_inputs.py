@@ -1,12 +1,12 @@
-"""HTTP/1.1 inputs as data: requests with the statuses that they get, and answers of a provider with what a client gets.
+"""HTTP/1.1 inputs as data: requests with their statuses, and a provider's answers with the client's status.
 
-Each is a whole connection's bytes. The syntax modules and a running gateway are held to the same lists. A gateway
-may answer and close before it has read them all.
+Each input is all bytes of one connection. The same lists test the syntax modules and a running gateway. A gateway may
+answer and close before it has read all of them.
 """
 
 from dataclasses import dataclass
 
-from rig.http1_broken import (
+from rig.malformed_http1 import (
     BAD_CHUNKS,
     BAD_FIELDS,
     BAD_FRAMINGS,
@@ -24,7 +24,7 @@ BLANK_LINES = 40_000
 
 @dataclass(frozen=True)
 class Call:
-    """What requests that are to be served consist of."""
+    """The parts of the requests that are served."""
 
     path: bytes = b"/v1/chat/completions"
     authorization: bytes = b"Bearer key"
@@ -34,9 +34,9 @@ class Call:
 
 @dataclass(frozen=True)
 class RequestInput:
-    """What a client sends on one connection, and the statuses of all final answers, in order.
+    """The bytes of a client on one connection, and the statuses of all final answers, in order.
 
-    ``closes``: the gateway closes the connection by itself then; None where it may or may not.
+    ``closes``: the gateway then closes the connection. None: it may or may not.
     """
 
     name: str
@@ -47,9 +47,9 @@ class RequestInput:
 
 @dataclass(frozen=True)
 class AnswerInput:
-    """What a provider sends on one connection for one request, and the status that the client gets.
+    """The bytes of a provider for one request on one connection, and the status that the client gets.
 
-    ``provider_closes``: it closes behind these bytes. ``is_reusable``: the connection may serve the next call.
+    ``provider_closes``: it closes after these bytes. ``is_reusable``: the connection may serve the next call.
     """
 
     name: str
@@ -60,7 +60,7 @@ class AnswerInput:
 
 
 def request_inputs(call: Call = Call()) -> list[RequestInput]:
-    """Return every input; those that are to be served are made of ``call``."""
+    """Return every input. The requests that are served are made of ``call``."""
     return [*_refused(call), *_served(call), *_beyond_bounds(call)]
 
 
@@ -194,7 +194,7 @@ def _beyond_bounds(call: Call) -> list[RequestInput]:
 
 
 def answer_inputs(body: bytes = b"{}") -> list[AnswerInput]:
-    """Return every answer; ``body`` is a completion."""
+    """Return every answer. ``body`` is a completion."""
     return [*_broken_answers(body), *_good_answers(body)]
 
 
@@ -234,7 +234,7 @@ def _broken_answers(body: bytes) -> list[AnswerInput]:
     return [
         *(AnswerInput(name, raw, 502) for name, raw in broken.items()),
         *(AnswerInput(name, raw, 502, provider_closes=True) for name, raw in cut.items()),
-        # Whole, but without a body, so that no completion is in them.
+        # They are complete but have no body, so no completion.
         AnswerInput("204 with a length", head(b"HTTP/1.1 204 No", length), 502, is_reusable=True),
         AnswerInput("304 with a length", head(b"HTTP/1.1 304 No", length), 502, is_reusable=True),
     ]

@@ -1,4 +1,4 @@
-"""An HTTP/2 connection of the gateway on a real socket, and a client that says and counts every frame."""
+"""An HTTP/2 connection of the gateway on a real socket, and a client that controls and counts every frame."""
 
 import asyncio
 from collections import Counter
@@ -36,7 +36,7 @@ def refuse(refusal: Refusal) -> Response:
 
 
 class CountingSocket(ClientSocket):
-    """The gateway's own transport, of which each write is kept."""
+    """The gateway's own transport. It keeps the size of each write."""
 
     def write_raw(self, data: bytes) -> None:
         raise AssertionError("nothing is encrypted here")
@@ -51,8 +51,8 @@ class CountingSocket(ClientSocket):
         return self.__dict__["writes"]
 
 
-class Accepted(asyncio.Protocol):
-    """One accepted client: hands its socket over to the gateway's own transport at once."""
+class AcceptedConnection(asyncio.Protocol):
+    """The first protocol of an accepted client. A ``CountingSocket`` replaces it at once."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -80,7 +80,7 @@ class Accepted(asyncio.Protocol):
 
 @dataclass
 class Server:
-    """A listening socket whose connections speak HTTP/2."""
+    """A server whose connections use HTTP/2."""
 
     serve_stream: ServeStream
     settings: WireSettings
@@ -94,12 +94,16 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(serve_stream: ServeStream, *, eager: bool = True, **bounds: float) -> AsyncIterator[Server]:
-    """Serve on a free port. ``bounds`` are those of ``WireSettings``; ``eager``: tasks begin at once."""
+async def serve_http2(
+    serve_stream: ServeStream, *, eager: bool = True, **bounds: float
+) -> AsyncIterator[Server]:
+    """Serve on a free port. ``bounds`` are fields of ``WireSettings``. ``eager``: tasks start at once."""
     if eager:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
     server = Server(serve_stream, WireSettings(refuse, **bounds))  # type: ignore[arg-type]
-    listener = await asyncio.get_running_loop().create_server(lambda: Accepted(server), "127.0.0.1", 0)
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: AcceptedConnection(server), "127.0.0.1", 0
+    )
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
@@ -115,7 +119,7 @@ async def serving(serve_stream: ServeStream, *, eager: bool = True, **bounds: fl
 
 @dataclass
 class Answer:
-    """What came on one stream."""
+    """The answer on one stream."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -130,7 +134,7 @@ class Answer:
 
 
 class Client:
-    """A client that keeps no rule unless a test wants it to. ``h2`` speaks for it; ``send`` sends any bytes."""
+    """A client that may break the protocol. ``h2`` makes its frames, and ``send`` sends any bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, acks: bool) -> None:
         self.reader = reader
@@ -146,14 +150,14 @@ class Client:
         self._next_id = 1
 
     def begin(self, *extra: tuple[str, str], fields: Any = REQUEST, ends: bool = False) -> int:
-        """Begin a request and return the number of its stream. Nothing leaves yet."""
+        """Begin a request and return the number of its stream. Nothing is sent yet."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         self.answers[stream_id] = Answer()
         self.h2.send_headers(stream_id, [*fields, *extra], end_stream=ends)
         return stream_id
 
     def send(self, data: bytes = b"") -> None:
-        """Send what ``h2`` has for the server, then ``data``."""
+        """Send the waiting bytes of ``h2``, then ``data``."""
         if not self.writer.is_closing():
             self.writer.write(self.h2.data_to_send() + data)
 
@@ -166,17 +170,17 @@ class Client:
         return await self.answer(stream_id)
 
     async def answer(self, stream_id: int) -> Answer:
-        """Return the answer once it has ended or was reset."""
+        """Return the answer when it has ended or was reset."""
         await self.until(lambda: self.answers[stream_id].is_over)
         return self.answers[stream_id]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Take what comes until ``condition`` holds. Fails where the server closes before."""
+        """Read until ``condition`` is true. Fail if the server closes before."""
         while not condition():
             assert await self.take(), f"closed, with GOAWAY {self.goaway}"
 
-    async def until_closed(self) -> None:
-        """Take what comes until the server closes."""
+    async def wait_until_closed(self) -> None:
+        """Read until the server closes."""
         while await self.take():
             pass
 
@@ -196,7 +200,7 @@ class Client:
         self.send()
 
     async def take(self) -> bool:
-        """Take one read. Return whether the connection is still open."""
+        """Read once. Return whether the connection is still open."""
         async with asyncio.timeout(BOUND_S):
             try:
                 data = await self.reader.read(65_536)
@@ -231,8 +235,8 @@ class Client:
             answer.reset = int(event.error_code)
 
 
-class Listening(Protocol):
-    """What listens on a port of this machine."""
+class HasPort(Protocol):
+    """A server on a port of this machine."""
 
     @property
     def port(self) -> int:
@@ -240,10 +244,10 @@ class Listening(Protocol):
 
 
 @asynccontextmanager
-async def connected(
-    server: Listening, settings: dict[Any, int] | None = None, *, acks: bool = True
+async def connect_http2(
+    server: HasPort, settings: dict[Any, int] | None = None, *, acks: bool = True
 ) -> AsyncIterator[Client]:
-    """Connect to ``server`` and say the preface. ``acks``: what came is acknowledged, so that windows open."""
+    """Connect to ``server`` and send the preface. ``acks``: acknowledge data, so that windows open."""
     tls = server.tls if isinstance(server, Wire) else None
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", server.port, limit=65_536, ssl=tls, server_hostname="localhost" if tls else None

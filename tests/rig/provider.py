@@ -1,4 +1,4 @@
-"""A provider on a real socket that says what a test tells it, byte by byte, in the test's own event loop."""
+"""A provider on a real socket in the test's event loop. The test decides every byte that it sends."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ class Peer:
         self.writer = writer
 
     async def request(self) -> bytes:
-        """Return the next request, head and body. Raises IncompleteReadError at the end."""
+        """Return the next request, head and body. Raise IncompleteReadError at the end."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = 0
         for line in head.lower().split(b"\r\n"):
@@ -31,11 +31,11 @@ class Peer:
                 length = int(line.partition(b":")[2])
         return head + await self.reader.readexactly(length)
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def until_closed(self) -> None:
+    async def wait_until_closed(self) -> None:
         """Wait until the other end closes."""
         with suppress(OSError):
             while await self.reader.read(65_536):
@@ -49,14 +49,14 @@ class Peer:
 
 
 async def echo_ok(peer: Peer) -> None:
-    """Answer each request with two bytes."""
+    """Answer each request with ``OK``."""
     while True:
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
 
 
 class Provider:
-    """Runs ``handle`` for each connection; ``connections`` counts them, ``open`` are those not yet closed."""
+    """A provider that runs ``handle`` for each connection. ``connections`` counts all, ``open`` the open ones."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Provider:
     def origin(self, tenant: str = "", host: str | None = None) -> Origin:
         return Origin("https" if self._tls else "http", host or self._host, self.port, tenant)
 
-    async def all_closed(self) -> None:
+    async def wait_until_all_closed(self) -> None:
         """Wait until no connection is open."""
         while self.open:
             self._all_closed.clear()
@@ -107,7 +107,7 @@ class Provider:
         peer = Peer(reader, writer)
         try:
             await self._handle(peer)
-            await peer.until_closed()
+            await peer.wait_until_closed()
         except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
             pass
         except BaseException as error:  # noqa: BLE001

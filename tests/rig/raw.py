@@ -1,4 +1,4 @@
-"""Clients that send exactly the bytes they are given: HTTP/1.1 on a socket, and HTTP/2 with many streams."""
+"""Clients that send exactly the given bytes: HTTP/1.1 on a socket, and HTTP/2 with many streams."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from rig.bounds import BOUND_S
 
 @dataclass
 class Answer:
-    """One response, with lower-cased ``headers``; not ``complete`` when the peer closed before its end."""
+    """One response with lower-cased ``headers``. It is not ``complete`` if the peer closed before its end."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def status_code(self) -> int:
-        """The status, by the name that HTTP clients give it."""
+        """The status, under the name that HTTP clients use."""
         return self.status
 
     def json(self) -> Any:
@@ -41,7 +41,7 @@ class Answer:
 
 
 class RawClient:
-    """One TCP (or TLS) connection to ``url``. Every read is bounded and fails the test when nothing comes."""
+    """One TCP or TLS connection to ``url``. Every read is bounded and fails the test when nothing arrives."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None, bound_s: float = BOUND_S) -> None:
         parts = urlsplit(url)
@@ -68,7 +68,7 @@ class RawClient:
         self._socket.sendall(raw)
 
     def send_at_once(self, raw: bytes, silent_s: float = 0.5) -> int:
-        """Send what the peer and the kernels take while nothing is read here; return how many bytes that were."""
+        """Send as much as the peer and the kernels accept without reading. Return the number of bytes."""
         bound_s, sent = self._socket.gettimeout(), 0
         self._socket.settimeout(silent_s)
         with suppress(TimeoutError):
@@ -81,37 +81,37 @@ class RawClient:
         self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Close with RST in place of FIN."""
+        """Close with RST instead of FIN."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def read_until(self, mark: bytes) -> bytes:
-        """Everything up to and with ``mark``; raises EOFError when the peer closes first."""
+        """Return the bytes up to and including ``mark``. Raise EOFError when the peer closes first."""
         while mark not in self._buffer:
             if not self._more():
                 raise EOFError(f"closed before {mark!r}; got {bytes(self._buffer)!r}")
         return self._take(self._buffer.index(mark) + len(mark))
 
     def read_some(self) -> bytes:
-        """What comes next; b"" when the peer has closed."""
+        """Return the next bytes, or b"" when the peer has closed."""
         self._more()
         return self._take(len(self._buffer))
 
     def read_to_close(self) -> bytes:
-        """Everything until the peer closes."""
+        """Return all bytes until the peer closes."""
         while self._more():
             pass
         return self._take(len(self._buffer))
 
     def read_head(self) -> Answer:
-        """The head of the next response, its body left unread."""
+        """Return the head of the next response. Its body stays unread."""
         head = self.read_until(b"\r\n\r\n").decode("latin-1")
         first, *lines = head.rstrip("\r\n").split("\r\n")
         pairs = (line.partition(":") for line in lines)
         return Answer(int(first.split(" ")[1]), [(name.lower(), value.strip()) for name, _, value in pairs])
 
     def read_answer(self) -> Answer:
-        """The next whole response; ``complete`` is False when the peer closed before the end of its body."""
+        """Return the next whole response. It is not ``complete`` if the peer closed before the end of its body."""
         answer = self.read_head()
         try:
             if "chunked" in (answer.header("transfer-encoding") or ""):
@@ -126,14 +126,14 @@ class RawClient:
         return answer
 
     def read_chunk(self) -> bytes:
-        """The next piece of a chunked body; b"" at its end. Raises EOFError when the peer closes first."""
+        """Return the next piece of a chunked body, or b"" at its end. Raise EOFError when the peer closes first."""
         size = int(re.split(rb"[;\r]", self.read_until(b"\r\n"))[0], 16)
         piece = self._read_exactly(size)
         self.read_until(b"\r\n")
         return piece
 
     def read_chunks_until(self, mark: bytes) -> bytes:
-        """Pieces of a chunked body until ``mark`` was seen in them."""
+        """Return pieces of a chunked body until they contain ``mark``."""
         seen = b""
         while mark not in seen:
             piece = self.read_chunk()
@@ -142,7 +142,7 @@ class RawClient:
         return seen
 
     def is_closed_by_peer(self) -> bool:
-        """Waits for the peer to close; False when it sends something instead. Fails when neither happens."""
+        """Wait until the peer closes. Return False if it sends something. Fail when neither happens."""
         try:
             return not self._buffer and not self._more()
         except ConnectionResetError:
@@ -172,7 +172,7 @@ def request_bytes(
     body: bytes = b"",
     host: str = "gateway.test",
 ) -> bytes:
-    """An HTTP/1.1 request as written; a length is added when there is a body and no framing header."""
+    """Return an HTTP/1.1 request. Add a length if there is a body and no framing header."""
     pairs = [("Host", host), *headers]
     framed = {name.lower() for name, _ in pairs} & {"content-length", "transfer-encoding"}
     if body and not framed:
@@ -218,7 +218,7 @@ class H2Client:
     def post_all(
         self, path: str, headers: Iterable[tuple[str, str]], bodies: Iterable[bytes]
     ) -> list[Answer]:
-        """Send every body on a stream of its own before reading anything; return the answers in order."""
+        """Send every body on its own stream before reading anything. Return the answers in order."""
         shared = [(":method", "POST"), (":scheme", "https"), (":authority", self._authority), (":path", path)]
         streams: dict[int, _Stream] = {}
         for body in bodies:
@@ -234,7 +234,7 @@ class H2Client:
     def post_without_reading(
         self, path: str, headers: Iterable[tuple[str, str]], body: bytes, *, reset: bool = False
     ) -> None:
-        """Send one request, and then acknowledge nothing that comes: the stream's window runs out."""
+        """Send one request and acknowledge nothing of its answer, so the stream's window runs out."""
         shared = [(":method", "POST"), (":scheme", "https"), (":authority", self._authority), (":path", path)]
         number = self._h2.get_next_available_stream_id()
         self._h2.send_headers(number, [*shared, *((n.lower(), v) for n, v in headers)])
@@ -251,7 +251,7 @@ class H2Client:
         seen: bytes,
         ready: Callable[[], object],
     ) -> None:
-        """Send one request, and return once ``seen`` is in its answer and ``ready`` has returned."""
+        """Send one request. Return when ``seen`` is in its answer and ``ready`` has returned."""
         self._last = self._h2.get_next_available_stream_id()
         self.post_without_reading(path, headers, body)
         streams = {self._last: _Stream()}
@@ -268,11 +268,11 @@ class H2Client:
         self._flush()
 
     def close(self) -> None:
-        """Close the connection, and say nothing."""
+        """Close the connection without GOAWAY."""
         self._socket.close()
 
     def reset_and_wait(self) -> None:
-        """Leave the last request, and wait until the peer has read that."""
+        """Reset the last request, and wait until the peer has read the reset."""
         self._h2.reset_stream(self._last)
         self.wait_until_read()
 
@@ -289,11 +289,11 @@ class H2Client:
                 return
 
     def post_and_reset(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
-        """Send one request and take it back in the same write."""
+        """Send one request and its reset in the same write."""
         self.post_without_reading(path, headers, body, reset=True)
 
     def is_closed_by_peer(self) -> bool:
-        """Waits until the connection ends, whatever frames come before."""
+        """Wait until the connection ends, whatever frames come before."""
         while self._socket.recv(65536):
             pass
         return True

@@ -1,6 +1,6 @@
-"""A provider that does exactly what a script says, on a raw loopback socket, so that it can also misbehave.
+"""A provider that follows a script on a raw loopback socket, so it can also misbehave.
 
-It runs on an event loop in a thread of its own; every public method may be called from the test's thread.
+It runs on an event loop in its own thread. Every public method may be called from the test's thread.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from rig.scripts import RESET, UNTIL_CLIENT_LEAVES, Behaviour, Ending, Gate, Rec
 
 
 class Upstream:
-    """The fake provider. Use as a context manager; ``behave`` decides what the next requests get."""
+    """The fake provider, a context manager. ``behave`` sets the answer to the next requests."""
 
     def __init__(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
         self._tls = tls
@@ -54,11 +54,11 @@ class Upstream:
         )
 
     def behave(self, behaviour: Behaviour | Script) -> None:
-        """Answer every later request with this script, or with what this function of the request returns."""
+        """Answer every later request with this script, or with the script that this function returns for it."""
         self._behaviour = behaviour if callable(behaviour) else lambda _request: behaviour
 
     def reset(self) -> None:
-        """Forget what was received and answer ordinarily again; idle connections stay open."""
+        """Forget the received requests and use the default answer again. Idle connections stay open."""
         with self._changed:
             self.requests.clear()
             self.failures.clear()
@@ -66,19 +66,19 @@ class Upstream:
 
     @property
     def last(self) -> Received:
-        """The newest request."""
+        """The last request."""
         assert self.requests, "nothing reached the upstream"
         return self.requests[-1]
 
     def wait_for_requests(self, count: int = 1) -> list[Received]:
-        """Return the requests once there are ``count`` of them; fails when they do not come."""
+        """Return the requests when there are ``count`` of them. Fail when they do not arrive in time."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.requests) >= count, BOUND_S)
         assert arrived, f"{len(self.requests)} requests reached the upstream, expected {count}"
         return self.requests
 
     def close_idle_connections(self) -> None:
-        """Close every connection now, as a provider does whose keep-alive ran out."""
+        """Close every connection now, like a provider whose keep-alive time is over."""
         self._run(self._close_connections())
 
     def script_for(self, request: Received) -> Script:
@@ -162,8 +162,8 @@ class _Connection(asyncio.Protocol):
                 request = await self._next_request(nth)
                 await self._play(self._upstream.script_for(request))
         except ConnectionError:
-            pass  # It is over, by the script or by the client.
-        except Exception as error:  # noqa: BLE001  (whatever it is, the test that caused it must fail)
+            pass  # The script or the client ended the connection.
+        except Exception as error:  # noqa: BLE001  (any error must fail the test)
             self._upstream.failures.append(error)
             self._transport.abort()
 
@@ -175,7 +175,7 @@ class _Connection(asyncio.Protocol):
                 await self._finish(step)
             else:
                 self._transport.write(step)
-                # Letting the loop turn once makes each piece a write of its own.
+                # One turn of the loop makes each piece a separate write.
                 await asyncio.sleep(0)
                 await self._writable.wait()
 
@@ -183,7 +183,7 @@ class _Connection(asyncio.Protocol):
         if ending is UNTIL_CLIENT_LEAVES:
             await self._gone.wait()
         if ending is RESET:
-            # A linger time of zero makes the kernel send RST in place of FIN.
+            # With a linger time of zero the kernel sends RST instead of FIN.
             raw = self._transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
@@ -234,7 +234,7 @@ class _Connection(asyncio.Protocol):
 
 
 class RefusingPort:
-    """A port that refuses connections: bound, so that nobody else gets it, and never listening."""
+    """A port that refuses connections: it is bound, so no one else gets it, but it never listens."""
 
     def __enter__(self) -> Self:
         self._socket = socket.socket()
@@ -248,7 +248,7 @@ class RefusingPort:
 
 
 class DeafPort(RefusingPort):
-    """A port whose queue is full, so that a connect to it gets no answer at all."""
+    """A port whose queue is full, so a connect gets no answer."""
 
     def __enter__(self) -> Self:
         super().__enter__()

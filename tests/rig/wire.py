@@ -1,4 +1,4 @@
-"""The wire alone, inside a mitmproxy master in this process: client connections with a coroutine of the test's own."""
+"""The wire alone, inside a mitmproxy master in this process: client connections that run a coroutine of the test."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from rig.bounds import BOUND_S
 from rig.raw import Answer
 
 with warnings.catch_warnings():
-    # pyparsing, which mitmproxy uses, warns of its own older names.
+    # mitmproxy uses pyparsing, which warns about its own old names.
     warnings.simplefilter("ignore", DeprecationWarning)
     from mitmproxy.log import LegacyLogEvents
     from mitmproxy.master import Master
@@ -35,7 +35,7 @@ MODE = "reverse:http://tollgate.invalid:1"
 
 
 def refuse(refusal: Refusal) -> Response:
-    """Make the answer to a refusal: its code."""
+    """Return the answer to a refusal. Its body is the code."""
     status = {
         "bad_request": 400,
         "request_timeout": 408,
@@ -55,7 +55,7 @@ async def echo(stream: Stream) -> None:
 
 @dataclass
 class Peer:
-    """A client that sends exactly the bytes it is given."""
+    """A client that sends exactly the given bytes."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -71,7 +71,7 @@ class Peer:
         await asyncio.sleep(0)
 
     def send(self, data: bytes) -> None:
-        """Send ``data``, sooner or later."""
+        """Send ``data``, without waiting."""
         self.writer.write(data)
 
     def reset(self) -> None:
@@ -81,7 +81,7 @@ class Peer:
         self.writer.transport.abort()
 
     async def until(self, mark: bytes) -> bytes:
-        """Return what comes up to and with ``mark``."""
+        """Return the bytes up to and including ``mark``."""
         while (at := self.buffer.find(mark)) < 0:
             piece = await asyncio.wait_for(self.reader.read(65_536), BOUND_S)
             assert piece, f"closed before {mark!r}: {self.buffer!r}"
@@ -102,7 +102,7 @@ class Peer:
         return taken
 
     async def rest(self) -> bytes:
-        """Return all that comes until the gateway closes."""
+        """Return all bytes until the gateway closes."""
         self.buffer += await asyncio.wait_for(self.reader.read(-1), BOUND_S)
         return self._take(len(self.buffer))
 
@@ -127,7 +127,7 @@ class Peer:
 
 @dataclass
 class Wire:
-    """A listening gateway without calls."""
+    """A listening wire."""
 
     port: int
     host: ClientHooks
@@ -136,7 +136,7 @@ class Wire:
     peers: list[Peer] = field(default_factory=list)
 
     async def connect(self, tls: ssl.SSLContext | None = None) -> Peer:
-        """Connect a client, over TLS where the port has it."""
+        """Connect a client, with TLS if the port uses it."""
         context = tls or self.tls
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=context, server_hostname="localhost" if context else None
@@ -151,8 +151,8 @@ class Wire:
             peer.send(data)
             return await peer.answer(method)
 
-    async def all_gone(self) -> None:
-        """Wait until every connection is closed, and no call runs."""
+    async def wait_until_gone(self) -> None:
+        """Wait until every connection is closed and no call runs."""
         await asyncio.wait_for(self.host.clients.wait_until_gone(), BOUND_S)
 
 
@@ -164,7 +164,7 @@ async def wire(
     tcp_timeout: int = 600,
     **settings: Any,
 ) -> AsyncIterator[Wire]:
-    """Serve while the context lasts. Fails where a task or a socket is left behind."""
+    """Serve until the block ends. Fail if a task or a socket is left."""
     before = asyncio.all_tasks()
     with asyncio_utils.set_eager_task_factory(), bind("127.0.0.1", 0) as sock:
         master = Master(Options())

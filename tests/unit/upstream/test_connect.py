@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL
 from rig.bounds import BOUND_S
-from rig.egress_proxy import GRANTED, proxying
-from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
+from rig.egress_proxy import GRANTED, run_egress_proxy
 from rig.provider import OK, Peer, Provider, echo_ok
 from rig.upstream import DeafPort
+from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, read_body, wait_for_open_at_most
 
 from addon.upstream import connect
 from addon.upstream.connection import UpstreamConnectionError
@@ -27,7 +27,7 @@ from addon.upstream.pool import EgressProxy, Origin, Pool, PoolLimits, Unreachab
 
 
 @pytest.fixture(scope="module")
-def serving(authority: trustme.CA) -> ssl.SSLContext:
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["h2", "http/1.1"])
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
@@ -54,14 +54,14 @@ async def unreachable(pool: Pool, origin: Origin, timeout_s: float = BOUND_S) ->
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-async def test_calls_over_tls_share_one_connection(serving: ssl.SSLContext, host: str) -> None:
+async def test_calls_over_tls_share_one_connection(server_tls: ssl.SSLContext, host: str) -> None:
     protocols = []
 
     async def answer(peer: Peer) -> None:
         protocols.append(peer.writer.get_extra_info("ssl_object").selected_alpn_protocol())
         await echo_ok(peer)
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         for _ in range(40):
             connection = await acquire(pool, provider.origin(host=host))
             assert await exchange(connection) == b"ok"
@@ -93,7 +93,7 @@ async def test_a_trusted_certificate_of_another_host_is_refused(authority: trust
 @pytest.mark.usefixtures("trusted")
 async def test_what_is_no_tls_is_unreachable() -> None:
     async def answer(peer: Peer) -> None:
-        await peer.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async with Provider(answer) as provider, pool_of() as pool:
         error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port))
@@ -103,17 +103,17 @@ async def test_what_is_no_tls_is_unreachable() -> None:
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("is_proper", [True, False])
 async def test_a_body_until_close_is_complete_only_where_tls_says_so(
-    serving: ssl.SSLContext, is_proper: bool
+    server_tls: ssl.SSLContext, is_proper: bool
 ) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
         if is_proper:
             peer.writer.close()
         else:
             peer.writer.transport.abort()
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         connection.send(REQUEST, b"{}")
         assert await connection.read() == b"all of it"
@@ -128,7 +128,7 @@ async def test_a_body_until_close_is_complete_only_where_tls_says_so(
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_large_bodies_over_tls_both_ways_and_slowly(serving: ssl.SSLContext) -> None:
+async def test_large_bodies_over_tls_both_ways_and_slowly(server_tls: ssl.SSLContext) -> None:
     size = 8 << 20
     sent = 0
 
@@ -136,12 +136,12 @@ async def test_large_bodies_over_tls_both_ways_and_slowly(serving: ssl.SSLContex
         nonlocal sent
         request = await peer.request()
         assert request.endswith(b"\r\n\r\n" + bytes(range(256)) * (size // 256))
-        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         while sent < size:
-            await peer.say(bytes(range(256)) * 256)
+            await peer.send(bytes(range(256)) * 256)
             sent += 65_536
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         body = bytes(range(256)) * (size // 256)
         connection.send(REQUEST.replace(b": 2", b": %d" % size), body)
@@ -153,7 +153,7 @@ async def test_large_bodies_over_tls_both_ways_and_slowly(serving: ssl.SSLContex
             for _ in range(50):
                 await asyncio.sleep(0)
         assert connection._unread_bytes <= 2 * 65_536
-        assert await body_of(connection) == body
+        assert await read_body(connection) == body
         connection.release()
         assert pool.stats().idle == 1
 
@@ -210,13 +210,13 @@ async def test_a_provider_may_ask_for_a_new_handshake_in_the_middle_of_a_request
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("said", [OK + OK, OK + b"x", b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK])
 async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
-    serving: ssl.SSLContext, said: bytes
+    server_tls: ssl.SSLContext, said: bytes
 ) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(said)
+        await peer.send(said)
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         for _ in range(2):
             connection = await acquire(pool, provider.origin())
             assert not connection.is_reused
@@ -226,43 +226,43 @@ async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
 
 @pytest.mark.usefixtures("trusted")
 async def test_a_tls_connection_that_its_provider_closed_while_idle_is_not_handed_out(
-    serving: ssl.SSLContext,
+    server_tls: ssl.SSLContext,
 ) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
         peer.writer.close()
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         assert await exchange(connection) == b"ok"
         connection.release()
-        await closed_down_to(0, pool)
+        await wait_for_open_at_most(0, pool)
         assert not (await acquire(pool, provider.origin())).is_reused
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("stage", ["before the request", "within the body"])
-async def test_a_tls_connection_that_is_reset(serving: ssl.SSLContext, stage: str) -> None:
+async def test_a_tls_connection_that_is_reset(server_tls: ssl.SSLContext, stage: str) -> None:
     async def answer(peer: Peer) -> None:
         if stage == "within the body":
             await peer.request()
-            await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
         peer.reset()
 
-    async with Provider(answer, serving) as provider, pool_of() as pool:
+    async with Provider(answer, server_tls) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         with pytest.raises(UpstreamConnectionError):
             await exchange(connection)
         connection.close()
-        await closed_down_to(0, pool)
+        await wait_for_open_at_most(0, pool)
 
 
 # Time.
 
 
 async def mute(peer: Peer) -> None:
-    await peer.until_closed()
+    await peer.wait_until_closed()
 
 
 @pytest.mark.usefixtures("trusted")
@@ -270,7 +270,7 @@ async def test_a_handshake_that_is_not_answered_ends_in_time_and_leaks_no_socket
     async with Provider(mute) as provider, pool_of() as pool:
         error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port), 0.1)
         assert not error.lagged
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
         assert provider.connections == 1
 
 
@@ -280,7 +280,7 @@ async def test_a_handshake_that_is_cancelled_leaks_no_socket() -> None:
 
     async def answer(peer: Peer) -> None:
         arrived.set()
-        await peer.until_closed()
+        await peer.wait_until_closed()
 
     async with Provider(answer) as provider, pool_of() as pool:
         task = asyncio.ensure_future(acquire(pool, Origin("https", "127.0.0.1", provider.port)))
@@ -288,7 +288,7 @@ async def test_a_handshake_that_is_cancelled_leaks_no_socket() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
 
 
 @pytest.mark.usefixtures("trusted")
@@ -297,7 +297,7 @@ async def test_closing_the_pool_ends_what_is_being_connected_and_what_waits_for_
 
     async def answer(peer: Peer) -> None:
         arrived.set()
-        await peer.until_closed()
+        await peer.wait_until_closed()
 
     async with Provider(answer) as provider, pool_of(PoolLimits(open_per_origin=1)) as pool:
         origin = Origin("https", "127.0.0.1", provider.port)
@@ -305,7 +305,7 @@ async def test_closing_the_pool_ends_what_is_being_connected_and_what_waits_for_
         await arrived.wait()
         await pool.close()
         assert all(error.lagged for error in await asyncio.gather(*calls))
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
 
 
 async def test_a_port_that_takes_no_connection_is_unreachable_in_time() -> None:
@@ -434,7 +434,7 @@ async def test_a_race_leaves_no_second_connection(monkeypatch: pytest.MonkeyPatc
                 connection = await acquire(pool, Origin("http", "provider.example", provider.port))
                 assert await exchange(connection) == b"ok"
                 assert pool.stats().open == 1
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
 
 
 def test_families_take_turns() -> None:
@@ -460,9 +460,9 @@ PASSWORD = "hunter2-secret"
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_connections_go_through_the_proxy(serving: ssl.SSLContext, scheme: str) -> None:
-    tls = serving if scheme == "https" else None
-    async with proxying() as (proxy, asked), Provider(tls=tls) as provider, pool_of() as pool:
+async def test_connections_go_through_the_proxy(server_tls: ssl.SSLContext, scheme: str) -> None:
+    tls = server_tls if scheme == "https" else None
+    async with run_egress_proxy() as (proxy, asked), Provider(tls=tls) as provider, pool_of() as pool:
         pool.set_proxy(parse_proxy(f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}"))
         for _ in range(3):
             connection = await acquire(pool, provider.origin(host="localhost"))
@@ -474,7 +474,7 @@ async def test_connections_go_through_the_proxy(serving: ssl.SSLContext, scheme:
             % (provider.port, provider.port, credentials)
         ]
         pool.set_proxy(None)
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
         connection = await acquire(pool, provider.origin(host="localhost"))
         assert not connection.is_reused
         assert await exchange(connection) == b"ok"
@@ -482,7 +482,7 @@ async def test_connections_go_through_the_proxy(serving: ssl.SSLContext, scheme:
 
 
 async def test_the_proxy_is_not_asked_for_what_is_a_part_of_this_process() -> None:
-    async with proxying() as (_, asked), Provider() as provider, pool_of() as pool:
+    async with run_egress_proxy() as (_, asked), Provider() as provider, pool_of() as pool:
         pool.set_proxy(EgressProxy("127.0.0.1", 1, None))
         for is_reused in (False, True):
             connection = await acquire(pool, replace(provider.origin(), is_direct=True))
@@ -515,12 +515,12 @@ REFUSALS = {
 
 @pytest.mark.parametrize("answer", REFUSALS, ids=range(len(REFUSALS)))
 async def test_a_proxy_that_refuses_is_told_by_its_status_only(answer: bytes) -> None:
-    async with proxying(answer) as (proxy, _), Provider() as provider, pool_of() as pool:
+    async with run_egress_proxy(answer) as (proxy, _), Provider() as provider, pool_of() as pool:
         pool.set_proxy(parse_proxy(f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}"))
         error = await unreachable(pool, provider.origin())
         assert error.reason == REFUSALS[answer]
         assert PASSWORD not in repr(error)
-        await proxy.all_closed()
+        await proxy.wait_until_all_closed()
         assert provider.connections == 0
 
 
@@ -536,7 +536,7 @@ async def test_a_proxy_that_closes_or_keeps_silent() -> None:
         pool.set_proxy(EgressProxy("127.0.0.1", silent.port, None))
         error = await unreachable(pool, Origin("http", "provider.example", 80), 0.1)
         assert error.reason == "not connected in time"
-        await silent.all_closed()
+        await silent.wait_until_all_closed()
 
 
 def test_what_a_proxys_setting_may_be() -> None:

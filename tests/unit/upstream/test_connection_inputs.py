@@ -4,8 +4,8 @@ import asyncio
 
 from rig.bounds import BOUND_S
 from rig.http1_inputs import AnswerInput, answer_inputs
-from rig.pooled import acquire, exchange, pool_of
 from rig.provider import Peer, Provider
+from rig.upstream_pool import acquire, exchange, pool_of
 
 from addon.upstream.connection import UpstreamConnectionError
 from addon.upstream.pool import Pool
@@ -29,7 +29,7 @@ async def test_each_answer_is_relayed_or_refused_as_in_the_table():
     async def answer(peer: Peer) -> None:
         await peer.request()
         given = next(answers)
-        await peer.say(given.raw)
+        await peer.send(given.raw)
         if given.provider_closes:
             peer.writer.close()
 

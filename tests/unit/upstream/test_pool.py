@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from rig.configuration import ROOT
-from rig.pooled import REQUEST, acquire, body_of, closed_down_to, exchange, pool_of
 from rig.provider import OK, Peer, Provider
+from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, read_body, wait_for_open_at_most
 
 from addon.upstream.connection import UpstreamConnectionError
 from addon.upstream.pool import PoolFull, PoolLimits, Unreachable
@@ -75,9 +75,9 @@ async def test_what_did_not_end_is_not_kept(give_up: str) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
         if give_up == "half read":
-            await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
         elif give_up != "no answer":
-            await peer.say(OK)
+            await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -89,7 +89,7 @@ async def test_what_did_not_end_is_not_kept(give_up: str) -> None:
             assert await connection.read() == b"ok"
         connection.release()
         assert pool.stats().idle == 0
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
 
 
 async def test_an_answer_without_keep_alive_is_complete_and_its_connection_is_not_kept() -> None:
@@ -102,7 +102,7 @@ async def test_an_answer_without_keep_alive_is_complete_and_its_connection_is_no
 
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(next(answers))
+        await peer.send(next(answers))
 
     async with Provider(answer) as provider, pool_of() as pool:
         for _ in range(2):
@@ -115,7 +115,7 @@ async def test_an_answer_without_keep_alive_is_complete_and_its_connection_is_no
 async def test_a_body_until_the_end_of_the_connection() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
         peer.writer.close()
 
     async with Provider(answer) as provider, pool_of() as pool:
@@ -167,7 +167,7 @@ async def test_a_hostile_provider_never_reaches_the_next_call(name: str) -> None
         nonlocal is_first
         said_now, is_first = (said if is_first else OK), False
         await peer.request()
-        await peer.say(said_now)
+        await peer.send(said_now)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -190,8 +190,8 @@ async def test_sixteen_interim_answers_are_skipped() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
         for _ in range(16):
-            await peer.say(b"HTTP/1.1 102 Processing\r\nA: b\r\n\r\n")
-        await peer.say(OK)
+            await peer.send(b"HTTP/1.1 102 Processing\r\nA: b\r\n\r\n")
+        await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -205,17 +205,17 @@ async def test_bytes_on_an_idle_connection_close_it() -> None:
 
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
         await late.wait()
-        await peer.say(OK)
+        await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         await exchange(connection)
         connection.release()
         late.set()
-        await provider.all_closed()
-        await closed_down_to(0, pool)
+        await provider.wait_until_all_closed()
+        await wait_for_open_at_most(0, pool)
         following = await acquire(pool, provider.origin())
         assert not following.is_reused
         assert await exchange(following) == b"ok"
@@ -228,7 +228,7 @@ async def test_late_bytes_that_lie_in_the_socket_unread_are_seen_before_it_is_us
     async def answer(peer: Peer) -> None:
         peers.append(peer)
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -241,11 +241,11 @@ async def test_late_bytes_that_lie_in_the_socket_unread_are_seen_before_it_is_us
 
 async def test_an_answer_before_the_request_is_garbage() -> None:
     async def answer(peer: Peer) -> None:
-        await peer.say(OK)
+        await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
         connection.send(REQUEST, b"{}")
         with pytest.raises(UpstreamConnectionError) as broke:
             await connection.head()
@@ -257,7 +257,7 @@ async def test_an_answer_before_the_request_is_garbage() -> None:
 async def test_an_answer_before_the_end_of_its_request_counts_and_ends_the_connection() -> None:
     async def answer(peer: Peer) -> None:
         await peer.reader.readuntil(b"\r\n\r\n")
-        await peer.say(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
         await asyncio.Event().wait()
 
     async with Provider(answer) as provider, pool_of() as pool:
@@ -266,7 +266,7 @@ async def test_an_answer_before_the_end_of_its_request_counts_and_ends_the_conne
         connection.send(REQUEST.replace(b": 2", b": %d" % size), bytes(size))
         await connection.sent()
         assert (await connection.head()).status == 413
-        assert await body_of(connection) == b"no"
+        assert await read_body(connection) == b"no"
         connection.release()
         assert pool.stats().idle == 0
 
@@ -291,7 +291,7 @@ async def test_a_connection_that_breaks(stage: str, end: str) -> None:
     async def answer(peer: Peer) -> None:
         if stage != "before the request":
             await peer.request()
-        await peer.say(said)
+        await peer.send(said)
         if said:
             await asyncio.sleep(0)
         if end == "reset":
@@ -307,8 +307,8 @@ async def test_a_connection_that_breaks(stage: str, end: str) -> None:
         # A reset may overtake what was said before it.
         assert broke.value.is_unanswered == is_unanswered or end == "reset"
         connection.release()
-        await closed_down_to(0, pool)
-        await provider.all_closed()
+        await wait_for_open_at_most(0, pool)
+        await provider.wait_until_all_closed()
 
 
 async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_failed_call() -> None:
@@ -316,7 +316,7 @@ async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_faile
 
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
         await peer.request()
         close.set()
         peer.writer.close()
@@ -338,7 +338,7 @@ async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_faile
 async def test_a_connection_that_its_provider_closed_while_idle_is_not_handed_out() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(OK)
+        await peer.send(OK)
         peer.writer.close()
 
     async with Provider(answer) as provider, pool_of() as pool:
@@ -347,7 +347,7 @@ async def test_a_connection_that_its_provider_closed_while_idle_is_not_handed_ou
             assert not connection.is_reused
             assert await exchange(connection) == b"ok"
             connection.release()
-            await provider.all_closed()
+            await provider.wait_until_all_closed()
 
 
 # Cancelling.
@@ -360,7 +360,7 @@ async def cancel(task: asyncio.Task[Any]) -> None:
 
 
 async def silent(peer: Peer) -> None:
-    await peer.until_closed()
+    await peer.wait_until_closed()
 
 
 @pytest.mark.parametrize("wait", ["head", "read", "sent"])
@@ -370,7 +370,7 @@ async def test_a_cancelled_wait_leaks_no_socket(wait: str) -> None:
             await asyncio.Event().wait()
         await peer.request()
         if wait == "read":
-            await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -383,7 +383,7 @@ async def test_a_cancelled_wait_leaks_no_socket(wait: str) -> None:
         assert not task.done()
         await cancel(task)
         connection.close()
-        await closed_down_to(0, pool)
+        await wait_for_open_at_most(0, pool)
 
 
 async def test_a_wait_that_was_cancelled_can_be_taken_up_again() -> None:
@@ -392,7 +392,7 @@ async def test_a_wait_that_was_cancelled_can_be_taken_up_again() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
         await go_on.wait()
-        await peer.say(OK)
+        await peer.send(OK)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -402,7 +402,7 @@ async def test_a_wait_that_was_cancelled_can_be_taken_up_again() -> None:
         await cancel(task)
         go_on.set()
         assert (await connection.head()).status == 200
-        assert await body_of(connection) == b"ok"
+        assert await read_body(connection) == b"ok"
         connection.release()
         assert pool.stats().idle == 1
 
@@ -421,7 +421,7 @@ async def test_a_cancelled_acquire_leaks_no_socket_and_no_place() -> None:
         assert await exchange(connection) == b"ok"
         assert pool.stats().open == 1
         connection.close()
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
 
 
 # Bounds.
@@ -478,7 +478,7 @@ async def test_no_more_idle_connections_are_kept_than_the_bounds_say() -> None:
                 await exchange(connection)
                 connection.release()
         assert pool.stats().idle == 3
-        await closed_down_to(3, pool)
+        await wait_for_open_at_most(3, pool)
         # The one that was idle for longest made room.
         assert (await acquire(pool, one.origin())).is_reused
         assert not (await acquire(pool, one.origin())).is_reused
@@ -490,7 +490,7 @@ async def test_idle_connections_make_room_for_one_that_must_be_fresh() -> None:
         await exchange(connection)
         connection.release()
         await acquire(pool, provider.origin(), fresh=True)
-        await closed_down_to(1, pool)
+        await wait_for_open_at_most(1, pool)
         assert pool.stats().idle == 0
 
 
@@ -502,7 +502,7 @@ async def test_idle_connections_are_closed_in_time_by_one_timer_that_ends_with_t
             await exchange(connection)
             connection.release()
         assert pool._sweep_timer is not None
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
         assert pool.stats().idle == 0
         assert pool._sweep_timer is None
 
@@ -537,7 +537,7 @@ async def test_closing_ends_all_connections_and_calls() -> None:
         await pool.close()
         with pytest.raises(UpstreamConnectionError):
             await waiting
-        await provider.all_closed()
+        await provider.wait_until_all_closed()
         with pytest.raises(Unreachable):
             await acquire(pool, provider.origin())
 
@@ -552,9 +552,9 @@ async def test_reading_stops_while_nobody_takes_what_came() -> None:
     async def answer(peer: Peer) -> None:
         nonlocal sent
         await peer.request()
-        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         while sent < size:
-            await peer.say(bytes(65_536))
+            await peer.send(bytes(65_536))
             sent += 65_536
 
     async with Provider(answer) as provider, pool_of() as pool:
@@ -581,14 +581,14 @@ async def test_a_large_request_arrives_whole() -> None:
     async def answer(peer: Peer) -> None:
         request = await peer.request()
         text = b"%d" % len(request.partition(b"\r\n\r\n")[2])
-        await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text))
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text))
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
         body = bytes(20 << 20)
         connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
         await connection.sent()
-        assert await body_of(connection) == b"%d" % len(body)
+        assert await read_body(connection) == b"%d" % len(body)
         connection.release()
         assert pool.stats().idle == 1
 
@@ -598,12 +598,12 @@ async def test_the_pieces_of_a_stream_come_as_they_are_sent() -> None:
 
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in (b"one", b"two", b"three"):
-            await peer.say(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
             await taken.wait()
             taken.clear()
-        await peer.say(b"0\r\n\r\n")
+        await peer.send(b"0\r\n\r\n")
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -623,7 +623,7 @@ async def test_an_answer_byte_by_byte() -> None:
         for byte in (
             b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
         ):
-            await peer.say(bytes([byte]))
+            await peer.send(bytes([byte]))
             await asyncio.sleep(0)
 
     async with Provider(answer) as provider, pool_of() as pool:

@@ -298,7 +298,7 @@ async def test_a_client_that_takes_nothing_at_all_is_cut_off():
         peer.writer.transport.pause_reading()
         peer.send(GET)
         await asyncio.wait_for(left.wait(), BOUND_S)
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_a_stream_outlives_the_watchdog_of_mitmproxy():
@@ -525,7 +525,7 @@ async def test_what_is_malformed_or_too_large_is_refused_and_the_connection_clos
         assert (answer.status, answer.header("connection")) == (status, "close")
         assert answer.body
         assert await peer.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_a_few_blank_lines_before_a_request_are_skipped():
@@ -552,7 +552,7 @@ async def test_what_is_neither_http_nor_tls_is_closed(certificate: Path, caplog:
     async with wire(certificate=certificate) as served, await served.connect() as peer:
         peer.send(b"\x16\x03\x01\x00\x04oops" + b"\x00" * 100_000)
         await peer.rest()
-        await served.all_gone()
+        await served.wait_until_gone()
     assert "a client's TLS handshake failed: the client did not speak TLS" in caplog.messages
     assert not any("6f6f7073" in message for message in caplog.messages)
 
@@ -625,13 +625,13 @@ async def drip(peer: Peer) -> None:
 async def test_a_client_that_says_nothing_is_closed(kind: dict[str, Any]):
     async with wire(head_timeout_s=0.2, **kind) as served, await served.connect() as peer:
         assert await peer.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_a_client_that_never_begins_tls_is_closed(certificate: Path):
     async with wire(head_timeout_s=0.2, certificate=certificate) as served, await served.connect() as peer:
         assert await peer.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_an_idle_connection_is_closed(kind: dict[str, Any]):
@@ -681,7 +681,7 @@ async def test_a_client_that_leaves_ends_what_waits_for_it(way: str, begins: boo
         await held.until(held.begun)
         LEAVING[way](peer)
         await held.until(held.ended)
-        await served.all_gone()
+        await served.wait_until_gone()
         assert held.left == 1
         assert held.streams[0].is_client_gone
 
@@ -693,7 +693,7 @@ async def test_a_client_that_leaves_tls_ends_what_waits_for_it(certificate: Path
         await held.until(held.begun)
         peer.writer.close()
         await held.until(held.ended)
-        await served.all_gone()
+        await served.wait_until_gone()
         assert held.left == 1
 
 
@@ -705,7 +705,7 @@ async def test_a_client_that_leaves_within_its_body_ends_the_reading_of_it(way: 
         await eventually(lambda: bool(held.streams))
         LEAVING[way](peer)
         await held.until(held.ended)
-        await served.all_gone()
+        await served.wait_until_gone()
         assert held.left == 1
 
 
@@ -727,7 +727,7 @@ async def test_the_call_of_a_client_that_left_is_not_cut_off():
         peer.reset()
         await eventually(lambda: not served.host.clients.open)
         assert not was_settled.is_set()
-        gone = asyncio.create_task(served.all_gone())
+        gone = asyncio.create_task(served.wait_until_gone())
         await asyncio.sleep(0.05)
         assert not gone.done()
         go.set()
@@ -757,7 +757,7 @@ async def test_a_call_that_fails_is_answered_and_logged_once(
         answer = await peer.answer()
         assert (answer.status, answer.header("connection"), answer.body) == (500, "close", b"internal_error")
         assert await peer.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
     assert caplog.messages.count("a call failed") == 1
 
 
@@ -770,7 +770,7 @@ async def test_a_stream_that_fails_is_broken_off(caplog: pytest.LogCaptureFixtur
     async with wire(serve) as served, await served.connect() as peer:
         peer.send(GET)
         assert (await peer.rest()).endswith(b"5\r\nfirst\r\n")
-        await served.all_gone()
+        await served.wait_until_gone()
     assert caplog.messages.count("a call failed") == 1
 
 
@@ -794,7 +794,7 @@ async def test_a_fault_of_a_connection_closes_it(
         peer.send(GET)
         with suppress(ConnectionError):
             assert await peer.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
     assert caplog.messages.count("a client connection failed") == 1
 
 
@@ -807,7 +807,7 @@ async def test_a_call_can_break_its_answer_off():
     async with wire(serve) as served, await served.connect() as peer:
         peer.send(GET)
         assert (await peer.rest()).endswith(b"5\r\nfirst\r\n")
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 # The end of the process.
@@ -824,7 +824,7 @@ async def test_a_drain_closes_idle_connections_and_lets_calls_end(kind: dict[str
         answer = await busy.answer()
         assert (answer.body, answer.header("connection")) == (b"ok", "close")
         assert await busy.rest() == b""
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_closing_all_cuts_off_calls():
@@ -847,5 +847,5 @@ async def test_sockets_and_tasks_are_given_back():
             async with await served.connect() as peer:
                 peer.send(GET)
                 await peer.answer()
-        await served.all_gone()
+        await served.wait_until_gone()
         assert len(os.listdir("/proc/self/fd")) <= files

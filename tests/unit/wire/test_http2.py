@@ -20,10 +20,10 @@ from rig.http2 import (
     REQUEST,
     Client,
     block,
-    connected,
+    connect_http2,
     head_frame,
     raw_frame,
-    serving,
+    serve_http2,
 )
 from rig.wire import wire
 
@@ -40,7 +40,7 @@ REFUSED_STREAM, FRAME_SIZE_ERROR, FLOW_CONTROL_ERROR = 7, 6, 3
 OK = Headers([("content-type", "text/plain")])
 
 
-async def body_of(stream: Stream) -> bytes:
+async def read_body(stream: Stream) -> bytes:
     pieces = []
     while piece := await stream.read():
         pieces.append(piece)
@@ -48,7 +48,7 @@ async def body_of(stream: Stream) -> bytes:
 
 
 async def echo(stream: Stream) -> None:
-    await stream.respond(Response(200, OK, await body_of(stream)))
+    await stream.respond(Response(200, OK, await read_body(stream)))
 
 
 class Calls:
@@ -88,7 +88,7 @@ async def test_a_request_is_read_and_answered():
         seen.append(stream)
         await echo(stream)
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         answer = await client.request(
             b"hello", ("content-length", "5"), ("x-name", "caf\xe9"), ("x-line", "a\x85b \t\xa0c")
         )
@@ -112,7 +112,7 @@ async def test_a_request_is_read_and_answered():
 
 @pytest.mark.parametrize("eager", [True, False])
 async def test_many_requests_share_a_connection(eager: bool):
-    async with serving(echo, eager=eager) as server, connected(server) as client:
+    async with serve_http2(echo, eager=eager) as server, connect_http2(server) as client:
         numbers = [client.begin() for _ in range(50)]
         for number in numbers:
             client.h2.send_data(number, b"%d" % number, end_stream=True)
@@ -129,7 +129,7 @@ async def test_an_answer_leaves_in_one_write_and_so_do_the_writes_of_one_turn():
             await stream.send(b"data: x\n\n")
         await stream.end(b"data: [DONE]\n\n")
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.events["SettingsAcknowledged"] > 0)
         before = len(server.transports[0].writes)
         answer = await client.request(b"x")
@@ -145,7 +145,7 @@ async def test_only_fields_of_http2_are_sent():
         stream.begin(ResponseHead(200, Headers(fields)))
         await stream.end()
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         answer = await client.request()
         assert set(answer.headers) == {":status", "x-a", "date"}
 
@@ -155,7 +155,7 @@ async def test_an_answer_without_a_body_has_none(method: str, status: int):
     async def serve(stream: Stream) -> None:
         await stream.respond(Response(status, OK, b"four"))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         answer = await client.request(fields=((":method", method), *REQUEST[1:]))
         assert (answer.status, answer.body, answer.has_ended) == (status, b"", True)
         assert answer.headers.get("content-length") == ("4" if status == 200 else None)
@@ -169,7 +169,7 @@ async def test_a_large_body_passes_and_comes_joined():
             pieces.append(piece)
         await stream.respond(Response(200, OK, b"".join(pieces)))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         stream_id = client.begin()
         await client.send_body(stream_id, body)
         answer = await client.answer(stream_id)
@@ -185,7 +185,7 @@ async def test_pieces_of_one_read_are_joined():
             pieces.append(piece)
         await stream.respond(Response(200, OK))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         stream_id = client.begin()
         for _ in range(500):
             client.h2.send_data(stream_id, b"x" * 10)
@@ -198,7 +198,7 @@ async def test_pieces_of_one_read_are_joined():
 
 async def test_unread_bodies_are_bounded_for_a_stream_and_for_a_connection():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         first = client.begin()
         client.send()
         await client.until(lambda: client.events["WindowUpdated"] > 0)
@@ -222,7 +222,7 @@ async def test_an_early_answer_resets_the_rest_without_an_error_and_its_window_c
     async def serve(stream: Stream) -> None:
         await stream.respond(Response(413, OK, b"too large"))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         for _ in range(40):
             stream_id = client.begin(("content-length", "10000000"))
             client.h2.send_data(stream_id, b"x" * 16_384)
@@ -240,7 +240,7 @@ async def test_early_answers_cost_their_clients_nothing():
     async def serve(stream: Stream) -> None:
         await stream.respond(Response(429, OK))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         for _ in range(1_300):
             stream_id = client.begin()
             client.send()
@@ -251,7 +251,7 @@ async def test_early_answers_cost_their_clients_nothing():
 
 
 async def test_who_expects_100_is_told_to_go_on_when_the_body_is_wanted():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         stream_id = client.begin(("expect", "100-continue"))
         client.send()
         await client.until(lambda: client.events["InformationalResponseReceived"] == 1)
@@ -274,14 +274,14 @@ async def test_a_body_of_another_length_is_a_bad_request_of_its_stream_alone(bod
             codes.append(refusal.code)
             await stream.respond(Response(400, OK))
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         answer = await client.request(body, ("content-length", "5"))
         assert (answer.status, codes) == (400, ["bad_request"])
         assert (await client.request(b"fives", ("content-length", "5"))).body == b"fives"
 
 
 async def test_trailers_are_ignored():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         stream_id = client.begin()
         client.h2.send_data(stream_id, b"body")
         client.h2.send_headers(stream_id, [("authorization", "Bearer x")], end_stream=True)
@@ -344,7 +344,7 @@ async def test_a_malformed_request_is_refused_and_the_connection_goes_on():
         served.append(stream)
         await echo(stream)
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         for name, fields in MALFORMED.items():
             answer = await client.request(
                 fields=[(n.encode("latin-1"), v.encode("latin-1")) for n, v in fields]
@@ -386,7 +386,7 @@ async def test_cookies_are_joined():
         heads.append(stream.head)
         await echo(stream)
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         await client.request(b"", ("cookie", "a=1"), ("cookie", "b=2"))
         assert heads[0].headers.get_all("cookie") == ["a=1; b=2"]
 
@@ -409,13 +409,13 @@ def kind(
 
 async def test_both_ways_serve_whole_streamed_and_large(kind: dict[str, Any]):
     async def serve(stream: Stream) -> None:
-        body = await body_of(stream)
+        body = await read_body(stream)
         stream.begin(ResponseHead(200, OK))
         for start in range(0, len(body), 100_000):
             await stream.send(body[start : start + 100_000])
         await stream.end(b"!")
 
-    async with wire(serve, **kind) as served, connected(served) as client:
+    async with wire(serve, **kind) as served, connect_http2(served) as client:
         assert (await client.request(b"hello")).body == b"hello!"
         body = bytes(range(256)) * 4_096 * 5
         numbers = [client.begin() for _ in range(3)]
@@ -429,35 +429,35 @@ async def test_both_ways_notice_a_client_that_leaves_and_keep_nothing(kind: dict
     calls = Calls()
     calls.finish.set()
     async with wire(calls.serve, **kind) as served:
-        async with connected(served) as client:
+        async with connect_http2(served) as client:
             numbers = [client.begin() for _ in range(3)]
             client.send()
             await settled(lambda: len(calls.streams) == 3)
             client.h2.reset_stream(numbers[0])
             client.send()
             await settled(lambda: len(calls.left) == 1)
-        await served.all_gone()
+        await served.wait_until_gone()
         assert len(calls.left) == 3
 
 
 async def test_both_ways_drain(kind: dict[str, Any]):
     calls = Calls()
-    async with wire(calls.serve, **kind) as served, connected(served) as client:
+    async with wire(calls.serve, **kind) as served, connect_http2(served) as client:
         client.begin(ends=True)
         client.send()
         await settled(lambda: len(calls.streams) == 1)
         served.host.clients.close_when_idle()
         calls.go_on.set()
         assert b"done" in await rest_of(client)
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_both_ways_end_a_flood_with_goaway(kind: dict[str, Any]):
-    async with wire(**kind) as served, connected(served) as client:
+    async with wire(**kind) as served, connect_http2(served) as client:
         client.send(raw_frame(6, 0, 0, bytes(8)) * 1_100)
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.goaway == ENHANCE_YOUR_CALM
-        await served.all_gone()
+        await served.wait_until_gone()
 
 
 async def test_both_ways_stop_a_call_whose_client_does_not_read(kind: dict[str, Any]):
@@ -471,7 +471,7 @@ async def test_both_ways_stop_a_call_whose_client_does_not_read(kind: dict[str, 
             sent += 16_384
 
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1}
-    async with wire(serve, **kind) as served, connected(served, window) as client:
+    async with wire(serve, **kind) as served, connect_http2(served, window) as client:
         client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         client.begin(ends=True)
         client.send()
@@ -497,7 +497,7 @@ async def test_a_client_without_a_window_makes_the_call_wait():
         await stream.end()
 
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 1_500}
-    async with serving(serve) as server, connected(server, window, acks=False) as client:
+    async with serve_http2(serve) as server, connect_http2(server, window, acks=False) as client:
         stream_id = client.begin(ends=True)
         client.send()
         await client.until(lambda: len(client.answers[stream_id].body) == 1_500)
@@ -527,7 +527,7 @@ async def test_a_window_that_turns_negative_is_waited_out(caplog: pytest.LogCapt
         if not stream.is_ended:
             await stream.end()
 
-    async with serving(serve) as server, connected(server, acks=False) as client:
+    async with serve_http2(serve) as server, connect_http2(server, acks=False) as client:
         plain = client.begin(ends=True)
         more = client.begin(fields=replaced(":path", "/more"), ends=True)
         client.send()
@@ -558,7 +558,7 @@ async def test_a_client_that_does_not_read_stops_the_call_at_the_high_water_mark
         await stream.end()
 
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1}
-    async with serving(serve) as server, connected(server, window) as client:
+    async with serve_http2(serve) as server, connect_http2(server, window) as client:
         client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         stream_id = client.begin(ends=True)
         client.send()
@@ -584,7 +584,7 @@ async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call
             passed.append(stream)
         await echo(stream)
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         for _ in range(10):
             stream_id = client.begin()
             client.h2.send_data(stream_id, b"x", end_stream=True)
@@ -598,7 +598,7 @@ async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call
 
 async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         stream_id = client.begin(ends=True)
         client.send()
         await settled(lambda: len(calls.streams) == 1)
@@ -615,7 +615,7 @@ async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
 @pytest.mark.parametrize("how", ["half", "whole", "reset"])
 async def test_every_call_leaves_with_its_connection(how: str):
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         for _ in range(3):
             client.begin()
         client.send()
@@ -645,7 +645,7 @@ async def test_a_reader_and_a_writer_that_wait_leave():
             left.append(stream.head.path)
 
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 10}
-    async with serving(serve) as server, connected(server, window, acks=False) as client:
+    async with serve_http2(serve) as server, connect_http2(server, window, acks=False) as client:
         reads = client.begin(fields=replaced(":path", "/read"))
         writes = client.begin(fields=replaced(":path", "/write"), ends=True)
         client.send()
@@ -664,7 +664,7 @@ async def test_an_exception_of_a_call_is_a_500_or_a_reset(caplog: pytest.LogCapt
             await stream.send(b"some")
         raise ZeroDivisionError
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         early = await client.request()
         assert (early.status, early.has_ended) == (500, True)
         late = await client.request(fields=replaced(":path", "/late"))
@@ -678,14 +678,14 @@ async def test_a_call_may_break_its_answer_off():
         await stream.send(b"some")
         stream.abort()
 
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         answer = await client.request()
         assert (answer.body, answer.reset) == (b"some", INTERNAL_ERROR)
 
 
 async def test_a_drained_connection_finishes_its_streams_and_closes():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         stream_id = client.begin(ends=True)
         client.send()
         await settled(lambda: len(calls.streams) == 1)
@@ -699,7 +699,7 @@ async def test_a_drained_connection_finishes_its_streams_and_closes():
 
 
 async def test_a_request_on_its_way_is_served_when_the_end_is_announced():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         await client.request(b"x")
         server.connection.announce_end()
         server.connection.announce_end()
@@ -734,7 +734,7 @@ async def rest_of(client: Client) -> bytes:
 
 async def test_a_client_on_the_h2_library_gets_its_answers_from_a_drained_connection():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         numbers = [client.begin(ends=True) for _ in range(3)]
         client.send()
         await settled(lambda: len(calls.streams) == 3)
@@ -744,28 +744,28 @@ async def test_a_client_on_the_h2_library_gets_its_answers_from_a_drained_connec
         await settled(lambda: len(calls.streams) == 4)
         server.connection.close_when_idle()
         calls.go_on.set()
-        await client.until_closed()
+        await client.wait_until_closed()
         assert [client.answers[one].body for one in numbers] == [b"done"] * 4
         assert client.goaway == NO_ERROR
 
 
 async def test_a_drained_connection_without_streams_closes_at_once():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         await client.request(b"x")
         server.connection.close_when_idle()
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.goaway == NO_ERROR
 
 
 async def test_a_client_that_goes_away_gets_its_answers():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         client.begin(ends=True)
         client.send(raw_frame(7, 0, 0, bytes(8)))
         await settled(lambda: len(calls.streams) == 1 and server.connection.is_draining)
         calls.go_on.set()
         assert (await client.answer(1)).body == b"done"
-        await client.until_closed()
+        await client.wait_until_closed()
 
 
 @pytest.mark.parametrize(
@@ -774,10 +774,10 @@ async def test_a_client_that_goes_away_gets_its_answers():
     ids=["silent", "idle"],
 )
 async def test_a_connection_without_streams_is_closed(bounds: dict[str, float], requests: int):
-    async with serving(echo, **bounds) as server, connected(server) as client:
+    async with serve_http2(echo, **bounds) as server, connect_http2(server) as client:
         for _ in range(requests):
             await client.request(b"x")
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.goaway == NO_ERROR
 
 
@@ -786,7 +786,7 @@ async def test_a_connection_without_streams_is_closed(bounds: dict[str, float], 
 )
 async def test_a_head_that_does_not_come_to_its_end_closes(begun: bytes):
     calls = Calls()
-    async with serving(calls.serve, head_timeout_s=0.05) as server:
+    async with serve_http2(calls.serve, head_timeout_s=0.05) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(begun if begun in PREFACE else PREFACE + raw_frame(4, 0, 0) + begun)
         async with asyncio.timeout(BOUND_S):
@@ -833,7 +833,7 @@ async def test_a_flood_ends_the_connection(name: str, caplog: pytest.LogCaptureF
             await echo(stream)
 
     caplog.set_level(logging.DEBUG, "tollgate.wire")
-    async with serving(serve) as server, connected(server) as client:
+    async with serve_http2(serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.events["SettingsAcknowledged"] > 0)
         if name == "data after the end":
             client.begin()
@@ -877,7 +877,7 @@ async def flood(client: Client, frame: bytes) -> None:
 
 async def test_rapid_resets_end_the_connection_and_few_calls_run():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.events["RemoteSettingsChanged"] > 0)
         # A budget that is refilled by the second: how many it takes depends on the machine.
         for _ in range(10_000):
@@ -889,7 +889,7 @@ async def test_rapid_resets_end_the_connection_and_few_calls_run():
             client.h2.reset_stream(stream_id)
             client.send()
             await asyncio.sleep(0)
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.goaway == ENHANCE_YOUR_CALM
         assert len(calls.streams) <= MAX_CALLS
         calls.finish.set()
@@ -897,7 +897,7 @@ async def test_rapid_resets_end_the_connection_and_few_calls_run():
 
 async def test_streams_that_we_are_made_to_reset_count_as_reset():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.events["SettingsAcknowledged"] > 0)
         client.h2.remote_settings = Settings(client=False)
         taken = counted(server)
@@ -908,7 +908,7 @@ async def test_streams_that_we_are_made_to_reset_count_as_reset():
             stream_id = client.begin(ends=True)
             client.send(raw_frame(8, 0, stream_id, b"\x7f\xff\xff\xff"))
             await asyncio.sleep(0)
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.goaway == ENHANCE_YOUR_CALM
         assert taken() < 4_500
         assert len(calls.streams) <= MAX_CALLS
@@ -920,7 +920,7 @@ async def test_a_window_that_opens_byte_by_byte_ends_the_connection():
         await stream.respond(Response(200, OK, b"x" * 1_000_000))
 
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 0}
-    async with serving(serve) as server, connected(server, window, acks=False) as client:
+    async with serve_http2(serve) as server, connect_http2(server, window, acks=False) as client:
         client.begin(ends=True)
         client.send()
         taken = counted(server)
@@ -939,18 +939,18 @@ async def test_a_client_that_takes_nothing_is_cut_off():
     calls.finish.set()
     window = {SettingCodes.INITIAL_WINDOW_SIZE: 1}
     async with (
-        serving(calls.serve, write_timeout_s=0.1) as server,
-        connected(server, window, acks=False) as client,
+        serve_http2(calls.serve, write_timeout_s=0.1) as server,
+        connect_http2(server, window, acks=False) as client,
     ):
         stream_id = client.begin(ends=True)
         client.send()
-        await client.until_closed()
+        await client.wait_until_closed()
         assert client.answers[stream_id].body == b"d"
         assert [stream.is_cut_off for stream in calls.left] == [True]
 
 
 async def test_a_connection_that_serves_long_keeps_little():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         for _ in range(1_050):
             await client.request(b"x")
         h2 = server.connection._h2
@@ -962,7 +962,7 @@ async def test_a_connection_that_serves_long_keeps_little():
 
 async def test_a_client_of_another_make_is_served():
     async with (
-        serving(echo) as server,
+        serve_http2(echo) as server,
         httpx.AsyncClient(http1=False, http2=True, trust_env=False, timeout=BOUND_S) as client,
     ):
         body = bytes(range(256)) * 4_000
@@ -977,7 +977,7 @@ async def test_a_client_of_another_make_is_served():
 
 async def test_streams_beyond_what_is_advertised_are_refused():
     calls = Calls()
-    async with serving(calls.serve) as server, connected(server) as client:
+    async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.h2.remote_settings.max_concurrent_streams == MAX_STREAMS)
         client.h2.remote_settings = Settings(client=False)
         numbers = [client.begin(ends=True) for _ in range(MAX_STREAMS + 5)]
@@ -1029,7 +1029,7 @@ async def test_a_broken_protocol_ends_with_goaway_and_no_traceback(
     data, code = BROKEN[name]
     calls = Calls()
     calls.finish.set()
-    async with serving(calls.serve) as server:
+    async with serve_http2(calls.serve) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         client = Client(reader, writer, acks=True)
         writer.write(data)
@@ -1041,7 +1041,7 @@ async def test_a_broken_protocol_ends_with_goaway_and_no_traceback(
 
 
 async def test_settings_of_a_client_grow_nothing():
-    async with serving(echo) as server, connected(server) as client:
+    async with serve_http2(echo) as server, connect_http2(server) as client:
         for first in range(100, 2_000, 32):
             pairs = b"".join(number.to_bytes(2) + bytes(4) for number in range(first, first + 32))
             client.send(raw_frame(4, 0, 0, pairs + b""))
@@ -1073,7 +1073,7 @@ async def test_settings_of_a_client_grow_nothing():
 )
 def test_no_frames_crash_a_connection(frames: list[tuple[int, int, int, bytes]], cut: int):
     async def run() -> None:
-        async with serving(echo) as server:
+        async with serve_http2(echo) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             await settled(lambda: bool(server.connections))
             data = PREFACE + b"".join(raw_frame(*frame) for frame in frames)

@@ -123,7 +123,7 @@ async def test_what_is_no_greeting_is_closed_with_one_line(
         except ConnectionError:
             pass
         writer.transport.abort()
-        await served.all_gone()
+        await served.wait_until_gone()
     assert logged(caplog) == ["a client's TLS handshake failed: the client did not speak TLS"]
 
 
@@ -146,7 +146,7 @@ async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
         except ConnectionError:
             pass
         writer.transport.abort()
-        await served.all_gone()
+        await served.wait_until_gone()
     assert logged(caplog) == ["a client's TLS handshake failed: the bytes after the handshake are not TLS"]
 
 

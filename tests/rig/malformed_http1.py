@@ -1,13 +1,13 @@
-"""Parts of HTTP/1.1 messages that are errors, in requests and in answers alike."""
+"""Malformed parts of HTTP/1.1 messages, for requests and for answers."""
 
 
 def head(*lines: bytes) -> bytes:
-    """Lines, each ended by CRLF, and the blank line."""
+    """Return the lines, each ended by CRLF, and the blank line."""
     return b"".join(line + b"\r\n" for line in lines) + b"\r\n"
 
 
 def chunk(piece: bytes, size: bytes | None = None) -> bytes:
-    """One chunk; ``size`` stands for its size line."""
+    """Return one chunk. ``size`` replaces its size line."""
     return (b"%x" % len(piece) if size is None else size) + b"\r\n" + piece + b"\r\n"
 
 
@@ -84,7 +84,7 @@ BAD_FIELDS = {
     },
     **{f"control {byte:#04x} behind a value": b"a: b%c" % byte for byte in (1, 11, 12, 31, 127)},
 }
-"""Lines of a head that no side takes, neither in requests nor in answers."""
+"""Lines of a head that are refused in requests and in answers."""
 
 BAD_CHUNKS = {
     **{f"size line {line!r}": chunk(b"x", line) + b"0\r\n\r\n" for line in BAD_SIZE_LINES},
@@ -111,7 +111,7 @@ BAD_CHUNKS = {
     "trailers of a megabyte": b"0\r\n" + b"a: b\r\n" * (MEGABYTE // 6) + b"\r\n",
     "trailer of a megabyte": b"0\r\na: " + b"b" * MEGABYTE + b"\r\n\r\n",
 }
-"""Chunked bodies that no side takes."""
+"""Chunked bodies that are refused in requests and in answers."""
 
 BAD_FRAMINGS = {
     "length and coding": (b"Content-Length: 1", b"Transfer-Encoding: chunked"),
@@ -125,4 +125,4 @@ BAD_FRAMINGS = {
     **{f"length {value[:40]!r}": (b"Content-Length: " + value,) for value in BAD_LENGTHS},
     **{f"coding {value!r}": (b"Transfer-Encoding: " + value,) for value in BAD_CODINGS},
 }
-"""Framing fields that no side takes."""
+"""Framing fields that are refused in requests and in answers."""

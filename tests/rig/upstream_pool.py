@@ -1,4 +1,4 @@
-"""Calls of a pool of connections to providers, in a test's own event loop."""
+"""A pool of connections to providers, and calls on it, in the test's event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,14 +28,14 @@ async def acquire(pool: Pool, origin: Origin, workspace: str = "acme", **options
     return await pool.acquire(origin, workspace, BOUND_S, **options)
 
 
-async def closed_down_to(count: int, pool: Pool) -> None:
-    """Wait until no more than ``count`` sockets are open; closing one takes a turn of the loop."""
+async def wait_for_open_at_most(count: int, pool: Pool) -> None:
+    """Wait until at most ``count`` sockets are open. Closing one takes a turn of the loop."""
     async with asyncio.timeout(BOUND_S):
         while pool.stats().open > count:  # noqa: ASYNC110  (the pool has no event for it)
             await asyncio.sleep(0)
 
 
-async def body_of(connection: UpstreamConnection) -> bytes:
+async def read_body(connection: UpstreamConnection) -> bytes:
     pieces = []
     while piece := await connection.read():
         pieces.append(piece)
@@ -46,4 +46,4 @@ async def exchange(connection: UpstreamConnection, body: bytes = b"{}") -> bytes
     """Make one request and return the body of its answer."""
     connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
     await connection.head()
-    return await body_of(connection)
+    return await read_body(connection)
