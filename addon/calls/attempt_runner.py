@@ -14,7 +14,7 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.provider_deadline import ProviderDeadline
 from addon.calls.responses import answer_headers
 from addon.calls.settlement import OK
-from addon.runtime.heavy_work import work_off
+from addon.runtime.heavy_work import run_heavy_work
 from addon.telemetry.logs import log_no_connection
 from addon.text.errors import (
     NO_CONNECTION_FREE,
@@ -68,7 +68,7 @@ class AttemptRunner:
                 await self.deps.unrelayed.read_rest(self.call, self.attempt, self.connection, self.deps.clock)
             raise
         finally:
-            self.deadline.patience.close()
+            self.deadline.timeout.close()
             if self.connection:
                 # The pool keeps it where its message has ended, as that of an error mostly has. Else it is closed.
                 self.connection.release()
@@ -113,7 +113,7 @@ class AttemptRunner:
         connection.send(request_head(self.attempt), self.attempt.request.content)
         while True:
             try:
-                with self.stream.while_connected(), self.deadline.patience:
+                with self.stream.while_connected(), self.deadline.timeout:
                     return await connection.head()
             except TimeoutError:
                 await self._handle_silence()
@@ -133,7 +133,7 @@ class AttemptRunner:
         while True:
             piece = await self._read(reader)
             if not piece:
-                return await self._end(reader, await work_off(reader.buffered_bytes, reader.finish))
+                return await self._end(reader, await run_heavy_work(reader.buffered_bytes, reader.finish))
             had_hold = reader.has_pending
             output = reader.feed(piece)
             if reader.is_done:
@@ -152,7 +152,7 @@ class AttemptRunner:
         connection = self._connection()
         while True:
             try:
-                with self.stream.while_connected(), self.deadline.patience:
+                with self.stream.while_connected(), self.deadline.timeout:
                     return await connection.read()
             except UpstreamConnectionError:
                 if reader.is_complete:
@@ -213,7 +213,7 @@ class AttemptRunner:
     async def _handle_silence(self) -> None:
         """Send a heartbeat while the provider has time left. Raises _Failed once it has none."""
         if self.deadline.is_over or not self.deadline.has_heartbeats:
-            self.attempt.lagged = self.deadline.patience.lagged
+            self.attempt.lagged = self.deadline.timeout.lagged
             reader = self.attempt.reader
             raise _Failed((reader.error_so_far() if reader else None) or provider_timed_out())
         if not self.stream.has_backlog:

@@ -21,7 +21,7 @@ from addon.calls.request_body import read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import catalog_response, error_response, gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
-from addon.runtime.heavy_work import work_off
+from addon.runtime.heavy_work import run_heavy_work
 from addon.store.protocol import StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, no_access_token, refusal_error
 from addon.text.http_heads import RequestHead
@@ -66,7 +66,7 @@ async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None
 async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
     await admit(call, stream.head, deps)
     accept_request(call, await read_chat_request(call, stream, deps.bodies))
-    accept_route(call, await work_off(call.chat.body_bytes, find_route, call))
+    accept_route(call, await run_heavy_work(call.chat.body_bytes, find_route, call))
     attempt = await reserve_first(call, deps)
     while failed := await AttemptRunner(call, attempt, stream, deps).run():
         failure = with_advice(failed, attempt.advice)

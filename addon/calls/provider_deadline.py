@@ -6,7 +6,7 @@ Source: docs/configuration.md, ``[upstream]``.
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
-from addon.runtime.deadline import Patience
+from addon.runtime.deadline import WaitTimeout
 
 HOLD_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it will carry."""
@@ -15,11 +15,11 @@ HOLD_TIMEOUT_S = 1.0
 class ProviderDeadline:
     """The time that the provider of one attempt has.
 
-    ``patience`` ends each wait: when the time is over or, before that, when a heartbeat is due.
+    ``timeout`` ends each wait: when the time is over or, before that, when a heartbeat is due.
     """
 
     def __init__(self, call: Call, attempt: UpstreamAttempt, clock: Clock) -> None:
-        self.patience = Patience(0)
+        self.timeout = WaitTimeout(0)
         self._call, self._attempt, self._clock = call, attempt, clock
         self._conf = call.settings.conf.upstream
         self._idle_timeout_s = self._conf.idle_timeout_s
@@ -53,7 +53,7 @@ class ProviderDeadline:
 
     def limit_to_hold(self) -> None:
         """Set the time that a held chunk waits."""
-        self.patience.give(HOLD_TIMEOUT_S)
+        self.timeout.restart(HOLD_TIMEOUT_S)
 
     def note_output(self) -> None:
         """Note that the client is sent something now, which puts off its next heartbeat."""
@@ -69,7 +69,7 @@ class ProviderDeadline:
         until_s = self._due_s
         if self._heartbeat_s and self.has_heartbeats:
             until_s = min(until_s, self._last_output_s + self._heartbeat_s)
-        self.patience.give(max(0.0, until_s - now_s))
+        self.timeout.restart(max(0.0, until_s - now_s))
 
     def _first_due_s(self) -> float:
         """Return when a stream's first event, or the whole of any other answer, must be there.

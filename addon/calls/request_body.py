@@ -9,8 +9,8 @@ from collections import Counter
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
 from addon.calls.endpoints import declared_length
-from addon.runtime.deadline import Patience
-from addon.runtime.heavy_work import work_off
+from addon.runtime.deadline import WaitTimeout
+from addon.runtime.heavy_work import run_heavy_work
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 
@@ -82,7 +82,7 @@ async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> C
     headers = stream.head.headers
     check_content_type(headers.get("content-type"), headers.get("content-encoding"))
     content = await _read(call, stream, bodies)
-    return await work_off(len(content), parse_chat_request, content)
+    return await run_heavy_work(len(content), parse_chat_request, content)
 
 
 async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
@@ -92,23 +92,23 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
     pieces: list[bytes] = []
     received_bytes = 0
     is_counted = False
-    patience = Patience(TIMEOUT_S)
+    timeout = WaitTimeout(TIMEOUT_S)
     try:
-        with stream.while_connected(), patience:
+        with stream.while_connected(), timeout:
             while piece := await stream.read():
                 received_bytes += len(piece)
                 if received_bytes > limit:
                     raise Refusal("request_too_large", f"The body exceeds {limit} bytes.")
                 bodies.take(call, max(received_bytes - call.counted_bytes, 0))
                 pieces.append(piece)
-                patience.extend(len(piece) / BYTES_PER_S)
+                timeout.extend(len(piece) / BYTES_PER_S)
                 if not is_counted and not stream.has_whole_body:
                     bodies.begin(call)
                     is_counted = True
     except TimeoutError:
         raise Refusal("request_timeout", "The request body did not arrive in time.") from None
     finally:
-        patience.close()
+        timeout.close()
         if is_counted:
             bodies.end(call)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -12,7 +12,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.upstream_request import ask_policies, hold_request, make_attempt
-from addon.runtime.heavy_work import work_off
+from addon.runtime.heavy_work import run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import ErrorAnswer, no_access_token
@@ -131,13 +131,13 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     """
     body_bytes = call.chat.body_bytes
     _, cap_tokens = ask_policies(call)
-    decided = await place(await work_off(body_bytes, hold_request, call, cap_tokens))
+    decided = await place(await run_heavy_work(body_bytes, hold_request, call, cap_tokens))
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.held(decided)
     key_target = deps.platform_keys.choose(call.exchange.next_attempt)
     call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(key_target))
-    return await work_off(body_bytes, make_attempt, call, key_target, cap_tokens, decided)
+    return await run_heavy_work(body_bytes, make_attempt, call, key_target, cap_tokens, decided)
 
 
 def _dispatch(call: Call, attempt: UpstreamAttempt) -> UpstreamAttempt:

@@ -13,7 +13,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
 from addon.runtime.deadline import Deadline
-from addon.runtime.heavy_work import work_off
+from addon.runtime.heavy_work import run_heavy_work
 from addon.text.errors import provider_unreachable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from policies.exchange import Stage
@@ -106,5 +106,5 @@ async def _read_to_end(reader: AnswerReader, connection: UpstreamConnection, is_
         read_bytes += len(piece)
         if reader.is_done or reader.failure or (is_stream and read_bytes > STREAM_MAX_BYTES):
             return False
-    await work_off(reader.buffered_bytes, reader.finish)
+    await run_heavy_work(reader.buffered_bytes, reader.finish)
     return True

@@ -1,1 +1,1 @@
-"""What the gateway needs of its machine: clock, deadlines, sockets, a thread, a lock. Knows nothing of the gateway."""
+"""Clocks, deadlines, sockets, a thread, locks and atomic files. Nothing here knows the gateway."""

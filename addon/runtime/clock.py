@@ -1,4 +1,4 @@
-"""The time, as an argument: what decides by it can be run on a time of its own."""
+"""The clock, passed as an argument so that a test can use its own time."""
 
 import time
 from datetime import UTC, datetime
@@ -6,17 +6,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A monotonic time and a time of day."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that never go back, from any beginning."""
+        """Return seconds since an arbitrary start. They never decrease."""
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC."""
+        """Return the date and the time, in UTC."""
 
 
 def monotonic_us(clock: Clock) -> int:
-    """Return the whole µs of the clock's monotonic time."""
+    """Return the clock's monotonic time in whole µs."""
     return int(clock.monotonic_s() * 1_000_000)
 
 

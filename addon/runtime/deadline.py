@@ -1,8 +1,8 @@
-"""Deadlines that are believed only while the event loop was on time.
+"""Deadlines that do not count time in which this process was blocked or stopped.
 
-A timer that fires late says that this process was blocked or stopped, not that its peer is slow: the answer may lie in
-the socket, unread. So time is counted in steps. A step that ends late does not count, but as many steps as a deadline
-has may be late before it expires all the same: every wait stays bounded. Each step is at least one turn of the loop.
+A timer that fires late means that the process was blocked or stopped, not that the peer is slow. The answer may be in
+the socket, unread. So a deadline counts its time in steps, and a step that ends late does not count. Only as many late
+steps as the deadline has steps are left out, so every wait is bounded. Each step is at least one turn of the loop.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 
 STEPS = 10
 LATE_S = 0.05
-"""A timer that fires so much later than it was due is late."""
+"""A timer is late if it fires more than this after it was due."""
 
 
 def is_late(due_s: float, now_s: float) -> bool:
-    """Return whether a timer that was due at ``due_s``, and fires at ``now_s``, is late."""
+    """Return whether a timer that was due at ``due_s`` and fires at ``now_s`` is late."""
     return now_s - due_s > LATE_S
 
 
 class Deadline:
-    """Calls ``expire`` once ``bound_s`` seconds of an event loop that was on time have passed."""
+    """A deadline that calls ``expire`` after ``bound_s`` seconds in which the event loop was on time."""
 
     def __init__(self, bound_s: float, expire: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,11 +32,11 @@ class Deadline:
 
     @property
     def is_fair(self) -> bool:
-        """Whether the peer gets, or had, the whole of its time: the process was not late all along."""
+        """Whether the peer has had all of its time, because the process was not late in every step."""
         return self._late_steps_left > 0
 
     def cancel(self) -> None:
-        """Never expire. Cancelling twice is harmless."""
+        """Never expire. May be called twice."""
         self._timer.cancel()
 
     def _begin_step(self) -> None:
@@ -56,7 +56,7 @@ class Deadline:
 
 @asynccontextmanager
 async def within(bound_s: float) -> AsyncIterator[None]:
-    """Raise TimeoutError where the block takes longer: ``asyncio.timeout`` with a ``Deadline``."""
+    """Raise TimeoutError if the block takes longer. Like ``asyncio.timeout``, but with a ``Deadline``."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as timeout:
         deadline = Deadline(bound_s, lambda: timeout.reschedule(loop.time()))
@@ -67,10 +67,10 @@ async def within(bound_s: float) -> AsyncIterator[None]:
 
 
 class MovableDeadline:
-    """One deadline after another, by one timer: setting a later one costs nothing until the timer fires.
+    """One deadline after another with a single timer. To set a later one costs nothing until the timer fires.
 
-    Believed only while the event loop was on time: one that is noticed late is put off by ``GRACE_S``, as long as that
-    is noticed late as well, but at most ``LATE_LOOKS`` times.
+    A deadline that is noticed late is postponed by ``GRACE_S``, again and again while that is noticed late as well, but
+    at most ``LATE_LOOKS`` times.
     """
 
     GRACE_S = 0.5
@@ -83,30 +83,30 @@ class MovableDeadline:
         self._due_s: float | None = None
         self._late_looks_left = self.LATE_LOOKS
         self.lagged = False
-        """Whether it was noticed late, also at the last look."""
+        """Whether the last deadline that expired was noticed late, even after it was postponed."""
 
     def set(self, bound_s: float) -> None:
-        """Expire in ``bound_s`` seconds, and not when it was said before."""
+        """Expire in ``bound_s`` seconds, in place of the time before."""
         self._late_looks_left = self.LATE_LOOKS
-        self._aim(self._loop.time() + bound_s)
+        self._schedule(self._loop.time() + bound_s)
 
     def extend(self, more_s: float) -> None:
-        """Expire ``more_s`` seconds later than it was said before."""
+        """Expire ``more_s`` seconds later."""
         if self._due_s is not None:
             self._due_s += more_s
 
     def clear(self) -> None:
-        """Expire no more, until ``set`` is called."""
+        """Do not expire before ``set`` is called again."""
         self._due_s = None
 
     def close(self) -> None:
-        """Give the timer up. Twice is harmless."""
+        """Cancel the timer. May be called twice."""
         self._due_s = None
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _aim(self, due_s: float) -> None:
+    def _schedule(self, due_s: float) -> None:
         self._due_s = due_s
         if self._timer and self._timer.when() > due_s:
             self._timer.cancel()
@@ -120,52 +120,54 @@ class MovableDeadline:
             return
         now_s = self._loop.time()
         if now_s < self._due_s:
-            self._aim(self._due_s)
+            self._schedule(self._due_s)
             return
         self.lagged = is_late(self._due_s, now_s)
         if self.lagged and self._late_looks_left:
             self._late_looks_left -= 1
-            self._aim(now_s + self.GRACE_S)
+            self._schedule(now_s + self.GRACE_S)
         else:
             self._due_s = None
             self._expire()
 
 
-class Patience:
-    """How long the current task waits: a block ``with patience:`` raises TimeoutError once its time is over.
+class WaitTimeout:
+    """A timeout for many waits of one task: a block ``with timeout:`` raises TimeoutError once the time is over.
 
-    One serves many waits, one after another. ``lagged`` says that this process was late for the last one, so that its
-    peer may have been in time. ``close`` it in the end.
+    ``lagged`` says that this process was late at the last one, so its peer may have been in time. ``close`` it at the
+    end.
     """
 
     def __init__(self, bound_s: float) -> None:
         self._deadline = MovableDeadline(self._expire)
         self._task: asyncio.Task[object] | None = None
-        self._is_over = self._is_cancelling = False
-        self.give(bound_s)
+        self._is_expired = self._is_cancelling = False
+        self.restart(bound_s)
 
     @property
     def lagged(self) -> bool:
-        """Whether the process was late even when it looked again."""
+        """Whether the process was late at the timeout, even after it was postponed."""
         return self._deadline.lagged
 
-    def give(self, bound_s: float) -> None:
-        """Let the time be over ``bound_s`` seconds from now."""
-        self._is_over = False
+    def restart(self, bound_s: float) -> None:
+        """Set the time to ``bound_s`` seconds from now."""
+        self._is_expired = False
         self._deadline.set(bound_s)
 
     def extend(self, more_s: float) -> None:
-        """Give ``more_s`` seconds more than there were."""
+        """Add ``more_s`` seconds to the time."""
         self._deadline.extend(more_s)
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Cancel the timer."""
         self._deadline.close()
 
     def __enter__(self) -> None:
         self._task = asyncio.current_task()
-        if self._is_over:  # While nothing was awaited; what is awaited now may be there already.
-            self.give(MovableDeadline.GRACE_S)
+        if (
+            self._is_expired
+        ):  # The time ended between two waits. What this block waits for may have arrived already.
+            self.restart(MovableDeadline.GRACE_S)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         task, self._task = self._task, None
@@ -177,7 +179,7 @@ class Patience:
 
     def _expire(self) -> None:
         if self._task is None:
-            self._is_over = True
+            self._is_expired = True
         else:
             self._is_cancelling = True
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock that ends with its holder, however that dies."""
+"""A lock on a folder. It ends with the process that holds it, however that process dies."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold ``folder`` against all others who ask for it here, threads included. Raises OSError."""
+    """Hold the lock of ``folder``; other processes and threads wait for it. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""What a large body costs is worked off beside the event loop, one call after the other.
+"""A thread for the work on large bodies, one call after another, so that the event loop goes on.
 
-A thread computes no faster, but between two of its steps, each of which is short, the loop has its turns.
+The thread is no faster, but its work has short steps, and the loop runs between them.
 """
 
 import asyncio
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 LIGHT_BODY_BYTES = 64 * 1024
-"""A body up to here is worked off at once: that takes less than a change of threads may."""
+"""The work on a body up to this size runs at once: a change of threads may take longer."""
 
 _thread = ThreadPoolExecutor(1, "heavy-work")
 
 
-async def work_off[**Args, Made](
-    body_bytes: int, work: Callable[Args, Made], *args: Args.args, **more: Args.kwargs
-) -> Made:
-    """Return what ``work`` makes of its arguments, for a call with a body of this size. Raises what it raises."""
+async def run_heavy_work[**Args, Result](
+    body_bytes: int, work: Callable[Args, Result], *args: Args.args, **more: Args.kwargs
+) -> Result:
+    """Return the result of ``work``, run in the thread if the body is large. Raises what ``work`` raises."""
     if body_bytes <= LIGHT_BODY_BYTES:
         return work(*args, **more)
     return await asyncio.get_running_loop().run_in_executor(_thread, lambda: work(*args, **more))

@@ -1,4 +1,4 @@
-"""Sockets that listen, and the URL at which clients reach them."""
+"""Listening sockets, and the URL at which clients reach them."""
 
 import socket
 
@@ -6,19 +6,19 @@ LISTEN_BACKLOG = 1024
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket, alone on its port. Raises OSError with a message that names the address."""
+    """Return the only listening TCP socket of a port. Raises OSError with a message that names the address."""
     return bound(host, port, listens=True)
 
 
 def base_url(host: str, port: int, *, tls: bool = False) -> str:
-    """Return where clients reach ``host``, without a path."""
+    """Return the URL of ``host`` and ``port``, without a path."""
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def bound(host: str, port: int, *, shared: bool = False, listens: bool = False) -> socket.socket:
-    """Return a bound TCP socket, ``shared`` by SO_REUSEPORT. Raises OSError with a message that names the address."""
+    """Return a bound TCP socket, ``shared`` with SO_REUSEPORT. Raises OSError with a message that names the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns off Nagle's algorithm only where the protocol is said: 40 ms an answer otherwise.
+    # asyncio turns off Nagle's algorithm only if the protocol is given. Without it, an answer may take 40 ms more.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -26,7 +26,7 @@ def bound(host: str, port: int, *, shared: bool = False, listens: bool = False) 
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
         if listens:
-            # Two sockets may be bound to one port as long as neither listens.
+            # Two sockets may be bound to the same port while neither listens, so only this finds a port that is taken.
             sock.listen(LISTEN_BACKLOG)
     except OSError as error:
         sock.close()

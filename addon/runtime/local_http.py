@@ -1,6 +1,6 @@
-"""A small HTTP server beside the proxy: one port, one handler, no access log, nothing left running after ``stop``.
+"""A small HTTP server for the admin port and the sandbox: one port, one handler, no access log.
 
-The admin port and the sandbox stand on it. It is tornado's server without its web framework.
+It is tornado's server without its web framework. After ``stop``, nothing of it runs.
 """
 
 import asyncio
@@ -26,7 +26,10 @@ type Handler = Callable[[HTTPServerRequest], Awaitable[None]]
 
 
 class LocalServer:
-    """Serves ``handler``. A client that leaves cancels its handler; a handler that fails closes its connection."""
+    """A server that calls ``handler`` for each request.
+
+    When a client leaves, its handler is cancelled. When a handler fails, its connection is closed.
+    """
 
     def __init__(self, handler: Handler, max_body_bytes: int) -> None:
         self._handler = handler
@@ -40,14 +43,14 @@ class LocalServer:
         )
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port (the free one that was found where ``port`` is 0). Raises OSError."""
+        """Listen, and return the port: a free one if ``port`` is 0. Raises OSError."""
         listening = bind(host, port)
         listening.setblocking(False)
         self._server.add_socket(listening)
         return int(listening.getsockname()[1])
 
     async def stop(self) -> None:
-        """Close the port, end every handler and close every connection."""
+        """Close the port, cancel every handler and close every connection."""
         self._server.stop()
         for task in self._tasks:
             task.cancel()
@@ -57,7 +60,7 @@ class LocalServer:
     def _accept(self, request: HTTPServerRequest) -> None:
         task = asyncio.ensure_future(self._handle(request))
         self._tasks.add(task)
-        # A chunk goes out as it is written, not when the one before it was acknowledged.
+        # Send each chunk at once, not only when the one before it is acknowledged.
         connection_of(request).stream.set_nodelay(True)
         connection_of(request).set_close_callback(lambda: _cancel(task))
         task.add_done_callback(lambda done: self._ended(done, request))
@@ -80,7 +83,7 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def connection_of(request: HTTPServerRequest) -> HTTP1Connection:
-    """Return the connection that ``request`` came on."""
+    """Return the connection of ``request``."""
     assert isinstance(request.connection, HTTP1Connection)  # noqa: S101  (tornado serves nothing else)
     return request.connection
 
@@ -88,7 +91,7 @@ def connection_of(request: HTTPServerRequest) -> HTTP1Connection:
 async def send_head(
     request: HTTPServerRequest, status: int, content_type: str, headers: Mapping[str, str] = NO_HEADERS
 ) -> None:
-    """Send status and headers. Without a Content-Length among them the body is chunked."""
+    """Send status and headers. Without a Content-Length, the body is chunked."""
     head = HTTPHeaders({"Content-Type": content_type, **headers})
     await connection_of(request).write_headers(
         ResponseStartLine("HTTP/1.1", status, responses.get(status, "Unknown")), head
@@ -102,7 +105,7 @@ async def send_answer(
     body: bytes,
     headers: Mapping[str, str] = NO_HEADERS,
 ) -> None:
-    """Send a whole answer; to a HEAD, its head alone."""
+    """Send a whole answer. Send only its head if the request is a HEAD."""
     sized = {"Content-Length": str(len(body)), "Cache-Control": "no-store", **headers}
     await send_head(request, status, content_type, sized)
     if request.method != "HEAD":
