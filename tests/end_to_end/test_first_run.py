@@ -1,4 +1,4 @@
-"""A fresh clone's first run, as a newcomer sees it."""
+"""The first run of a fresh clone."""
 
 import json
 import shutil
@@ -34,13 +34,13 @@ def _start(running: ExitStack, folder: Path, **changes: Any) -> Gateway:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start on a fresh clone's files in ``tmp_path``; what an earlier start of the test left there stays."""
+    """Start a gateway on the files of a fresh clone in ``tmp_path``. A second start keeps the files of the first."""
     with ExitStack() as running:
         yield lambda **changes: _start(running, tmp_path, **changes)
 
 
 def _status(gateway: Gateway, key: str, model: str = "sandbox-chat") -> tuple[int, str | None]:
-    """What a call with ``key`` gets: the status, and the code of an error."""
+    """Return the status of a call with ``key``, and the code of an error."""
     body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
     headers = {"Authorization": f"Bearer {key}"}
     answer = httpx.post(gateway.url + CHAT, headers=headers, json=body, timeout=BOUND_S, trust_env=False)
@@ -122,9 +122,7 @@ def test_deleting_the_first_workspace_brings_a_new_key_and_no_new_money(start: S
     assert _credits(tmp_path) == [FIVE_DOLLARS, ("demo", "spent", -4_990_000_000)]
 
 
-def test_a_first_run_that_died_after_the_credit_is_made_whole_by_the_next(
-    start: Start, tmp_path: Path
-) -> None:
+def test_the_next_first_run_completes_one_that_died_after_the_credit(start: Start, tmp_path: Path) -> None:
     conf = load_conf(Shipped().write(tmp_path))
     assert save_entry(conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     gateway = start()
@@ -133,7 +131,7 @@ def test_a_first_run_that_died_after_the_credit_is_made_whole_by_the_next(
     assert _credits(tmp_path) == [FIVE_DOLLARS]
 
 
-def test_where_no_credit_can_be_entered_no_workspace_is_made(tmp_path: Path) -> None:
+def test_no_workspace_is_made_if_the_credit_fails(tmp_path: Path) -> None:
     shipped = Shipped()
     shipped.write(tmp_path)
     (tmp_path / "var" / "tollgate.db").mkdir(parents=True)
@@ -144,7 +142,7 @@ def test_where_no_credit_can_be_entered_no_workspace_is_made(tmp_path: Path) -> 
     assert not list(tmp_path.rglob("demo.toml"))
 
 
-def test_a_first_run_that_fails_has_shown_its_key_all_the_same(start: Start, tmp_path: Path) -> None:
+def test_a_first_run_that_fails_later_has_shown_its_key(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = run_to_its_end(Shipped(arguments=("--port", port)), tmp_path)
@@ -154,7 +152,7 @@ def test_a_first_run_that_fails_has_shown_its_key_all_the_same(start: Start, tmp
     assert _status(start(), key) == (200, None)
 
 
-def test_settings_that_do_not_load_make_no_workspace(tmp_path: Path) -> None:
+def test_no_workspace_is_made_if_the_settings_do_not_load(tmp_path: Path) -> None:
     shipped = Shipped()
     with shipped.write(tmp_path).open("a") as conf:
         conf.write("surprise = 1\n")
@@ -192,7 +190,7 @@ def _tollgate(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_provider_key_after_the_first_run_ends_the_sandbox_and_no_more(start: Start) -> None:
+def test_a_provider_key_after_the_first_run_ends_only_the_sandbox(start: Start) -> None:
     first = start()
     curl_line(first)
     [key] = shown_keys("\n".join(first.stderr_lines))

@@ -134,6 +134,11 @@ def replace(file: Path, text: str) -> None:
     new.rename(file)
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return the content of each file under ``folder``."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def assert_refused(folder: Path, name: str, old: str, new: str, key: str, reason: str) -> None:
     """Assert that this edit is refused in one line: file, ``key`` and a reason that contains ``reason``.
 

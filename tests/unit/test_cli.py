@@ -1,4 +1,4 @@
-"""The command line as a whole; each command has tests of its own."""
+"""The whole command line. Each command has its own tests."""
 
 import subprocess
 import sys
@@ -17,13 +17,13 @@ def test_the_version_is_that_of_the_project() -> None:
     assert shown.output == f"tollgate, version {project['version']}\n"
 
 
-def test_help_calls_the_program_by_its_name() -> None:
+def test_help_shows_the_name_of_the_program() -> None:
     for words in (["--help"], ["keys", "create", "--help"]):
         shown = subprocess.check_output([sys.executable, "-m", "addon.cli", *words], cwd=ROOT, text=True)
         assert shown.startswith("Usage: tollgate ")
 
 
-def test_a_key_in_the_place_of_a_name_is_not_shown() -> None:
+def test_a_key_in_place_of_a_name_is_not_shown() -> None:
     for words in (["wallet"], ["wallet", "credit", "acme"], []):
         shown = CliRunner().invoke(main, [*words, key := new_key()])
         assert (shown.exit_code, key in shown.output) == (2, False)

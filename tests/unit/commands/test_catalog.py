@@ -1,4 +1,4 @@
-"""``tollgate catalog``: the shipped prices agree with the pinned package, and the check sees it when one does not."""
+"""``tollgate catalog``: the shipped prices agree with the pinned package, and the check finds any that does not."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from policies.family import Family
 from policies.model import Model, Prices, Provider
 
 CATALOG = ROOT / "catalog_data"
-# The day on which the prices of models.toml were read: later the vendors' announced changes come in force.
+# The day on which the prices of models.toml were read. Later, announced changes of the vendors come into force.
 READ_ON = date(2026, 11, 20)
 
 type Run = Callable[..., Result]
@@ -50,7 +50,7 @@ def test_the_shipped_catalog_has_no_disagreement_with_the_pinned_package(tmp_pat
     assert comparison.checked == sum(not model.provider.builtin for model in models) >= 80
 
 
-def test_each_price_that_differs_is_named_with_both_figures() -> None:
+def test_each_price_that_differs_is_listed_with_both_figures() -> None:
     model = _model("https://api.openai.com/v1", "gpt-4o-mini", Prices(160_000, 75_000, 700_000))
     comparison = compare_prices([model], READ_ON)
     assert [(d.slug, d.price, d.catalog, d.published) for d in comparison.disagreements] == [
@@ -59,7 +59,7 @@ def test_each_price_that_differs_is_named_with_both_figures() -> None:
     ]
 
 
-def test_a_cached_price_that_is_not_published_is_the_input_price() -> None:
+def test_an_unpublished_cached_price_is_the_input_price() -> None:
     model = _model(
         "https://api.cohere.ai/compatibility/v1", "command-a-03-2025", Prices(2_500_000, 1, 10_000_000)
     )
@@ -67,19 +67,19 @@ def test_a_cached_price_that_is_not_published_is_the_input_price() -> None:
     assert (disagreement.price, disagreement.published) == ("cached input", Decimal("2.5"))
 
 
-def test_of_tiers_by_prompt_length_the_base_one_is_compared() -> None:
+def test_the_base_price_of_tiers_is_compared() -> None:
     model = _model("https://api.openai.com/v1", "gpt-5.4", Prices(2_500_000, 250_000, 15_000_000))
     assert compare_prices([model], READ_ON).disagreements == ()
 
 
-def test_of_prices_that_change_within_the_day_the_dearest_is_compared() -> None:
+def test_the_highest_price_of_the_day_is_compared() -> None:
     peak = _model("https://api.deepseek.com", "deepseek-v4-pro", Prices(1_320_000, 44_000, 3_960_000))
     off_peak = replace(peak, slug="off-peak", wholesale=Prices(660_000, 22_000, 1_980_000))
     comparison = compare_prices([peak, off_peak], READ_ON)
     assert {disagreement.slug for disagreement in comparison.disagreements} == {"off-peak"}
 
 
-def test_an_announced_change_shows_from_its_day_on() -> None:
+def test_an_announced_change_counts_from_its_day_on() -> None:
     model = _model(
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "gemini-3.8-flash",
@@ -93,7 +93,7 @@ def test_an_announced_change_shows_from_its_day_on() -> None:
     ("base_url", "upstream_model_id"),
     [("https://api.openai.com/v1", "no-such-model"), ("https://vendor.example/v1", "gpt-4o")],
 )
-def test_a_model_that_is_not_published_is_unknown_and_no_disagreement(
+def test_an_unpublished_model_is_unknown_and_not_a_disagreement(
     base_url: str, upstream_model_id: str
 ) -> None:
     comparison = compare_prices([_model(base_url, upstream_model_id, Prices(1, 1, 1))], READ_ON)
@@ -101,7 +101,7 @@ def test_a_model_that_is_not_published_is_unknown_and_no_disagreement(
     assert (comparison.checked, comparison.disagreements) == (0, ())
 
 
-def test_the_builtin_provider_is_passed_over() -> None:
+def test_the_builtin_provider_is_skipped() -> None:
     model = _model("", "sandbox-chat-001", Prices(1, 1, 1))
     model = replace(model, provider=replace(model.provider, builtin=True))
     assert compare_prices([model], READ_ON).unknown == ()
@@ -109,7 +109,7 @@ def test_the_builtin_provider_is_passed_over() -> None:
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    """A conf whose catalog states one wrong price and one model that nobody publishes."""
+    """A conf whose catalog has one wrong price and one unpublished model."""
     folder = tmp_path / "catalog"
     folder.mkdir()
     for name in ("providers.toml", "families.toml"):
@@ -121,7 +121,7 @@ def wrong(tmp_path: Path) -> Path:
     return _conf(tmp_path, folder)
 
 
-def test_check_exits_with_one_and_a_table_where_prices_disagree(run: Run, wrong: Path) -> None:
+def test_check_prints_a_table_and_exits_with_1_when_prices_disagree(run: Run, wrong: Path) -> None:
     result = run("check", conf=wrong)
     assert result.exit_code == 1
     assert re.search(r"mistral-large-2512 +MISTRAL +mistral-large-2512 +input +9 +0\.5", result.output)
@@ -130,7 +130,7 @@ def test_check_exits_with_one_and_a_table_where_prices_disagree(run: Run, wrong:
     assert "1 prices disagree, 1 models unknown" in result.output
 
 
-def test_check_says_the_same_as_json(run: Run, wrong: Path) -> None:
+def test_check_prints_the_same_as_json(run: Run, wrong: Path) -> None:
     result = run("check", "--json", conf=wrong)
     assert result.exit_code == 1
     answer = json.loads(result.output)
@@ -143,7 +143,7 @@ def test_check_says_the_same_as_json(run: Run, wrong: Path) -> None:
     )
 
 
-def test_check_exits_with_zero_where_there_is_nothing_to_say(run: Run, wrong: Path) -> None:
+def test_check_exits_with_0_when_all_prices_agree(run: Run, wrong: Path) -> None:
     models = wrong.parent / "catalog" / "models.toml"
     right = models.read_text(encoding="utf-8").replace('input_price_per_m = "9"', 'input_price_per_m = "0.5"')
     models.write_text(right, encoding="utf-8")
@@ -152,7 +152,7 @@ def test_check_exits_with_zero_where_there_is_nothing_to_say(run: Run, wrong: Pa
     assert "0 prices disagree, 1 models unknown" in result.output
 
 
-def test_list_shows_the_public_rows_at_retail(run: Run) -> None:
+def test_list_prints_the_public_rows_with_retail_prices(run: Run) -> None:
     rows = {row["modelSlug"]: row for row in json.loads(run("list", "--json").output)}
     assert rows["gpt-4o-mini"]["inputPricePerMRetail"] == 0.156
     assert rows["gpt-4o-mini"].keys() == {
@@ -169,7 +169,7 @@ def test_list_shows_the_public_rows_at_retail(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "check"])
-def test_a_conf_that_does_not_load_is_one_clear_line(run: Run, tmp_path: Path, command: str) -> None:
+def test_a_conf_that_does_not_load_gives_one_line(run: Run, tmp_path: Path, command: str) -> None:
     broken = tmp_path / "broken.conf"
     broken.write_text("[paths]\ncatalogue = 'x'\n", encoding="utf-8")
     result = run(command, conf=broken)

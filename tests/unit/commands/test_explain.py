@@ -1,4 +1,4 @@
-"""``tollgate explain``: what an operator sees of a request that is not made, and what he is told of wrong use."""
+"""``tollgate explain``: the output for people and for programs, and the errors of wrong use."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str, body: Any = None, **environment: str | None) -> Result:
-    """Run ``tollgate explain`` with ``body`` in standard input: bytes as they are, or anything else as JSON."""
+    """Run ``tollgate explain`` with ``body`` in standard input: bytes unchanged, anything else as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
     arguments = [
         "explain",
@@ -67,11 +67,11 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 
 def masked(text: str) -> list[str]:
-    """Words alone: prices and their figures change with the catalog, months with time."""
+    """Return the words without figures, because prices change with the catalog and months with time."""
     return [re.sub(r"[\d.,-]+", "0", word) for word in text.split() if not word.startswith("---")]
 
 
-def test_the_example_of_the_page_is_what_the_command_prints(tmp_path: Path) -> None:
+def test_the_command_prints_the_example_of_the_page(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     section = page.split("## tollgate explain FILE")[1].split("\n## ")[0]
     body, shown = (re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)[0] for kind in ("json", "text"))
@@ -89,7 +89,7 @@ def test_the_example_of_the_page_is_what_the_command_prints(tmp_path: Path) -> N
     assert masked(table(tmp_path, "acme", body.encode(), ANTHROPIC_API_KEY="fake")) == masked(shown)
 
 
-def test_the_table_says_what_is_decided_sent_held_and_left(folder: Path) -> None:
+def test_the_text_shows_the_decision_the_request_the_hold_and_the_limits(folder: Path) -> None:
     credit(folder / "var" / "tollgate.db", "capped", "50")
     shown = table(
         folder, "capped", asked(model="claude", temperature=2, max_tokens=200, stop="x", top_k=1, seed=3)
@@ -125,7 +125,7 @@ def test_both_attempts_are_shown(folder: Path) -> None:
     assert "If the first attempt fails, the client gets: 403 byok_required: " in shown
 
 
-def test_a_refusal_says_by_what_and_how_the_client_is_told(folder: Path) -> None:
+def test_a_refusal_shows_its_step_and_the_answer_of_the_client(folder: Path) -> None:
     assert table(folder, "plain", asked(model="old")).endswith(
         "\nRefused by the routing: 400 invalid_state, param model: No active model is configured for 'old': "
         "name another model (GET /v1/models lists them).\n"
@@ -139,20 +139,20 @@ def test_a_refusal_says_by_what_and_how_the_client_is_told(folder: Path) -> None
     )
 
 
-def test_a_built_in_provider_is_explained_without_an_address(folder: Path) -> None:
+def test_a_built_in_provider_is_shown_without_an_address(folder: Path) -> None:
     assert "upstream: sandbox-chat-001, built in\n" in table(folder, "plain", asked(model="echo"))
     (attempt,) = record(folder, "plain", asked(model="echo"))["attempts"]
     assert (attempt["url"], attempt["built_in"]) == (None, True)
     assert attempt["body"] == {"model": "sandbox-chat-001", "messages": HELLO, "max_tokens": 16384}
 
 
-def test_text_from_outside_gets_no_say_over_the_terminal(folder: Path) -> None:
+def test_text_of_clients_does_not_control_the_terminal(folder: Path) -> None:
     shown = table(folder, "plain", asked(**{"model": "\x1b[31mred", "\x1b[2J": 1}))
     assert "\x1b" not in shown
     assert "plain/plain asks for ?[31mred" in shown
 
 
-def test_unicode_is_shown_as_it_is(folder: Path) -> None:
+def test_unicode_is_shown_unchanged(folder: Path) -> None:
     body = {"messages": [{"role": "user", "content": "用數據庫查询 naïve 🎉"}], "größe": 1}
     shown = table(folder, "plain", body)
     assert "decided by: rule 2 (數據庫)" in shown
@@ -161,10 +161,10 @@ def test_unicode_is_shown_as_it_is(folder: Path) -> None:
     assert found["attempts"][0]["body"]["messages"][0]["content"][0]["text"] == "用數據庫查询 naïve 🎉"
 
 
-# What this shell lacks.
+# Keys that this shell lacks.
 
 
-def test_a_key_that_this_shell_lacks_is_a_refusal_with_a_hint(folder: Path) -> None:
+def test_a_missing_key_of_this_shell_is_a_refusal_with_a_hint(folder: Path) -> None:
     for shown, refusal in (
         (table(folder, "plain", asked(model="keyless")), "403 byok_required"),
         (table(folder, "plain", asked(), TEST_PROVIDER_KEY=None), "400 invalid_state"),
@@ -176,7 +176,7 @@ def test_a_key_that_this_shell_lacks_is_a_refusal_with_a_hint(folder: Path) -> N
         )
 
 
-def test_a_second_attempt_that_lacks_its_key_has_a_hint_too(folder: Path) -> None:
+def test_a_second_attempt_without_its_key_has_a_hint_too(folder: Path) -> None:
     edit(
         folder / "policies" / "workspaces" / "hop.toml",
         'fallback_model = "claude"',
@@ -187,12 +187,12 @@ def test_a_second_attempt_that_lacks_its_key_has_a_hint_too(folder: Path) -> Non
     assert len(found["hints"]) == 1
 
 
-def test_what_needs_no_key_of_this_shell_has_no_hint(folder: Path) -> None:
+def test_a_request_that_needs_no_missing_key_has_no_hint(folder: Path) -> None:
     assert record(folder, "plain", asked())["hints"] == []
     assert record(folder, "plain", asked(temperature="hot"))["hints"] == []
 
 
-def test_a_sandbox_that_hangs_on_the_environment_has_a_hint(folder: Path) -> None:
+def test_a_sandbox_that_depends_on_the_environment_has_a_hint(folder: Path) -> None:
     edit(folder / "proxy.conf", "enabled = true", 'enabled = "auto"')
     (hint, _) = record(folder, "plain", asked(model="echo"), TEST_PROVIDER_KEY=None)["hints"]
     assert hint == "The built-in provider serves while no provider key is set."
@@ -214,10 +214,10 @@ def test_no_secret_is_shown(folder: Path) -> None:
                 assert secret not in shown
 
 
-# Which body, of whom.
+# The body, the workspace and the key.
 
 
-def test_a_body_may_stand_in_a_file(folder: Path) -> None:
+def test_a_body_may_be_in_a_file(folder: Path) -> None:
     file = folder / "body.json"
     file.write_text(json.dumps(asked(max_tokens=3)), encoding="utf-8")
     result = run(folder, "--workspace", "plain", "--json", str(file))
@@ -227,13 +227,13 @@ def test_a_body_may_stand_in_a_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"messages": "\xff"}', b'{"messages": [], "messages": []}']
 )
-def test_a_body_that_is_no_request_is_a_refusal_and_no_error(folder: Path, body: bytes) -> None:
+def test_an_invalid_body_is_a_refusal_and_not_an_error(folder: Path, body: bytes) -> None:
     found = record(folder, "plain", body)
     assert (found["refusal"]["step"], found["refusal"]["status"]) == ("body", 400)
     assert found["attempts"] == []
 
 
-def test_the_first_active_key_is_meant_where_none_is_named(folder: Path) -> None:
+def test_the_first_active_key_is_the_default(folder: Path) -> None:
     file = folder / "policies" / "workspaces" / "plain.toml"
     for name in ("plain", "retired"):
         edit(file, f'id = "{name}"', f'id = "{name[::-1]}"')
@@ -259,7 +259,7 @@ def test_the_first_active_key_is_meant_where_none_is_named(folder: Path) -> None
         (("--workspace", "plain", "--jsn"), 2, "No such option"),
     ],
 )
-def test_wrong_use_is_told_in_a_line(folder: Path, words: tuple[str, ...], status: int, message: str) -> None:
+def test_wrong_use_gives_one_line(folder: Path, words: tuple[str, ...], status: int, message: str) -> None:
     result = run(folder, *words, body=asked())
     assert (result.exit_code, result.stdout) == (status, "")
     assert message in result.stderr
@@ -290,7 +290,7 @@ def test_a_workspace_without_keys_is_an_error(folder: Path) -> None:
     )
 
 
-def test_nothing_is_made_where_no_ledger_is_yet(folder: Path) -> None:
+def test_a_missing_ledger_is_not_created(folder: Path) -> None:
     def files() -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -312,7 +312,7 @@ def test_it_is_a_command_of_the_command_line(folder: Path) -> None:
 # With Redis.
 
 
-def test_counters_are_read_where_they_are_kept(folder: Path, redis_url: str) -> None:
+def test_counters_are_read_from_redis(folder: Path, redis_url: str) -> None:
     state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
     edit(folder / "proxy.conf", "", state)
     (attempt,) = record(folder, "capped", asked())["attempts"]

@@ -1,4 +1,4 @@
-"""``tollgate ledger``: proves the books of a sound ledger, finds what is wrong in others, and fills them from Redis."""
+"""``tollgate ledger``: verifies a sound ledger, finds the errors of others, and writes what waits in Redis."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ INVOICE = WalletEntry("acme/invoice", datetime(2026, 1, 1, tzinfo=UTC), "acme", 
 
 
 def conf_in(folder: Path, redis_url: str | None = None) -> Path:
-    """A proxy.conf of its own ledger."""
+    """Write a proxy.conf with its own ledger."""
     folder.mkdir(exist_ok=True)
     conf = folder / "proxy.conf"
     state = f'[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n' if redis_url else ""
@@ -50,7 +50,7 @@ def run(conf: Path, *arguments: str) -> Result:
 
 
 def use(conf: Path, work: Work) -> None:
-    """Let ``work`` do something to the store, as a gateway would."""
+    """Run ``work`` on the store, as a gateway would."""
 
     async def do() -> None:
         store = open_store(load_conf(conf))
@@ -77,7 +77,7 @@ def request(call_id: str, created_at: datetime) -> HoldRequest:
 
 
 async def live(store: Store, created_at: datetime = LONG_AGO) -> None:
-    """A credit, two calls that ended, of which the wallet paid one, and one in flight."""
+    """Write a credit, two ended calls, one of them paid by the wallet, and one call in flight."""
     await store.credit(INVOICE)
     for call_id, from_wallet in (("call-1", True), ("call-2", False)):
         await store.hold(request(call_id, created_at))
@@ -99,7 +99,7 @@ def lived(conf: Path) -> Path:
 # Verifying the file.
 
 
-def test_a_sound_ledger_is_said_to_be_so_with_what_was_checked(lived: Path) -> None:
+def test_a_sound_ledger_gives_the_counts_of_what_was_checked(lived: Path) -> None:
     result = run(lived, "verify")
     assert (result.exit_code, result.stdout) == (
         0,
@@ -130,11 +130,11 @@ WRONG = {
         "UPDATE spend SET spent_nanousd = 0 WHERE scope = 'wallet:acme'",
         "counter wallet:acme of ever: 0 nano-USD are counted, -4999998440 are recorded",
     ),
-    "a charge of no call": (
+    "a charge without a call": (
         "UPDATE wallet_entries SET id = 'call-9' WHERE id = 'call-1'",
         "charge call-9: the wallet of acme paid 1560 nano-USD, no such call is recorded",
     ),
-    "a hold of a call that ended": (
+    "a hold of an ended call": (
         "UPDATE holds SET id = 'call-1'",
         "hold call-1: the call is recorded, but money is still held for it",
     ),
@@ -142,7 +142,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_does_not_agree_is_a_line_and_a_status_of_1(lived: Path, wrong: str) -> None:
+def test_each_discrepancy_gives_a_line_and_status_1(lived: Path, wrong: str) -> None:
     sql, line = WRONG[wrong]
     with second_connection(path_of(lived)) as connection:
         connection.execute(sql)
@@ -153,7 +153,7 @@ def test_what_does_not_agree_is_a_line_and_a_status_of_1(lived: Path, wrong: str
     assert json.loads(run(lived, "verify", "--json").stdout)["discrepancies"] == [line]
 
 
-def test_a_row_that_is_gone_is_missed_in_every_counter(lived: Path) -> None:
+def test_a_deleted_row_is_a_discrepancy_of_every_counter(lived: Path) -> None:
     with second_connection(path_of(lived)) as connection:
         connection.execute("DELETE FROM usage WHERE id = 'call-1'")
     lines = run(lived, "verify").stdout.splitlines()
@@ -161,7 +161,7 @@ def test_a_row_that_is_gone_is_missed_in_every_counter(lived: Path) -> None:
     assert any(line.startswith("charge call-1: ") for line in lines)
 
 
-def test_a_ledger_that_does_not_exist_yet_is_sound(conf: Path) -> None:
+def test_a_missing_ledger_is_sound(conf: Path) -> None:
     result = run(conf, "verify")
     assert (result.exit_code, result.stdout) == (
         0,
@@ -171,7 +171,7 @@ def test_a_ledger_that_does_not_exist_yet_is_sound(conf: Path) -> None:
     assert not path_of(conf).exists()
 
 
-def test_a_damaged_file_is_an_error_that_names_it(lived: Path) -> None:
+def test_an_error_names_a_damaged_file(lived: Path) -> None:
     path_of(lived).write_bytes(b"not a database" * 1000)
     result = run(lived, "verify")
     assert result.exit_code == 1
@@ -184,12 +184,12 @@ def test_without_redis_there_is_nothing_to_drain(lived: Path) -> None:
     assert '[state] backend is "sqlite": everything is in the ledger itself' in result.stderr
 
 
-# Beside Redis.
+# With Redis.
 
 
 @pytest.fixture
 def shared(tmp_path: Path, redis_url: str) -> tuple[Path, Path]:
-    """Two machines with a ledger each, on one Redis; the first is the one that calls are booked in."""
+    """Two machines with a ledger each, on one Redis. Calls are recorded in the first one."""
     one, other = conf_in(tmp_path / "one", redis_url), conf_in(tmp_path / "other", redis_url)
 
     async def nothing(_: Store) -> None:
@@ -226,7 +226,7 @@ def test_draining_writes_what_waits_once(shared: tuple[Path, Path]) -> None:
     assert [tuple(entry.values()) for entry in entries] == [("acme/invoice", 5 * USD), ("call-1", -1560)]
 
 
-def test_only_one_ledger_is_filled_until_another_takes_over(shared: tuple[Path, Path]) -> None:
+def test_only_one_ledger_is_written_until_another_takes_over(shared: tuple[Path, Path]) -> None:
     one, other = shared
     use(one, live)
     refused = run(other, "drain", "--once")
@@ -237,7 +237,7 @@ def test_only_one_ledger_is_filled_until_another_takes_over(shared: tuple[Path, 
     assert run(one, "drain", "--once").exit_code == 1
 
 
-def test_a_drain_that_runs_writes_what_comes_until_it_is_told_to_end(shared: tuple[Path, Path]) -> None:
+def test_a_running_drain_writes_new_rows_until_a_signal(shared: tuple[Path, Path]) -> None:
     one, other = shared
     command = [sys.executable, "-m", "addon.cli", "ledger", "drain", "--conf", str(one)]
     draining = subprocess.Popen(
@@ -262,7 +262,7 @@ def test_a_drain_that_runs_writes_what_comes_until_it_is_told_to_end(shared: tup
 
 
 @pytest.mark.parametrize("command", [("verify",), ("drain", "--once")], ids=" ".join)
-def test_a_redis_that_is_not_there_is_a_clear_error_without_its_password(
+def test_the_error_of_a_missing_redis_does_not_show_its_password(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     conf = conf_in(tmp_path / "one", "redis://:not-to-be-seen@127.0.0.1:1/0")

@@ -1,4 +1,4 @@
-"""``tollgate secrets`` makes master keys, seals, and seals again; a gateway serves with what it sealed, unseen."""
+"""``tollgate secrets`` makes master keys and seals secrets. A gateway serves with them and never shows them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from rig.bounds import BOUND_S
 from rig.commands import run_alone
 from rig.configuration import PROVIDER_KEY, environment, model, provider
 from rig.gateway import Gateway
-from rig.settings_files import edit, write_files
+from rig.settings_files import contents, edit, write_files
 from rig.upstream import Upstream
 
 from addon.commands.secrets import rotate_secrets, secrets
@@ -35,7 +35,7 @@ TOKEN = MasterKeys(OLD).seal(SECRET)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A set with three sealed secrets of the old key, one of them twice, and one in a comment."""
+    """Files with three sealed secrets of the old key: one is there twice, and one is in a comment."""
     write_files(tmp_path)
     sealed = f"platform_key = 'sealed:{TOKEN}' # once \"sealed:{TOKEN}\""
     edit(tmp_path / PROVIDERS, 'platform_key = "env:OPENAI_KEY"', sealed)
@@ -47,10 +47,6 @@ def folder(tmp_path: Path) -> Path:
 def run(*arguments: str | Path, keys: str = "", stdin: bytes = b"") -> Result:
     words = [str(word) for word in arguments]
     return CliRunner(env={VARIABLE: keys, f"{VARIABLE}_FILE": None}).invoke(secrets, words, input=stdin)
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def rotate(folder: Path, *arguments: str, keys: str = BOTH) -> Result:
@@ -75,7 +71,7 @@ def test_a_secret_from_standard_input_is_sealed_with_the_first_key(secret: str) 
     assert MasterKeys(NEW).unseal(sealed[1]) == secret
 
 
-# arguments, keys, standard input, exit status, what is said
+# arguments, keys, standard input, exit status, part of the message
 REFUSED = {
     "an argument": (
         ("seal", SECRET),
@@ -86,7 +82,7 @@ REFUSED = {
     ),
     "an option": (("seal", f"--{SECRET}"), OLD, b"", 2, "never from the command line"),
     "no secret": (("seal",), OLD, b" \n", 1, "standard input holds no secret"),
-    "no text": (("seal",), OLD, b"\xff" + SECRET.encode(), 1, "standard input is not UTF-8"),
+    "text that is not UTF-8": (("seal",), OLD, b"\xff" + SECRET.encode(), 1, "standard input is not UTF-8"),
     "no master key": (("seal",), "", SECRET.encode(), 1, "no master key is set, in TOLLGATE_SECRET_KEY or"),
     "a bad master key": (
         ("seal",),
@@ -102,11 +98,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_can_not_be_done_is_said_unseen(case: str) -> None:
-    arguments, keys, stdin, code, said = REFUSED[case]
+def test_a_refused_command_says_why_and_shows_no_secret(case: str) -> None:
+    arguments, keys, stdin, code, message = REFUSED[case]
     result = run(*arguments, keys=keys, stdin=stdin)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert not [hidden for hidden in (SECRET, OLD[1:]) if hidden in result.output]
 
 
@@ -134,7 +130,7 @@ def test_a_secret_is_asked_for_without_echo_on_a_terminal(tmp_path: Path) -> Non
     assert shown.decode().split() == ["secret", "(not", "shown):"]
 
 
-def test_rotate_changes_the_sealed_values_and_no_other_byte(folder: Path) -> None:
+def test_rotate_changes_the_sealed_values_and_no_other_bytes(folder: Path) -> None:
     before, loaded = contents(folder), load_settings(folder / "proxy.conf", {VARIABLE: OLD})
     (folder / ACME).chmod(0o640)
     result = rotate(folder)
@@ -174,7 +170,7 @@ def test_check_counts_and_writes_nothing(folder: Path) -> None:
     assert (done.exit_code, done.stdout.count(": 0 of ")) == (0, 2)
 
 
-# what is added to the workspace's file, the key at fault, fragment of the reason
+# the token that is added to the workspace's file, the wrong key, part of the reason
 UNOPENED = {
     "another key's": (
         MasterKeys(OTHER).seal(SECRET),
@@ -186,15 +182,15 @@ UNOPENED = {
 
 
 @pytest.mark.parametrize("case", UNOPENED)
-def test_nothing_is_written_where_one_value_can_not_be_sealed_anew(folder: Path, case: str) -> None:
-    token, key, said = UNOPENED[case]
+def test_nothing_is_written_if_one_value_can_not_be_sealed_again(folder: Path, case: str) -> None:
+    token, key, reason = UNOPENED[case]
     edit(folder / ACME, "[byok]\n", f'[byok]\nOPENAI.secret = "sealed:{token}"\n')
     before = contents(folder)
     for arguments in ((), ("--check",)):
         result = rotate(folder, *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith(f"Error: {folder / ACME}: {key}")
-        assert said in result.stderr
+        assert reason in result.stderr
         assert not [hidden for hidden in (token, SECRET, OLD, NEW) if hidden in result.stderr]
     assert contents(folder) == before
 
@@ -202,9 +198,7 @@ def test_nothing_is_written_where_one_value_can_not_be_sealed_anew(folder: Path,
 @pytest.mark.parametrize(
     "value", [f'"sealed:\\u0067{TOKEN[1:]}"', f'"""sealed:{TOKEN[:9]}\\\n  {TOKEN[9:]}"""']
 )
-def test_a_value_that_does_not_stand_there_as_it_is_is_left_to_the_operator(
-    tmp_path: Path, value: str
-) -> None:
+def test_a_token_that_is_escaped_or_split_must_be_edited_by_hand(tmp_path: Path, value: str) -> None:
     file = tmp_path / "acme.toml"
     file.write_text(f"[byok.OPENAI]\nsecret = {value}\n")
     assert tomllib.loads(file.read_text())["byok"]["OPENAI"]["secret"] == f"sealed:{TOKEN}"
@@ -219,7 +213,7 @@ def test_a_value_that_does_not_stand_there_as_it_is_is_left_to_the_operator(
     assert file.read_text() == before
 
 
-def test_a_file_that_is_named_twice_or_by_a_link_is_one(folder: Path) -> None:
+def test_a_file_named_twice_or_by_a_link_is_rotated_once(folder: Path) -> None:
     real = (folder / ACME).rename(folder / "real.toml")
     (folder / ACME).symlink_to(real)
     result = run("rotate", folder / ACME, real, folder / ACME, keys=BOTH)
@@ -244,7 +238,7 @@ FORMS = {
     line_end=st.sampled_from(["\n", "\r\n"]),
     has_comments=st.booleans(),
 )
-def test_a_rotation_changes_values_only_and_none_in_meaning(
+def test_a_rotation_changes_only_the_tokens_of_values(
     secrets_in_file: list[tuple[str, str]], form: str, quote: str, line_end: str, has_comments: bool
 ) -> None:
     tokens = [MasterKeys(key).seal(secret) for key, secret in secrets_in_file]
@@ -268,7 +262,7 @@ def test_a_rotation_changes_values_only_and_none_in_meaning(
 
 @pytest.fixture
 def own(start_gateway: StartGateway, tmp_path: Path, upstream: Upstream) -> Gateway:
-    """A gateway whose platform key is sealed with the old key, which a file holds."""
+    """A gateway whose platform key is sealed with the old master key, which is in a file."""
     key_path = tmp_path / "master.keys"
     key_path.write_text(f"{OLD}\n")
     key_path.chmod(0o600)

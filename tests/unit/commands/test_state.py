@@ -1,4 +1,4 @@
-"""``tollgate state rebuild``: what Redis lost is there again, from the ledger, and the gateways go on."""
+"""``tollgate state rebuild``: restores from the ledger what Redis has lost, and the gateways continue."""
 
 import asyncio
 import re
@@ -38,11 +38,11 @@ def counters(redis_server: RedisServer) -> dict[str, object]:
 
 
 def spent(counted: dict[str, object]) -> dict[str, str]:
-    """What counters that still matter stand at: those of periods that are over may go."""
+    """Return the counters of current periods. Those of past periods may be gone."""
     return {name: of["spent"] for name, of in counted.items() if name.endswith(":ever")}  # type: ignore[index]
 
 
-def test_what_redis_lost_is_counted_anew_from_the_ledger(conf: Path, redis_server: RedisServer) -> None:
+def test_lost_counters_are_counted_again_from_the_ledger(conf: Path, redis_server: RedisServer) -> None:
     use(conf, live_now)
     before = spent(counters(redis_server))
     assert before["tollgate:{acme}:spend:wallet:acme:ever"] == str(1560 - 5 * USD)
@@ -58,7 +58,7 @@ def test_what_redis_lost_is_counted_anew_from_the_ledger(conf: Path, redis_serve
     assert run_ledger(conf, "verify").exit_code == 0
 
 
-def test_rebuilding_what_is_in_good_order_changes_nothing(conf: Path, redis_server: RedisServer) -> None:
+def test_rebuilding_an_intact_redis_changes_nothing(conf: Path, redis_server: RedisServer) -> None:
     use(conf, live_now)
     assert run(conf).exit_code == 0
     once = counters(redis_server)
@@ -68,9 +68,7 @@ def test_rebuilding_what_is_in_good_order_changes_nothing(conf: Path, redis_serv
     assert verified.exit_code == 0, verified.output
 
 
-def test_a_credit_that_was_lost_from_redis_is_not_credited_again(
-    conf: Path, redis_server: RedisServer
-) -> None:
+def test_a_credit_that_redis_lost_is_not_credited_again(conf: Path, redis_server: RedisServer) -> None:
     use(conf, live_now)
     redis_server.flush()
     assert run(conf).exit_code == 0
@@ -78,7 +76,7 @@ def test_a_credit_that_was_lost_from_redis_is_not_credited_again(
     assert spent(counters(redis_server))["tollgate:{acme}:spend:wallet:acme:ever"] == str(1560 - 5 * USD)
 
 
-def test_a_gateway_that_runs_goes_on_after_the_rebuild(conf: Path, redis_server: RedisServer) -> None:
+def test_a_running_gateway_continues_after_the_rebuild(conf: Path, redis_server: RedisServer) -> None:
     async def run_through_it() -> None:
         store = open_store(load_conf(conf))
         try:
@@ -95,9 +93,7 @@ def test_a_gateway_that_runs_goes_on_after_the_rebuild(conf: Path, redis_server:
     assert verified.exit_code == 0, verified.output
 
 
-def test_another_ledger_is_not_rebuilt_from_unless_it_takes_over(
-    conf: Path, tmp_path: Path, redis_url: str
-) -> None:
+def test_another_ledger_must_take_over_before_a_rebuild(conf: Path, tmp_path: Path, redis_url: str) -> None:
     use(conf, live_now)
     other = conf_in(tmp_path / "other", redis_url)
     refused = run(other)

@@ -1,4 +1,4 @@
-"""``tollgate usage``: what an operator and a program see of a real ledger."""
+"""``tollgate usage``: tables for people, JSON and CSV for programs, from a real ledger."""
 
 import asyncio
 import csv
@@ -21,7 +21,7 @@ from rig.ledger import booked, locked_by_another, make_row, second_connection
 from rig.redis_server import RedisServer
 from rig.settings_files import edit, write_files
 
-from addon.commands.usage import usage
+from addon.commands.usage import parse_moment, usage
 from addon.settings.settings import load_conf, load_settings
 from addon.store.backends import open_store
 from addon.store.ledger.report import find_limits, ledger_counters, open_report
@@ -59,10 +59,10 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(conf: Path) -> Path:
-    return book(conf, CALLS)
+    return write_rows(conf, CALLS)
 
 
-def book(conf: Path, rows: list[dict[str, Any]]) -> Path:
+def write_rows(conf: Path, rows: list[dict[str, Any]]) -> Path:
     path = conf.parent / "var" / "ledger.db"
 
     async def settle() -> None:
@@ -111,20 +111,20 @@ def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf
     assert ["2026-02-01", "2", "0", "10", "4", "5", "0.000002", "0.000002"] in lines
 
 
-def test_recent_calls_stand_newest_first(conf: Path, ledger: Path) -> None:
+def test_recent_calls_are_listed_newest_first(conf: Path, ledger: Path) -> None:
     shown = [line[1] for line in lines_of(run(conf)) if len(line) > 2 and line[1].count(":") == 2]
     assert shown == ["09:00:00", "08:00:00", "00:00:00", "23:59:59"]
 
 
-def test_text_from_outside_has_no_say_over_the_terminal(conf: Path) -> None:
-    book(conf, [make_row(error_code="\x1b[2Jcleared\u202e\nnext")])
+def test_text_of_clients_does_not_control_the_terminal(conf: Path) -> None:
+    write_rows(conf, [make_row(error_code="\x1b[2Jcleared\u202e\nnext")])
     result = run(conf)
     assert "?[2Jcleared??next" in result.stdout
     assert "\x1b" not in result.stdout
 
 
-def test_a_name_that_looks_like_a_number_is_shown_as_it_is(conf: Path) -> None:
-    book(conf, [make_row(workspace="1e5", key_id="007")])
+def test_a_name_that_looks_like_a_number_is_shown_unchanged(conf: Path) -> None:
+    write_rows(conf, [make_row(workspace="1e5", key_id="007")])
     assert "1e5" in run(conf).stdout
     assert "007" in run(conf, "--by", "key").stdout
 
@@ -160,8 +160,8 @@ def test_json_holds_every_column_of_the_recent_calls_and_exact_totals(conf: Path
     ]
 
 
-def test_sums_beyond_what_a_float_holds_are_exact(conf: Path) -> None:
-    book(conf, [make_row(str(number), retail_nanousd=9_007_199_254_740_993) for number in range(3)])
+def test_sums_too_large_for_a_float_are_exact(conf: Path) -> None:
+    write_rows(conf, [make_row(str(number), retail_nanousd=9_007_199_254_740_993) for number in range(3)])
     [total] = run_json(conf, "--by", "workspace")["totals"]["workspace"]
     assert total["retail_nanousd"] == 27_021_597_764_222_979
 
@@ -175,7 +175,7 @@ def test_sums_beyond_what_a_float_holds_are_exact(conf: Path) -> None:
         ("key", [["acme", "ci", 2], ["acme", "web", 1], ["beta", "ci", 1]]),
     ],
 )
-def test_totals_by_one_thing_alone(by: str, names: list[list[Any]], conf: Path, ledger: Path) -> None:
+def test_totals_by_one_column_only(by: str, names: list[list[Any]], conf: Path, ledger: Path) -> None:
     shown = run_json(conf, "--by", by)
     assert list(shown) == ["totals"]
     assert list(shown["totals"]) == [by]
@@ -195,7 +195,7 @@ def test_csv_holds_every_column_of_the_recent_calls(conf: Path, ledger: Path) ->
     assert run_csv(conf) == expected
 
 
-# Which calls.
+# Selected calls.
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_csv_holds_every_column_of_the_recent_calls(conf: Path, ledger: Path) ->
     ],
     ids=" ".join,
 )
-def test_only_the_calls_asked_for_are_shown(
+def test_only_the_selected_calls_are_shown(
     options: list[str], ids: list[str], conf: Path, ledger: Path
 ) -> None:
     shown = run_json(conf, *options)
@@ -226,7 +226,7 @@ def test_only_the_calls_asked_for_are_shown(
 
 
 def test_without_a_limit_twenty_calls_are_shown_and_every_total(conf: Path) -> None:
-    book(conf, [make_row(f"call-{number}", workspace=f"w{number}") for number in range(25)])
+    write_rows(conf, [make_row(f"call-{number}", workspace=f"w{number}") for number in range(25)])
     shown = run_json(conf)
     assert len(shown["recent"]) == 20
     assert len(shown["totals"]["workspace"]) == 25
@@ -236,9 +236,7 @@ def test_without_a_limit_twenty_calls_are_shown_and_every_total(conf: Path) -> N
 @pytest.mark.parametrize(
     "text", ["yesterday", "7", "d", "-7d", "7 d", "2026-02-30", "999999999d", "0001-01-01T00:00+01:00"]
 )
-def test_what_is_no_moment_is_a_usage_error_that_names_the_option(
-    text: str, conf: Path, ledger: Path
-) -> None:
+def test_an_invalid_moment_is_a_usage_error_with_the_option(text: str, conf: Path, ledger: Path) -> None:
     result = run(conf, "--since", text)
     assert result.exit_code == 2
     assert "Invalid value for '--since'" in result.stderr
@@ -246,7 +244,7 @@ def test_what_is_no_moment_is_a_usage_error_that_names_the_option(
 
 
 @pytest.mark.parametrize("options", [["--by", "provider"], ["--limit", "0"], ["--format", "xml"]])
-def test_an_option_that_means_nothing_is_a_usage_error(options: list[str], conf: Path) -> None:
+def test_an_invalid_option_is_a_usage_error(options: list[str], conf: Path) -> None:
     assert run(conf, *options).exit_code == 2
 
 
@@ -301,7 +299,7 @@ def limited(tmp_path: Path) -> Path:
     return conf
 
 
-def test_limits_stand_at_the_end_with_what_is_spent_in_flight_and_left(limited: Path) -> None:
+def test_limits_are_at_the_end_with_amounts_used_in_flight_and_left(limited: Path) -> None:
     shown = run(limited).stdout
     titles = [line for line in shown.splitlines() if line.startswith(("Recent", "By", "Limits"))]
     assert titles[-1] == "Limits (UTC)"
@@ -341,7 +339,7 @@ def test_limits_can_be_those_of_one_workspace_or_the_first_few(limited: Path) ->
     assert len(run_json(limited, "--by", "limits", "--limit", "3")["limits"]) == 3
 
 
-def test_each_limit_is_counted_in_the_period_that_runs(limited: Path) -> None:
+def test_each_limit_is_that_of_the_current_period(limited: Path) -> None:
     later = datetime(NOW.year + 1, 7, 15, 12, tzinfo=UTC)
     acme = load_settings(limited, {}).workspaces["acme"]
     resets = replace(acme.keys[0], spend_reset="weekly", request_reset="daily")
@@ -358,7 +356,7 @@ def test_each_limit_is_counted_in_the_period_that_runs(limited: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--model", "--since", "--until"])
-def test_calls_that_are_picked_out_have_no_limits_beside_them(limited: Path, option: str) -> None:
+def test_selected_calls_are_shown_without_limits(limited: Path, option: str) -> None:
     value = "tester-large" if option == "--model" else "2026-01-01"
     assert list(run_json(limited, option, value)) == ["recent", "totals"]
     refused = run(limited, "--by", "limits", option, value)
@@ -366,7 +364,7 @@ def test_calls_that_are_picked_out_have_no_limits_beside_them(limited: Path, opt
     assert "limits are those of the current periods" in refused.stderr
 
 
-def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited: Path) -> None:
+def test_calls_are_shown_even_if_the_files_do_not_load(limited: Path) -> None:
     edit(limited.parent / "catalog_data/models.toml", '"0.15"', '"dear"')
     result = run(limited)
     assert result.exit_code == 0
@@ -380,7 +378,7 @@ def test_files_that_do_not_load_keep_nobody_from_seeing_what_was_booked(limited:
     assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
 
 
-def test_limits_in_redis_are_shown_and_one_that_can_not_be_asked_hides_no_call(
+def test_limits_in_redis_are_shown_and_an_unavailable_redis_hides_no_call(
     limited: Path, redis_url: str, redis_server: RedisServer
 ) -> None:
     state = f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n'
@@ -405,7 +403,7 @@ def test_limits_in_redis_are_shown_and_one_that_can_not_be_asked_hides_no_call(
     assert result.stderr.startswith("limits are not shown: Redis came back empty")
 
 
-def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: Path) -> None:
+def test_a_ledger_older_than_limits_is_shown_without_them(limited: Path) -> None:
     with second_connection(limited.parent / "var" / "tollgate.db") as ledger:
         ledger.execute("DROP TABLE spend")
     result = run(limited)
@@ -417,7 +415,7 @@ def test_a_ledger_from_before_there_were_limits_is_shown_without_them(limited: P
 # A ledger that is missing, busy or broken.
 
 
-def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf: Path) -> None:
+def test_without_a_ledger_there_are_no_calls_and_no_file_is_created(conf: Path) -> None:
     result = run(conf)
     assert result.exit_code == 0
     assert result.stdout == f"There is no recorded call yet in {conf.parent / 'var' / 'ledger.db'}.\n"
@@ -426,13 +424,13 @@ def test_before_the_first_call_there_is_an_empty_answer_and_no_file_is_made(conf
     assert not (conf.parent / "var").exists()
 
 
-def test_an_empty_ledger_and_an_empty_selection_say_which_they_are(conf: Path) -> None:
-    path = book(conf, [])
+def test_an_empty_ledger_and_an_empty_selection_have_different_messages(conf: Path) -> None:
+    path = write_rows(conf, [])
     assert run(conf).stdout == f"There is no recorded call yet in {path}.\n"
     assert run(conf, "--workspace", "nobody").stdout == "No recorded call matches.\n"
 
 
-def test_a_ledger_that_is_being_written_can_be_read(conf: Path, ledger: Path) -> None:
+def test_a_ledger_can_be_read_while_it_is_written(conf: Path, ledger: Path) -> None:
     with locked_by_another(ledger):
         assert len(run_json(conf)["recent"]) == len(CALLS)
 
@@ -443,7 +441,7 @@ def test_a_report_cannot_write_to_the_ledger(ledger: Path) -> None:
     assert booked(ledger) == CALLS
 
 
-def test_a_file_that_is_no_ledger_is_an_error_that_names_it(conf: Path) -> None:
+def test_an_error_names_a_file_that_is_not_a_ledger(conf: Path) -> None:
     path = conf.parent / "var" / "ledger.db"
     path.parent.mkdir()
     path.write_text("not a database " * 100)
@@ -452,22 +450,22 @@ def test_a_file_that_is_no_ledger_is_an_error_that_names_it(conf: Path) -> None:
     assert result.stderr == f"Error: {path}: can't be read: file is not a database\n"
 
 
-def test_a_ledger_under_a_name_that_a_url_would_cut_is_found(tmp_path: Path) -> None:
+def test_a_ledger_is_found_under_a_name_with_special_characters_of_urls(tmp_path: Path) -> None:
     folder = tmp_path / "what? 100%23 #1"
     folder.mkdir()
     conf = folder / "proxy.conf"
     conf.write_text('[paths]\ndatabase = "var/ledger.db"\n')
-    book(conf, CALLS)
+    write_rows(conf, CALLS)
     assert len(run_json(conf)["recent"]) == len(CALLS)
 
 
-def test_a_conf_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_error_names_a_missing_conf_file(tmp_path: Path) -> None:
     result = run(tmp_path / "nowhere.conf")
     assert result.exit_code == 1
     assert "nowhere.conf: no such file" in result.stderr
 
 
-def test_the_command_line_has_it(conf: Path, ledger: Path) -> None:
+def test_the_command_line_has_the_command(conf: Path, ledger: Path) -> None:
     ended = subprocess.run(
         [
             sys.executable,
@@ -492,3 +490,25 @@ def test_the_command_line_has_it(conf: Path, ledger: Path) -> None:
         "tester-large",
         "tester-small",
     ]
+
+
+# Moments.
+
+MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31", "2026-01-31T00:00:00+00:00"),
+        ("2026-01-31T09:30", "2026-01-31T09:30:00+00:00"),
+        ("2026-01-31T09:30:00Z", "2026-01-31T09:30:00+00:00"),
+        ("2026-01-31T09:30+05:30", "2026-01-31T04:00:00+00:00"),
+        ("90m", "2026-03-01T10:30:00+00:00"),
+        ("12h", "2026-03-01T00:00:00+00:00"),
+        ("7d", "2026-02-22T12:00:00+00:00"),
+        ("2w", "2026-02-15T12:00:00+00:00"),
+    ],
+)
+def test_a_moment_is_a_date_a_time_or_a_length_of_time_ago(text: str, moment: str) -> None:
+    assert parse_moment(text, MARCH).isoformat() == moment

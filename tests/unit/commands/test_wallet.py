@@ -1,4 +1,4 @@
-"""``tollgate wallet``: money goes in once, is never changed, and is shown to the nano-dollar."""
+"""``tollgate wallet``: an amount is credited once, an entry never changes, and amounts are exact."""
 
 import asyncio
 import csv
@@ -59,7 +59,7 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def use(folder: Path, work: Callable[[SqliteStore], Any]) -> None:
-    """Let ``work`` do something to the store, as a gateway would."""
+    """Run ``work`` on the store, as a gateway would."""
 
     async def do() -> None:
         store = SqliteStore(ledger_of(folder))
@@ -88,7 +88,7 @@ def test_equal_credits_without_a_reference_are_two_credits(folder: Path) -> None
     assert len({entry["id"] for entry in entries(folder)}) == 2
 
 
-def test_a_reference_is_credited_once_and_repeating_it_is_no_error(folder: Path) -> None:
+def test_a_repeated_reference_is_credited_once_without_an_error(folder: Path) -> None:
     run(folder, "credit", "acme", "50", "--reference", "invoice 17")
     before = entries(folder)
     again = run(folder, "credit", "acme", "50.0", "--reference", "invoice 17")
@@ -101,7 +101,7 @@ def test_a_reference_is_credited_once_and_repeating_it_is_no_error(folder: Path)
     assert spent(ledger_of(folder), "wallet:acme") == (-50 * USD, 0)
 
 
-def test_a_reference_stands_for_one_workspace_only(folder: Path) -> None:
+def test_a_reference_is_for_one_workspace_only(folder: Path) -> None:
     for name in ("acme", "beta"):
         run(folder, "credit", name, "1", "--reference", "invoice 17")
     assert [entry["id"] for entry in entries(folder)] == ["acme/invoice 17", "beta/invoice 17"]
@@ -115,7 +115,7 @@ def test_a_reference_with_another_amount_is_an_error_and_changes_nothing(folder:
     assert [entry["amount_nanousd"] for entry in entries(folder)] == [50 * USD]
 
 
-def test_many_who_enter_one_reference_at_once_enter_it_once(folder: Path) -> None:
+def test_concurrent_credits_with_one_reference_are_entered_once(folder: Path) -> None:
     conf = load_conf(folder / "proxy.conf")
     with ThreadPoolExecutor(8) as pool:
         new = list(pool.map(lambda _: save_entry(conf, make_credit("acme", USD, "invoice 17")), range(16)))
@@ -123,7 +123,7 @@ def test_many_who_enter_one_reference_at_once_enter_it_once(folder: Path) -> Non
     assert spent(ledger_of(folder), "wallet:acme") == (-USD, 0)
 
 
-def test_a_mistake_is_corrected_by_a_negative_amount_even_below_zero(folder: Path) -> None:
+def test_a_negative_amount_corrects_a_mistake_even_below_zero(folder: Path) -> None:
     run(folder, "credit", "acme", "500")
     use(folder, lambda store: store.settle(Settlement(make_row(retail_nanousd=60 * USD), from_wallet=True)))
     result = run(folder, "credit", "acme", "--reference", "typo of May 4", "--", "-450")
@@ -155,7 +155,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=lambda arguments: " ".join(arguments)[:40])
-def test_what_is_no_credit_is_refused_and_nothing_is_written(
+def test_an_invalid_credit_is_refused_and_nothing_is_written(
     folder: Path, arguments: tuple[str, ...]
 ) -> None:
     status, said = REFUSED[arguments]
@@ -165,7 +165,7 @@ def test_what_is_no_credit_is_refused_and_nothing_is_written(
     assert not ledger_of(folder).exists()
 
 
-def test_no_credit_brings_a_wallet_beyond_what_one_can_hold(folder: Path) -> None:
+def test_a_credit_beyond_the_largest_balance_is_refused(folder: Path) -> None:
     most = str(MAX_CAP_USD)
     assert run(folder, "credit", "acme", most).exit_code == 0
     result = run(folder, "credit", "acme", "0.000000001")
@@ -174,7 +174,7 @@ def test_no_credit_brings_a_wallet_beyond_what_one_can_hold(folder: Path) -> Non
     assert run(folder, "credit", "acme", "--reference", "back", "--", f"-{most}").exit_code == 0
 
 
-def test_a_ledger_that_stays_locked_is_a_clear_error(folder: Path) -> None:
+def test_a_ledger_that_stays_locked_gives_one_line(folder: Path) -> None:
     run(folder, "credit", "acme", "1")
     with locked_by_another(ledger_of(folder)):
         result = run(folder, "credit", "acme", "1")
@@ -183,10 +183,10 @@ def test_a_ledger_that_stays_locked_is_a_clear_error(folder: Path) -> None:
     assert len(entries(folder)) == 1
 
 
-# Looking.
+# Balances and histories.
 
 
-def test_balances_are_those_of_all_workspaces_less_what_is_in_flight(folder: Path) -> None:
+def test_balances_of_all_workspaces_show_what_is_in_flight_and_left(folder: Path) -> None:
     run(folder, "credit", "beta", "5")
     row = make_row("open", workspace="beta", retail_nanousd=0)
     want = Want(2 * USD + 1, 0, 1, is_protected=True)
@@ -208,7 +208,7 @@ def test_balances_are_those_of_all_workspaces_less_what_is_in_flight(folder: Pat
     ]
 
 
-def test_history_shows_credits_and_what_calls_cost_newest_first(folder: Path) -> None:
+def test_history_shows_credits_and_costs_of_calls_newest_first(folder: Path) -> None:
     run(folder, "credit", "acme", "5", "--reference", "invoice 17")
     later = "2099-01-01T00:00:00.000+00:00"
     row = make_row("req_1", created_at=later, retail_nanousd=1_560)
@@ -233,7 +233,7 @@ def test_history_shows_credits_and_what_calls_cost_newest_first(folder: Path) ->
     assert run_json(folder, "history", "acme", "--limit", "1") == [call]
 
 
-def test_a_workspace_whose_file_is_gone_still_has_its_money_shown(folder: Path) -> None:
+def test_the_balance_of_a_deleted_workspace_is_shown(folder: Path) -> None:
     run(folder, "credit", "beta", "5")
     (folder / "policies/workspaces/beta.toml").unlink()
     assert len(run_json(folder, "history", "beta")) == 1
@@ -241,14 +241,14 @@ def test_a_workspace_whose_file_is_gone_still_has_its_money_shown(folder: Path) 
     assert run(folder, "credit", "beta", "5").exit_code == 1
 
 
-def test_files_that_do_not_load_keep_nobody_from_crediting(folder: Path) -> None:
+def test_credits_work_even_if_the_files_do_not_load(folder: Path) -> None:
     edit(folder / "catalog_data/models.toml", '"0.15"', '"dear"')
     edit(folder / "policies/workspaces/acme.toml", 'plan = "pro"', 'plan = "por"')
     assert run(folder, "credit", "acme", "5").exit_code == 0
     assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 5 * USD
 
 
-def test_where_nothing_was_entered_there_is_nothing_to_show_and_no_file_is_made(folder: Path) -> None:
+def test_without_entries_there_is_nothing_to_show_and_no_file_is_created(folder: Path) -> None:
     assert run(folder, "history", "acme").stdout == "The wallet of acme has no entries.\n"
     assert run_json(folder, "history", "acme") == []
     assert run_json(folder, "balance", "acme")[0]["balance_nanousd"] == 0
@@ -259,7 +259,7 @@ def test_where_nothing_was_entered_there_is_nothing_to_show_and_no_file_is_made(
 
 
 @pytest.mark.parametrize("command", ["balance", "history"])
-def test_looking_at_an_unknown_workspace_names_the_nearest(folder: Path, command: str) -> None:
+def test_the_error_of_an_unknown_workspace_suggests_the_nearest(folder: Path, command: str) -> None:
     result = run(folder, command, "acm")
     assert result.exit_code == 1
     assert 'unknown workspace "acm"; did you mean "acme"?' in result.stderr
@@ -293,7 +293,9 @@ def test_a_wallet_in_redis_is_credited_once_and_shown(on_redis: Path) -> None:
     assert spent(ledger_of(on_redis), "wallet:acme") == (0, 0), "the counter is in Redis"
 
 
-def test_a_redis_that_came_back_empty_is_no_empty_wallet(on_redis: Path, redis_server: RedisServer) -> None:
+def test_an_emptied_redis_is_an_error_and_not_an_empty_wallet(
+    on_redis: Path, redis_server: RedisServer
+) -> None:
     run(on_redis, "credit", "acme", "50")
     redis_server.flush()
     for command in (("balance",), ("credit", "acme", "1")):
@@ -303,7 +305,9 @@ def test_a_redis_that_came_back_empty_is_no_empty_wallet(on_redis: Path, redis_s
     assert len(run_json(on_redis, "history", "acme")) == 1
 
 
-def test_a_ledger_that_redis_does_not_count_yet_is_no_empty_wallet(folder: Path, redis_url: str) -> None:
+def test_a_ledger_not_yet_counted_in_redis_is_an_error_and_not_an_empty_wallet(
+    folder: Path, redis_url: str
+) -> None:
     run(folder, "credit", "acme", "50")
     edit(folder / "proxy.conf", "", f'\n[state]\nbackend = "redis"\nredis_url = "{redis_url}"\n')
     for command in (("balance",), ("credit", "acme", "1")):
@@ -324,10 +328,10 @@ def test_a_ledger_whose_counters_are_in_redis_says_so_when_redis_is_not_configur
     assert run_json(on_redis, "balance", "acme")[0]["balance_nanousd"] == 50 * USD
 
 
-# Beside a gateway.
+# While a gateway runs.
 
 
-def test_a_credit_beside_a_running_gateway_lets_its_next_call_through(
+def test_a_running_gateway_accepts_the_next_call_after_a_credit(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     key = new_key()
