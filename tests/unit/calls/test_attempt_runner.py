@@ -1,0 +1,314 @@
+"""The run of one attempt, in simulated time: what ends it, and what is known of the attempt then.
+
+Client, provider and network are simulated. The wire, the pool, the store and the runner are the gateway's own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from rig.call_stages import call_at, make_dependencies
+from rig.configuration import Configuration, model, provider, workspace
+from rig.ledger import booked
+from rig.simulation import CALM, Faults, Outcome, World, simulate
+from rig.simulation.clients import Answer, Client, Habits
+from rig.simulation.provider import Provider
+from rig.simulation.wire_server import WireServer
+
+from addon.calls.attempt import UpstreamAttempt
+from addon.calls.attempt_runner import AttemptRunner
+from addon.calls.call import admit, begin
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
+from addon.calls.request_body import read_chat_request
+from addon.calls.reservation import reserve_first
+from addon.calls.responses import error_response, gateway_fields
+from addon.calls.upstream_request import accept_request, accept_route, find_route
+from addon.settings.settings import Settings, load_settings
+from addon.text.errors import ErrorAnswer, refusal_error
+from addon.upstream.pool import PoolStats
+from addon.wire.connection import WireSettings
+from addon.wire.stream import ClientLeft, Stream
+from policies.exchange import Stage
+
+KEY = f"tg_{'runner':0<40}"
+PROVIDER_PORT = 20_000
+"""The first port that a simulated network gives to a server."""
+FIRST_BYTE_TIMEOUT_S, IDLE_TIMEOUT_S, WHOLE_TIMEOUT_S = 20, 10, 60
+WHOLE = Habits(
+    stream=False,
+    cap_tokens=100,
+    include_usage=False,
+    leaves_after_s=None,
+    leaves_by="close",
+    read_bytes=65_536,
+    read_pause_s=0.0,
+)
+STREAMED = replace(WHOLE, stream=True)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    timeouts = {
+        "connect_timeout_s": 5,
+        "first_byte_timeout_s": FIRST_BYTE_TIMEOUT_S,
+        "idle_timeout_s": IDLE_TIMEOUT_S,
+        "whole_timeout_s": WHOLE_TIMEOUT_S,
+    }
+    written = Configuration(
+        providers={"TESTER": provider(f"http://127.0.0.1:{PROVIDER_PORT}/v1")},
+        models={"m": model()},
+        workspaces={"acme": workspace(("ci", KEY, True))},
+        sections={"upstream": timeouts},
+    ).write(tmp_path_factory.mktemp("attempt-runner"))
+    return load_settings(written, {"TEST_PROVIDER_KEY": "fake"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of an attempt. ``failure`` is what ``run`` returned, ``has_left`` whether it raised ``ClientLeft``."""
+
+    call: Call
+    attempt: UpstreamAttempt
+    stage: Stage
+    took_s: float
+    failure: ErrorAnswer | None = None
+    has_left: bool = False
+
+
+class Runs:
+    """A server that runs the first attempt of each call, and ends the call by what came of it."""
+
+    def __init__(self, world: World, settings: Settings, database: Path) -> None:
+        self.deps = make_dependencies(settings, database, world.clock)
+        self.runs: list[Run] = []
+        wire = WireSettings(
+            lambda refusal: error_response(refusal_error(refusal), [], close=True), clock=world.clock
+        )
+        self.server = WireServer(world, self._serve, wire)
+        self._world = world
+
+    async def stop(self) -> None:
+        """End all calls and close everything."""
+        await self.server.stop()
+        await self.deps.in_flight.close()
+        await self.deps.pool.close()
+        await self.deps.store.close()
+
+    async def _serve(self, stream: Stream) -> None:
+        deps, call = self.deps, begin(self.deps)
+        await admit(call, stream.head, deps)
+        accept_request(call, await read_chat_request(call, stream, deps.bodies))
+        accept_route(call, find_route(call))
+        attempt = await reserve_first(call, deps)
+        began_s, failure, has_left = self._world.loop.time(), None, False
+        try:
+            failure = await AttemptRunner(call, attempt, stream, deps).run()
+        except ClientLeft:
+            has_left = True
+        took_s = self._world.loop.time() - began_s
+        self.runs.append(Run(call, attempt, call.exchange.stage, took_s, failure, has_left))
+        if has_left:
+            await deps.in_flight.abandon(call)
+        elif failure:
+            await _end(deps, call, stream, failure)
+
+
+async def _end(deps: Dependencies, call: Call, stream: Stream, failure: ErrorAnswer) -> None:
+    await deps.in_flight.settle(call, failure.status, failure.code)
+    if call.is_head_sent:
+        await stream.end(failure.sse_event())
+    else:
+        await stream.respond(error_response(failure, gateway_fields(call)))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of the calls of one test, before everything was closed."""
+
+    runs: list[Run]
+    answers: list[Answer]
+    connections: int
+    pool: PoolStats
+
+
+type Make = Callable[..., Outcome[Ran]]
+
+
+@pytest.fixture
+def make(settings: Settings, tmp_path: Path) -> Make:
+    """Make a call with each of some habits, one after another, to a provider that meets every call with one fate."""
+
+    def make(fate: str, *habits: Habits, seed: int = 1, link: Faults = CALM) -> Outcome[Ran]:
+        async def main(world: World) -> Ran:
+            tester = Provider(world, {fate: 1})
+            await tester.start()
+            assert tester.port == PROVIDER_PORT
+            world.network.faults[PROVIDER_PORT] = link
+            runs = Runs(world, settings, tmp_path / "tollgate.db")
+            await runs.server.start()
+            client = Client(runs.server.port, KEY, "m")
+            answers = [await client.call(f"call-{number}", one) for number, one in enumerate(habits)]
+            await client.close()
+            ran = Ran(runs.runs, answers, tester.connections, runs.deps.pool.stats())
+            await runs.stop()
+            await tester.stop()
+            return ran
+
+        return simulate(seed, main)
+
+    return make
+
+
+FAILURES = {
+    ("401", WHOLE): (401, "invalid_api_key", "refused with 401"),
+    ("429", WHOLE): (429, "rate_limit_exceeded", "refused with 429"),
+    ("500", STREAMED): (500, "upstream_error", "refused with 500"),
+    ("reset before the head", WHOLE): (502, "upstream_error", "could not be reached"),
+    ("reset in the body", WHOLE): (502, "upstream_error", "it broke off"),
+    ("closes in the body", WHOLE): (502, "upstream_error", "it broke off"),
+    ("closes in the body", STREAMED): (502, "upstream_error", "stream ended before the answer was complete"),
+    ("garbage", STREAMED): (502, "upstream_error", "not well-formed HTTP"),
+    ("silent", WHOLE): (504, "upstream_error", "did not answer in time"),
+    ("silent", STREAMED): (504, "upstream_error", "did not answer in time"),
+    ("silent in the body", WHOLE): (504, "upstream_error", "did not answer in time"),
+    ("silent in the body", STREAMED): (504, "upstream_error", "did not answer in time"),
+}
+"""How an attempt fails, by what the provider does and how the client calls."""
+
+
+@pytest.mark.parametrize(
+    ("fate", "habits", "error"),
+    [(*case, error) for case, error in FAILURES.items()],
+    ids=[f"{fate}, {'streamed' if habits.stream else 'whole'}" for fate, habits in FAILURES],
+)
+def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
+    make: Make, fate: str, habits: Habits, error: tuple[int, str, str]
+) -> None:
+    outcome = make(fate, habits)
+    [run] = outcome.result.runs
+    status, code, words = error
+    assert run.failure
+    assert (run.failure.status, run.failure.code) == (status, code)
+    assert words in run.failure.message
+    assert (run.stage, run.attempt.lagged, run.attempt.is_sent) == (Stage.DISPATCHED, False, True)
+    assert run.attempt.status == (int(fate) if fate.isdigit() else 200 if "body" in fate else None)
+    assert run.call.is_head_sent == (habits.stream and "in the body" in fate)
+    assert [answer.error_code for answer in outcome.result.answers] == [code]
+    # The connection is kept only where the message of the error had ended.
+    assert outcome.result.pool.idle == outcome.result.pool.open == fate.isdigit()
+    assert (outcome.errors, outcome.left) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("fate", "habits", "bound_s"),
+    [
+        ("silent", STREAMED, FIRST_BYTE_TIMEOUT_S),
+        ("silent", WHOLE, WHOLE_TIMEOUT_S),
+        ("silent in the body", WHOLE, WHOLE_TIMEOUT_S),
+    ],
+    ids=["streamed", "whole", "whole, in the body"],
+)
+def test_a_silent_provider_has_its_time_and_no_more(
+    make: Make, fate: str, habits: Habits, bound_s: float
+) -> None:
+    [run] = make(fate, habits).result.runs
+    assert run.took_s == pytest.approx(bound_s, abs=0.01)
+
+
+def test_a_stream_that_falls_silent_has_the_time_for_one_piece(make: Make) -> None:
+    [run] = make("silent in the body", STREAMED).result.runs
+    assert IDLE_TIMEOUT_S < run.took_s < FIRST_BYTE_TIMEOUT_S
+
+
+def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: Make) -> None:
+    [run] = make("good", WHOLE, link=Faults(refused=1.0)).result.runs
+    assert run.failure
+    assert (run.failure.status, run.attempt.is_sent, run.attempt.status) == (502, False, None)
+
+
+@pytest.mark.parametrize("habits", [WHOLE, STREAMED], ids=["whole", "streamed"])
+@pytest.mark.parametrize("fate", ["good", "slow", "closes after", "no usage", "breaks off when finished"])
+def test_an_attempt_that_answers_also_settles_its_call(
+    make: Make, tmp_path: Path, fate: str, habits: Habits
+) -> None:
+    outcome = make(fate, habits)
+    [run], [answer] = outcome.result.runs, outcome.result.answers
+    assert (run.failure, run.attempt.failure, run.attempt.status) == (None, None, 200)
+    assert (run.stage, run.call.first_failure) == (Stage.SETTLED, None)
+    assert (answer.ending, answer.status, answer.error_code) == ("whole", 200, None)
+    [row] = booked(tmp_path / "tollgate.db")
+    assert (row["id"], row["status"], row["attempts"]) == (answer.request_id, 200, 1)
+    assert (outcome.errors, outcome.left) == ([], [])
+
+
+def test_the_body_of_a_request_is_forgotten_once_its_answer_begins(make: Make) -> None:
+    [run] = make("good", WHOLE).result.runs
+    assert run.attempt.request.content == b""
+
+
+def test_calls_after_one_another_share_a_connection(make: Make) -> None:
+    ran = make("good", WHOLE, STREAMED, WHOLE).result
+    assert [run.failure for run in ran.runs] == [None, None, None]
+    assert (ran.connections, ran.pool.reused) == (1, 2)
+
+
+# A client that leaves.
+
+
+def leaving(habits: Habits, leaves_by: str) -> Habits:
+    """Return ``habits`` of a client that leaves before the provider's head comes."""
+    return replace(habits, leaves_after_s=0.3, leaves_by=leaves_by)
+
+
+@pytest.mark.parametrize("leaves_by", ["abort", "close"])
+def test_a_whole_answer_is_read_for_its_usage_after_its_client_left(
+    make: Make, tmp_path: Path, leaves_by: str
+) -> None:
+    [run] = make("good", leaving(WHOLE, leaves_by)).result.runs
+    assert (run.has_left, run.stage, run.attempt.status) == (True, Stage.DISPATCHED, 200)
+    assert run.attempt.reader
+    assert run.attempt.reader.usage
+    [row] = booked(tmp_path / "tollgate.db")
+    assert (row["status"], row["usage_source"]) == (499, "provider")
+    assert row["completion_tokens"] == run.attempt.reader.usage.completion_tokens
+
+
+@pytest.mark.parametrize("leaves_by", ["abort", "close"])
+def test_a_stream_that_has_not_finished_is_not_read_without_its_client(
+    make: Make, tmp_path: Path, leaves_by: str
+) -> None:
+    outcome = make("good", leaving(STREAMED, leaves_by))
+    [run] = outcome.result.runs
+    assert (run.has_left, run.attempt.status) == (True, None)
+    assert run.took_s < 0.5
+    assert [row["usage_source"] for row in booked(tmp_path / "tollgate.db")] == ["estimated"]
+    assert outcome.left == []
+
+
+# An attempt that may not run.
+
+
+def test_an_attempt_that_was_not_dispatched_opens_no_connection(settings: Settings, tmp_path: Path) -> None:
+    async def main(world: World) -> tuple[int, int]:
+        tester = Provider(world)
+        await tester.start()
+        deps = make_dependencies(settings, tmp_path / "tollgate.db", world.clock)
+        unused = cast(Stream, None)
+        ended, other = [await call_at(Stage.DISPATCHED, deps, KEY) for _ in range(2)]
+        attempt = ended.attempt
+        with pytest.raises(RuntimeError, match="not approved"):
+            await AttemptRunner(other, attempt, unused, deps).run()
+        for call in (ended, other):
+            await deps.in_flight.settle(call, 500, "internal_error")
+        with pytest.raises(RuntimeError, match="not approved"):
+            await AttemptRunner(ended, attempt, unused, deps).run()
+        await deps.in_flight.close()
+        await deps.pool.close()
+        await deps.store.close()
+        await tester.stop()
+        return tester.connections, deps.pool.stats().opened
+
+    assert simulate(1, main).result == (0, 0)
