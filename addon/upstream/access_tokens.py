@@ -183,9 +183,11 @@ def _parse_token(status: int, body: bytes, assertion: str) -> tuple[SecretStr, f
         answer = None
     found = answer if isinstance(answer, dict) else {}
     if status != HTTPStatus.OK:
-        stated = [found[name] for name in ("error", "error_description") if isinstance(found.get(name), str)]
-        said = recordable(": ".join(stated), (assertion,))
-        raise AccessTokenUnavailable(f"the token server answered with status {status}: {said or 'no reason'}")
+        parts = [found[name] for name in ("error", "error_description") if isinstance(found.get(name), str)]
+        reason = recordable(": ".join(parts), (assertion,))
+        raise AccessTokenUnavailable(
+            f"the token server answered with status {status}: {reason or 'no reason'}"
+        )
     token, life_s = found.get("access_token"), found.get("expires_in")
     if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
         raise AccessTokenUnavailable("the token server's answer holds no access token")

@@ -1,6 +1,6 @@
-"""A client that reads slowly stops the reading of its provider: what that one can write is counted.
+"""A client that reads slowly stops the reading from its provider. The tests count what the provider can write.
 
-The gateways here cut a client off that takes nothing for half a second. What was written by then is final.
+These gateways cut off a client that reads nothing for half a second. The count is final then.
 """
 
 import json
@@ -36,7 +36,7 @@ main(prog_name="tollgate")
 
 
 class Firehose:
-    """A provider that writes as fast as it is read, and counts what it could write."""
+    """A provider that writes as fast as the gateway reads, and counts the bytes that it could write."""
 
     def __init__(self) -> None:
         self.written_bytes = 0
@@ -52,7 +52,7 @@ class Firehose:
 
 @pytest.fixture(scope="module")
 def gateways(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> dict[str, Gateway]:
-    """One in plain text and one with TLS."""
+    """Yield a gateway without TLS and one with TLS."""
     key = new_key()
     settings: dict[str, Any] = {
         "program": ("-c", IMPATIENT),
@@ -71,7 +71,7 @@ def resident_bytes(pid: int) -> int:
 
 @pytest.fixture(autouse=True)
 def clean(upstreams: dict[str, Any]) -> Iterator[None]:
-    """Providers that have received nothing yet, and answer ordinarily afterwards."""
+    """Yield providers that have received nothing yet. Restore their default answer afterwards."""
     for name in ("TESTER", "SECURE"):
         upstreams[name].reset()
     yield
@@ -81,7 +81,7 @@ def clean(upstreams: dict[str, Any]) -> Iterator[None]:
 
 @pytest.mark.parametrize("provider", ["TESTER", "SECURE"])
 @pytest.mark.parametrize("client", ["plain", "TLS", "HTTP/2"])
-def test_who_takes_nothing_stops_the_reading_of_the_provider(
+def test_a_client_that_does_not_read_stops_the_reading_of_the_provider(
     gateways: dict[str, Gateway],
     upstreams: dict[str, Any],
     trusting: ssl.SSLContext,
@@ -95,7 +95,7 @@ def test_who_takes_nothing_stops_the_reading_of_the_provider(
     )
     user = f"{client} {provider}"
     upstream.behave(ordinary)
-    # What the first call of all brings into memory stays there.
+    # The first call loads code into memory, which stays there.
     warm = httpx.post(
         gateway.url + PATH,
         json={"model": provider, "messages": HELLO, "stream": True},

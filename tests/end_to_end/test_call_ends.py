@@ -1,6 +1,6 @@
-"""Each way a call may end: what becomes of the client, the provider's connection, the hold and the row.
+"""Each way in which a call may end: the client, the provider's connection, the hold and the row.
 
-The table is in docs/call-ends.md, and names a test of this file in each line.
+The table in docs/call-ends.md names a test of this file in each line.
 """
 
 import json
@@ -87,7 +87,7 @@ UNSEEN = {"cap_field": "max_completion_tokens", "reasons_unseen": True, "tokens_
 
 @pytest.fixture(scope="module")
 def gateways(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> dict[str, Gateway]:
-    """One for HTTP/1 in plain text, and one for HTTP/2."""
+    """Yield a gateway for HTTP/1 without TLS, and one for HTTP/2."""
     keys = {"ci": new_key(), "net": new_key()}
     settings: dict[str, Any] = {
         "program": ("-c", FAULTY),
@@ -118,7 +118,7 @@ WAYS = [
 
 @dataclass
 class Caller:
-    """A client of one gateway that makes a call and leaves it in its own way."""
+    """A client of one gateway that makes a call and leaves it in a certain way."""
 
     gateway: Gateway
     way: str
@@ -139,7 +139,7 @@ class Caller:
                 self._leave(raw)
 
     def leave(self, *, seen: bytes, ready: Callable[[], object], **body: Any) -> None:
-        """Make a call; leave it once ``seen`` was read of its answer and ``ready`` returns."""
+        """Make a call. Leave it when its answer has ``seen`` and ``ready`` has returned."""
         if self.gateway.url.startswith("https"):
             content = json.dumps({"messages": HELLO} | body).encode()
             headers = [(name.lower(), value) for name, value in self.gateway.headers.items()]
@@ -154,7 +154,7 @@ class Caller:
                     raw.read_chunks_until(seen)
                 ready()
                 self._leave(raw)
-        # Whoever asks later is answered later.
+        # A later request is answered later.
         models = f"{self.gateway.url}/v1/models"
         assert httpx.get(models, timeout=BOUND_S, trust_env=False, verify=False).status_code == 200
 
@@ -192,7 +192,7 @@ def holds(gateway: Gateway) -> list[Any]:
 
 
 def row_of(gateway: Gateway, user: str) -> dict[str, Any]:
-    """The row of the call of ``user``, whose hold is gone with it."""
+    """Return the row of the call of ``user``. Check that its hold is gone."""
     row = gateway.wait_for_row(lambda row: row["end_user"] == user)
     assert row["id"] not in {hold["id"] for hold in holds(gateway)}
     return row
@@ -200,7 +200,7 @@ def row_of(gateway: Gateway, user: str) -> dict[str, Any]:
 
 @contextmanager
 def no_row(gateway: Gateway) -> Iterator[None]:
-    """Nothing that is done meanwhile leaves a row, or a hold."""
+    """Check that the block leaves no row and no hold."""
     before = len(gateway.ledger_rows())
     yield
     gateway.wait_until(lambda: not holds(gateway))
@@ -208,7 +208,7 @@ def no_row(gateway: Gateway) -> Iterator[None]:
 
 
 def left_log(gateway: Gateway) -> int:
-    """How many calls ended before they were sent because their clients left."""
+    """Return how many calls ended before they were sent because their clients left."""
     lines = [line for line in gateway.logs if line.get("event") == "refusal"]
     return sum(line["error_code"] == "client_disconnected" for line in lines)
 

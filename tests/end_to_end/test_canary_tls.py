@@ -1,4 +1,4 @@
-"""What a client or a provider sends instead of proper TLS, or over it, is in no line of the log, in no encoding."""
+"""No line of the log has what a client or a provider sends instead of proper TLS, or over it, in any encoding."""
 
 import socket
 import ssl
@@ -26,12 +26,12 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 def _frame(kind: int, stream: int, payload: bytes, flags: int = 0) -> bytes:
-    """One HTTP/2 frame. Source: RFC 9113, 4.1."""
+    """Return one HTTP/2 frame. Source: RFC 9113, 4.1."""
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
-    """One header field, never indexed. Source: RFC 7541, 6.2.3."""
+    """Return one header field, never indexed. Source: RFC 7541, 6.2.3."""
     return b"\x10" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -72,7 +72,7 @@ H2_FAULTS = {
 
 @pytest.fixture(scope="module")
 def pretender(authority: trustme.CA) -> Iterator[Upstream]:
-    """A provider whose certificate bears a secret as the name, which is not that of its host."""
+    """Yield a provider whose certificate has a secret as its name, which is not the name of its host."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(f"{KEY.replace('_', '-')}.test").configure_cert(context)
     with Upstream(tls=context) as upstream:
@@ -115,7 +115,7 @@ def test_plain_http_and_other_bytes_to_a_port_of_tls(secure: Gateway) -> None:
     secure.wait_for_log(lambda line: line.get("event") == "client tls failed")
 
 
-def test_a_secret_for_the_name_of_the_server_or_of_a_protocol(secure: Gateway) -> None:
+def test_a_secret_as_the_name_of_the_server_or_of_a_protocol(secure: Gateway) -> None:
     names = (f"{KEY.replace('_', '-')}.test", "localhost")
     for name, trusts in ((names[0], False), (names[1], True), (names[0], True)):
         context = ssl.create_default_context()
@@ -147,7 +147,7 @@ def test_bad_http2_over_tls(secure: Gateway, trusting: ssl.SSLContext) -> None:
             _send(client, opening + frames)
 
 
-def test_a_provider_whose_certificate_bears_a_secret(secure: Gateway, trusting: ssl.SSLContext) -> None:
+def test_a_provider_whose_certificate_has_a_secret(secure: Gateway, trusting: ssl.SSLContext) -> None:
     with httpx.Client(verify=trusting, trust_env=False, timeout=BOUND_S) as client:
         headers = {"Authorization": f"Bearer {KEY}"}
         answer = client.post(

@@ -1,4 +1,4 @@
-"""Leaving never pays: a call that was left costs what it would have cost, and nobody pays for what did not happen."""
+"""Clients that leave: a call that was left costs what it would have cost, and only what really happened is charged."""
 
 import json
 import ssl
@@ -45,7 +45,7 @@ COUNTS: dict[str, dict[str, Any]] = {
 def gateways(
     start_gateway: StartGateway, upstreams: dict[str, Any], secure_sections: dict[str, Any]
 ) -> dict[str, Gateway]:
-    """One for HTTP/1 in plain text, and one for HTTP/2."""
+    """Yield a gateway for HTTP/1 without TLS, and one for HTTP/2."""
     base = upstreams["TESTER"].base_url
     key = new_key()
     settings = {
@@ -72,7 +72,7 @@ type Leave = Callable[..., None]
 
 @pytest.fixture
 def leave(gateway: Gateway, trusting: ssl.SSLContext) -> Leave:
-    """Make a call and leave it, once ``seen`` was read or ``ready`` returns; return when the gateway knows."""
+    """Return a function that makes a call, leaves it after ``seen`` or ``ready``, and waits until the gateway knows."""
 
     def made(body: dict[str, Any], *, seen: bytes = b"", ready: Callable[[], object] = lambda: None) -> None:
         content = json.dumps({"messages": HELLO} | body).encode()
@@ -88,7 +88,7 @@ def leave(gateway: Gateway, trusting: ssl.SSLContext) -> Leave:
                     raw.read_head()
                     raw.read_chunks_until(seen)
                 ready()
-            # Whoever asks later is answered later.
+            # A later request is answered later.
             assert httpx.get(f"{gateway.url}/v1/models", timeout=BOUND_S, trust_env=False).status_code == 200
 
     return made
@@ -109,7 +109,7 @@ def _candidate(text: str, **ended: Any) -> dict[str, Any]:
 
 
 def _pieces(vendor: str) -> tuple[bytes, bytes]:
-    """A stream up to the reason for its end, and what follows: its usage."""
+    """Return a stream up to its finish reason, and the rest: its usage."""
     if vendor == "claude":
         delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "yes"}}
         start = {"id": "m", "content": [], "usage": {"input_tokens": 20, "output_tokens": 1}}
@@ -144,7 +144,7 @@ def row_of(gateway: Gateway, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("vendor", DIALECTS)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_stayed_and_left_cost_the_same(
+def test_a_call_costs_the_same_whether_its_client_stays_or_leaves(
     gateway: Gateway, upstream: Upstream, leave: Leave, vendor: str, stream: bool
 ) -> None:
     gate = Gate()
@@ -208,7 +208,7 @@ def test_a_provider_that_fails_costs_a_client_that_left_nothing_for_output(
     assert (row["usage_source"], row["retail_nanousd"]) == ("none", 0)
 
 
-def test_a_stream_that_was_left_while_the_provider_queued_costs_its_prompt_alone(
+def test_a_stream_that_was_left_while_the_provider_queued_costs_only_its_prompt(
     gateways: dict[str, Gateway], upstream: Upstream
 ) -> None:
     gateway = gateways["HTTP/1"]
@@ -222,7 +222,7 @@ def test_a_stream_that_was_left_while_the_provider_queued_costs_its_prompt_alone
     assert received.client_left.wait(BOUND_S), "its upstream is closed at once"
 
 
-def test_a_stream_that_never_says_its_usage_is_read_on_up_to_a_bound_and_estimated(
+def test_a_stream_that_never_reports_its_usage_is_read_up_to_a_bound_and_estimated(
     gateways: dict[str, Gateway], upstream: Upstream
 ) -> None:
     gateway, gate = gateways["HTTP/1"], Gate()
@@ -241,7 +241,9 @@ def test_a_stream_that_never_says_its_usage_is_read_on_up_to_a_bound_and_estimat
     assert upstream.last.client_left.wait(BOUND_S)
 
 
-def test_what_is_read_on_is_joined_at_drain(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_a_drain_waits_for_answers_that_are_still_read(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.3}})
     upstream.behave((UNTIL_CLIENT_LEAVES,))
     with RawClient(gateway.url) as raw:

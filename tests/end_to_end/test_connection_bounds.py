@@ -1,4 +1,4 @@
-"""What one HTTP/1.1 connection can make a running gateway keep or do, with a key and without: measured."""
+"""The memory and work that one HTTP/1.1 connection can cost a running gateway, with a key and without."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ from addon.cli import main; main(prog_name='tollgate')
 
 @pytest.fixture(autouse=True)
 def serves_on(gateway: Gateway, upstream: Upstream) -> Iterator[None]:
-    """Whatever was sent, the next client is served, and no fault of ours is in the log."""
+    """Check that the next client is served and that the log has no error."""
     yield
     with RawClient(gateway.url) as client:
         client.send(gateway.chat_bytes())
@@ -42,7 +42,7 @@ def head(gateway: Gateway, *, keyed: bool, method: str = "POST") -> bytes:
 
 
 def flood(gateway: Gateway, begin: bytes, pieces: Iterable[bytes]) -> tuple[int, int]:
-    """Send pieces until the gateway closes, or 24 MiB are sent. Return the status of the answer, and the bytes sent."""
+    """Send pieces until the gateway closes, at most 24 MiB. Return the status of the answer and the bytes sent."""
     sent = 0
     with RawClient(gateway.url) as client:
         with suppress(ConnectionError):
@@ -81,7 +81,7 @@ def test_the_framing_of_a_body_takes_no_memory(gateway: Gateway, keyed: bool) ->
     assert growth.peak_mb < FLAT_MB
 
 
-def test_what_never_becomes_a_head_takes_no_memory(gateway: Gateway) -> None:
+def test_bytes_that_never_become_a_head_take_no_memory(gateway: Gateway) -> None:
     first = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\n".encode()
     floods = {
         "blank lines": (b"", repeat(b"\r\n" * (MIB // 2)), 431),
@@ -97,7 +97,7 @@ def test_what_never_becomes_a_head_takes_no_memory(gateway: Gateway) -> None:
     assert growth.peak_mb < FLAT_MB
 
 
-def test_a_body_that_nobody_reads_takes_no_memory(gateway: Gateway) -> None:
+def test_an_unread_body_takes_no_memory(gateway: Gateway) -> None:
     growth = Growth(gateway)
     for begin in (
         request_bytes("POST", CHAT, [("Content-Length", str(FLOOD_BYTES))]),
@@ -139,7 +139,7 @@ def test_pipelined_requests_wait_in_the_kernel_and_are_answered_in_order(gateway
     assert growth.peak_mb < FLAT_MB
 
 
-def test_heads_that_never_end_are_given_up_and_take_little_memory(start_gateway: StartGateway) -> None:
+def test_endless_heads_are_closed_and_take_little_memory(start_gateway: StartGateway) -> None:
     gateway = start_gateway(program=("-c", SHORT_TIMES))
     growth = Growth(gateway)
     begun = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\na: ".encode() + b"b" * 50_000

@@ -1,4 +1,4 @@
-"""What happens at the edges of a call: between two ends, behind the last byte, under a slow hand."""
+"""The edges of a call: late bytes, early ends, slow clients, and odd texts of a provider."""
 
 import json
 import shutil
@@ -43,12 +43,12 @@ def _stream(*after: Any) -> Any:
 
 
 def _left(gateway: Gateway) -> list[dict[str, Any]]:
-    """The log lines of calls that were not sent, as their clients had left."""
+    """Return the log lines of calls that were not sent because their clients had left."""
     refusals = [line for line in gateway.logs if line.get("event") == "refusal"]
     return [line for line in refusals if (line["status"], line["error_code"]) == (499, "client_disconnected")]
 
 
-def test_an_http2_call_that_is_taken_back_in_the_same_breath_is_not_made(
+def test_an_http2_call_that_is_reset_in_the_same_write_is_not_made(
     secure_gateway: Gateway,
     upstream: Upstream,
     trusting: ssl.SSLContext,
@@ -65,7 +65,7 @@ def test_an_http2_call_that_is_taken_back_in_the_same_breath_is_not_made(
 
 
 @pytest.mark.parametrize("ending", [CLOSE, RESET, UNTIL_CLIENT_LEAVES], ids=lambda ending: ending.value)
-def test_what_a_provider_does_after_done_is_its_own_affair(
+def test_events_after_done_do_not_change_the_answer(
     gateway: Gateway, upstream: Upstream, ending: Any
 ) -> None:
     upstream.behave(_stream(ending))
@@ -81,20 +81,22 @@ def test_what_a_provider_does_after_done_is_its_own_affair(
     assert upstream.last.client_left.wait(BOUND_S)
 
 
-def test_a_slow_client_is_no_silent_provider(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_a_slow_client_does_not_count_as_a_silent_provider(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
     gateway = start_gateway(sections={"upstream": {"idle_timeout_s": 1}})
     pieces = [event(chunk("x" * 100_000)) for _ in range(120)]
     upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=True))
         client.read_head()
-        # Time itself is what this is about: twice what a provider may be silent.
+        # This test is about time: it waits twice as long as a provider may be silent.
         time.sleep(2)
         body = client.read_chunks_until(b"data: [DONE]")
     assert body.count(b"x" * 100_000) == len(pieces)
 
 
-def test_a_stop_waits_for_a_slow_client_to_take_its_answer(
+def test_a_stop_waits_until_a_slow_client_has_read_its_answer(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": BOUND_S}})
@@ -159,11 +161,11 @@ def _assert_rate_limited(gateway: Gateway, upstream: Upstream, script: Any) -> N
 
 @pytest.fixture(scope="module")
 def hasty_gateway(start_gateway: StartGateway) -> Gateway:
-    """A gateway that waits two seconds for a first byte, in which a head must arrive, and long for every later one."""
+    """Yield a gateway that waits two seconds for the first byte (the head too) and long for every later one."""
     return start_gateway(sections={"upstream": {"first_byte_timeout_s": 2, "idle_timeout_s": 3600}})
 
 
-def test_comments_alone_are_no_first_byte_and_a_whole_answer_may_take_longer_than_that(
+def test_comments_are_no_first_byte_and_a_whole_answer_may_take_longer_than_a_first_byte(
     hasty_gateway: Gateway, upstream: Upstream
 ) -> None:
     gate = Gate()
@@ -185,9 +187,7 @@ def test_comments_alone_are_no_first_byte_and_a_whole_answer_may_take_longer_tha
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel's timers are read from /proc")
-def test_the_kernel_asks_whether_a_silent_peer_is_there_on_both_sides(
-    gateway: Gateway, upstream: Upstream
-) -> None:
+def test_keepalive_probes_are_on_toward_clients_and_providers(gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway))
         assert client.read_answer().status == 200
@@ -197,7 +197,7 @@ def test_the_kernel_asks_whether_a_silent_peer_is_there_on_both_sides(
 
 
 def kept_alive(local: int | None = None, peer: int | None = None, process: int | str = "self") -> bool:
-    """Whether an established connection waits for its keepalive timer: ``02`` in the kernel's table of TCP."""
+    """Return whether an established connection has a keepalive timer: ``02`` in the kernel's table of TCP."""
     for line in Path(f"/proc/{process}/net/tcp").read_text("ascii").splitlines()[1:]:
         _, here, there, state, _, timer, *_ = line.split()
         ports = int(here.partition(":")[2], 16), int(there.partition(":")[2], 16)
@@ -206,7 +206,7 @@ def kept_alive(local: int | None = None, peer: int | None = None, process: int |
     return False
 
 
-def test_no_secret_and_nothing_endless_is_booked(gateway: Gateway, upstream: Upstream) -> None:
+def test_no_secret_and_no_endless_text_is_recorded(gateway: Gateway, upstream: Upstream) -> None:
     upstream.behave(whole(whole_answer("hi", finish_reason=PROVIDER_KEY + "z" * 100_000)))
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, model=gateway.key, user=gateway.key + "u" * 100_000))
@@ -229,7 +229,7 @@ def test_text_after_an_early_count_is_estimated(gateway: Gateway, upstream: Upst
 
 
 def _removed(folder: Path) -> bool:
-    """Whether a folder is gone. While it is removed, its gateway may put a file of the moment into it."""
+    """Return whether a folder is gone. While it is removed, its gateway may still write a temporary file."""
     shutil.rmtree(folder, ignore_errors=True)
     return not folder.exists()
 

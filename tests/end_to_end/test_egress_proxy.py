@@ -1,4 +1,4 @@
-"""A gateway whose connections to providers go through an egress proxy with a password."""
+"""A gateway that connects to providers through an egress proxy with a password."""
 
 import asyncio
 from pathlib import Path

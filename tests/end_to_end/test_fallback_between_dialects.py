@@ -1,4 +1,4 @@
-"""A call that goes from one provider's API to another's on its way: each is asked in its own words, with its own key.
+"""A call that falls back from one provider's API to another's. Each gets a request of its own API, with its own key.
 
 The client is the official OpenAI SDK, which must not notice.
 """
@@ -48,7 +48,7 @@ def _slug(test: str, first: str, second: str, vendor: str) -> str:
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
-    """A gateway with a workspace for each pair and test, whose fallback is the second of the pair."""
+    """Yield a gateway with a workspace for each pair and test. Its fallback is the second of the pair."""
     origin = upstreams["TESTER"].base_url.removesuffix("/v1")
     providers, models, workspaces, keys = {}, {}, {}, {}
     for test in TESTS:
@@ -84,7 +84,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
 
 @dataclass
 class Caller:
-    """The SDK in the hands of one test's client, whose primary is the first of ``pair``."""
+    """Return the SDK of one test's client. Its first model is the first of ``pair``."""
 
     sdk: OpenAI
     test: str
@@ -169,7 +169,7 @@ def test_a_whole_answer_comes_from_the_other_api(
 
 @dataclass
 class Told:
-    """A streamed answer, as far as it came."""
+    """A streamed answer, as far as it arrived."""
 
     text: str = ""
     name: str = ""
@@ -231,14 +231,14 @@ def test_a_stream_comes_from_the_other_api_piece_by_piece(
 
 
 @_of("both-fail")
-def test_where_both_fail_the_first_ones_words_are_told(
+def test_when_both_fail_the_client_gets_the_first_error(
     caller: Caller, gateway: Gateway, upstream: Upstream
 ) -> None:
     first = caller.pair[0]
     upstream.behave(lambda request: overloaded(_vendor(request)))
     with pytest.raises(openai.InternalServerError) as failed:
         caller.sdk.chat.completions.create(**caller.asked())
-    status = 502 if first == "claude" else 503  # 529 is no standard status
+    status = 502 if first == "claude" else 503  # 529 is not a standard status
     error = assert_error(failed.value.response, status, "upstream_error", "api_error")
     assert error["message"] == f"{first} is overloaded"
     row = gateway.wait_for_row(failed.value.response.headers["x-request-id"])
@@ -246,12 +246,12 @@ def test_where_both_fail_the_first_ones_words_are_told(
     assert (row["attempts"], row["fallback"], row["retail_nanousd"]) == (2, 0, 0)
 
 
-# Claude and Gemini know no file by another provider's id.
+# Claude and Gemini can't use the id of another provider's file.
 A_FILE = [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]
 
 
 @_of("refused", [("chat", "claude"), ("chat", "gemini")])
-def test_what_the_second_api_has_no_words_for_leaves_the_first_failure(
+def test_a_request_that_the_second_api_can_not_express_leaves_the_first_failure(
     caller: Caller, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(lambda request: overloaded(_vendor(request)))
@@ -265,7 +265,7 @@ def test_what_the_second_api_has_no_words_for_leaves_the_first_failure(
 
 
 @_of("refused", [("claude", "chat"), ("gemini", "chat")])
-def test_what_the_first_api_has_no_words_for_is_the_clients_fault(
+def test_a_request_that_the_first_api_can_not_express_is_the_clients_fault(
     caller: Caller, gateway: Gateway, upstream: Upstream
 ) -> None:
     with pytest.raises(openai.BadRequestError) as refused:

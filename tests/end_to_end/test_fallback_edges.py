@@ -1,5 +1,5 @@
-"""What a second attempt must not do: stand in for a provider that would serve, claim an answer that it did not give, or
-leave a row of what was never sent. One gateway serves all; each fault of a provider is in ``test_fault_matrix``.
+"""The limits of a second attempt. It must not replace a provider that can serve, must not claim an answer that it did
+not give, and must leave no row of a call that was never sent. The faults of providers are in ``test_fault_matrix``.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ type Ask = Callable[..., httpx.Response]
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Iterator[Gateway]:
-    """Each workspace falls back from any model to one of its own; there is no access token for TOKENLESS."""
+    """Yield a gateway whose workspaces each have their own fallback model. TOKENLESS gets no access token."""
     base = upstreams["TESTER"].base_url
     fallbacks = {
         **dict.fromkeys(GOOD, "good"),
@@ -103,22 +103,22 @@ def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
 
 
 def failing(*models: str) -> Callable[[Received], Script]:
-    """A provider whose ``models`` are out of order."""
+    """Let every call of ``models`` fail."""
     return lambda request: OUT_OF_ORDER if request.json()["model"] in models else ordinary(request)
 
 
 def open_circuit(gateway: Gateway, ask: Ask, upstream: Upstream, name: str) -> None:
-    """Let calls for ``name`` fail until its provider is passed over for all, as the next upkeep of the store knows."""
+    """Let calls for ``name`` fail until the circuit of its provider is open, also after the store's next upkeep."""
     *callers, witness = GOOD
     for caller in callers * FAILURES:
         assert ask(caller, name).json()["model"] == "good"
 
-    def is_passed_over() -> bool:
+    def is_skipped() -> bool:
         upstream.requests.clear()
         assert ask(witness, name).json()["model"] == "good"
         return sent(upstream) == ["good"]
 
-    gateway.wait_until(is_passed_over)
+    gateway.wait_until(is_skipped)
     upstream.requests.clear()
 
 
@@ -131,7 +131,7 @@ def booked(gateway: Gateway, answer: httpx.Response) -> tuple[Any, ...]:
     return row["status"], row["model_slug"], row["attempts"], row["fallback"]
 
 
-def test_a_provider_is_passed_over_for_one_that_wants_an_access_token_only_where_there_is_one(
+def test_a_provider_is_skipped_for_one_with_access_tokens_only_when_there_is_a_token(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(failing("broken"))
@@ -148,7 +148,7 @@ def test_a_provider_is_passed_over_for_one_that_wants_an_access_token_only_where
     assert booked(gateway, answer) == (200, "broken", 1, 0)
 
 
-def test_a_fallback_that_failed_in_the_place_of_a_provider_passed_over_served_nobody(
+def test_a_fallback_that_failed_for_a_skipped_provider_served_no_call(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(failing("lost", "failing"))
@@ -179,7 +179,7 @@ def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
     assert ended["id"] not in {row["id"] for row in gateway.ledger_rows()}
 
 
-def test_a_fallback_that_is_too_dear_leaves_the_first_failure_and_a_line_that_says_why(
+def test_a_fallback_that_is_too_expensive_leaves_the_first_failure_and_a_log_line_with_the_reason(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(failing("failing"))
@@ -191,7 +191,7 @@ def test_a_fallback_that_is_too_dear_leaves_the_first_failure_and_a_line_that_sa
     assert "a limit has no room (budget_of_prompt)" in line["message"]
 
 
-def test_what_the_answer_does_not_tell_of_a_failure_the_log_does(
+def test_the_log_has_the_details_of_a_failure_that_the_answer_omits(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(failing("failing", "broken"))
@@ -210,7 +210,7 @@ def failed(answer: httpx.Response, mode: str) -> dict[str, Any]:
     return {"id": answer.headers["x-request-id"], "event": "attempt failed", "mode": mode, "status": 503}
 
 
-def test_why_no_connection_came_about_is_in_the_log_alone(ask: Ask, gateway: Gateway) -> None:
+def test_the_reason_for_a_missing_connection_is_only_in_the_log(ask: Ask, gateway: Gateway) -> None:
     answer = ask("to_good", "shut")
     assert answer.json()["model"] == "good"
     told = {"id": answer.headers["x-request-id"], "event": "no connection", "provider": "SHUT"}

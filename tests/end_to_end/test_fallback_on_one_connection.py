@@ -1,6 +1,6 @@
-"""Second attempts on a client connection that goes on, and of clients and gateways that do not.
+"""Second attempts on a client connection that goes on, and of clients that leave and gateways that are killed.
 
-Providers fail in every way of tests/end_to_end/test_fault_matrix.py, with a fallback that answers, or says nothing.
+Providers fail in every way of tests/end_to_end/test_fault_matrix.py. The fallback answers or stays silent.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from rig.upstream import Upstream
 from end_to_end.test_fault_matrix import SECOND_NANOUSD, assert_paid, assert_served
 
 FORMS = {"whole": False, "stream": True}
-# In turn, one call waits for the timeouts of those before it, so one timeout must do.
+# One after another, each call waits for the timeouts of the earlier ones. So one timeout must be enough.
 IN_TURN = [(fault, form) for fault in FAULTS for form in FORMS if not FAULTS[fault].waits]
 IN_TURN.insert(len(IN_TURN) // 2, ("silence", "stream"))
 LEFT = {
@@ -56,7 +56,7 @@ SITUATIONS = {
 
 
 class Running:
-    """The situations, the gateway that they are met with, and how it is started again."""
+    """The situations, their gateway, and a function that starts it again."""
 
     def __init__(self, start: StartGateway, situations: Situations, **settings: Any) -> None:
         self._start = start
@@ -185,7 +185,7 @@ def test_a_client_that_leaves_a_stream_ends_the_attempt_and_no_other_follows(
 def _pending(
     running: Running, upstream: Upstream, one: Situation, place: str, tls: ssl.SSLContext
 ) -> Iterator[Received]:
-    """The request that the provider at ``place`` has and says nothing to; its client leaves at the end."""
+    """Yield a request that the provider at ``place`` does not answer. Its client leaves at the end."""
     target = f"/{one.number}/{place}/"
     content = json.dumps(running.situations.body(one)).encode()
     headers = running.situations.headers(one)
@@ -195,7 +195,7 @@ def _pending(
         yield next(r for r in upstream.requests if r.target.startswith(target))
 
 
-def test_a_gateway_killed_in_the_second_attempt_books_that_one(
+def test_a_gateway_killed_in_the_second_attempt_records_that_one(
     running: Running, upstreams: dict[str, Any], trusting: ssl.SSLContext
 ) -> None:
     one = SITUATIONS[KILLED]

@@ -1,4 +1,4 @@
-"""The tables of HTTP/1.1 inputs, both sides, on a running gateway: real keys, real calls, a provider on a socket."""
+"""The tables of HTTP/1.1 inputs of both sides, on a running gateway with real keys, real calls and a provider."""
 
 import json
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ def call_of(gateway: Gateway) -> Call:
 
 
 def outcome_of(given: RequestInput, gateway: Gateway) -> tuple[tuple[int, ...], bool | None]:
-    """The statuses of the final answers on one connection, and whether the gateway closed it, where that is said."""
+    """Return the statuses of the final answers on one connection, and whether the gateway closed it (if given)."""
     with RawClient(gateway.url) as client:
-        with suppress(ConnectionError):  # It may be answered before it was read to its end.
+        with suppress(ConnectionError):  # The gateway may answer before it has read everything.
             client.send(given.raw)
         statuses: list[int] = []
         while len(statuses) < len(given.statuses):
@@ -68,7 +68,7 @@ def test_each_request_gets_the_statuses_of_the_table(gateway: Gateway, upstream:
 
 
 def test_a_java_client_keeps_its_body(gateway: Gateway, upstream: Upstream) -> None:
-    """As java.net.http.HttpClient sends it to a plain port."""
+    """The request is what java.net.http.HttpClient sends to a plain port."""
     body = json.dumps({"messages": [{"role": "user", "content": "from Java"}]}).encode()
     raw = (
         f"POST {CHAT} HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: {len(body)}\r\n"
@@ -103,7 +103,7 @@ HOSTILE = "of a hostile provider"
 
 
 def answer_of(text: str, *, stream: bool) -> bytes:
-    """A completion, or the events of a stream, with this text."""
+    """Return a completion, or the events of a stream, with this text."""
     if not stream:
         return json.dumps(completion(text)).encode()
     chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -113,13 +113,13 @@ def answer_of(text: str, *, stream: bool) -> bytes:
 
 
 WHOLE, STREAMED = (answer_inputs(answer_of(HOSTILE, stream=stream)) for stream in (False, True))
-ENDED_TOO_SOON = {"a body shorter than its length", "no last chunk", "no blank line behind the last chunk"}
-"""Answers that break behind their last event, which is the provider's own affair."""
+ENDED_TOO_SOON = {"a body shorter than its length", "no last chunk", "no blank line after the last chunk"}
+"""Answers that break after their last event. This does not change a stream."""
 
 
 @pytest.fixture(scope="module")
 def hostile(start_gateway: StartGateway) -> Iterator[Gateway]:
-    """A gateway with a provider for each input of the table, all on one address, so in one pool of connections."""
+    """Yield a gateway with a provider for each input. All have one address, so they share connections."""
 
     def answer(request: Received) -> Script:
         kind = request.target.split("/")[1]
@@ -156,7 +156,7 @@ def is_right(given: AnswerInput, answer: httpx.Response) -> bool:
 
 
 def is_right_stream(given: AnswerInput, answer: httpx.Response) -> bool:
-    """A framing that breaks behind good bytes is told within the stream."""
+    """Check that a framing error after good bytes is reported within the stream."""
     is_whole = answer.status_code == 200 and "[DONE]" in answer.text and HOSTILE in answer.text
     is_error = "upstream_error" in answer.text and "[DONE]" not in answer.text
     if given.name in ENDED_TOO_SOON:

@@ -1,4 +1,4 @@
-"""HTTP/2 on a running gateway: floods end their connection and take no memory, and no fault of ours is logged."""
+"""HTTP/2 on a running gateway: floods end their connection, take no memory and cause no error in the log."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def keyed(gateway: Gateway) -> list[tuple[str, str]]:
 
 
 def goaway_after(gateway: Gateway, begin: bytes, pieces: Iterator[bytes]) -> int | None:
-    """Send pieces until the gateway closes, at most 16 MiB; return the code of its GOAWAY."""
+    """Send pieces until the gateway closes, at most 16 MiB. Return the code of its GOAWAY."""
     sent = 0
     with RawClient(gateway.url) as client:
         with suppress(ConnectionError):
@@ -66,7 +66,7 @@ def test_floods_end_their_connection_and_take_no_memory(gateway: Gateway) -> Non
     for name, (frame, first, _) in FLOODS.items():
         begin = head_frame(1, head, "END_HEADERS") if name == "data after the end" else first
         codes[name] = goaway_after(gateway, begin, repeat(frame * max(1, 65_536 // len(frame))))
-    # A window is passed, and a block has too many frames, before a budget is used up.
+    # A window is exceeded, or a block has too many frames, before a budget is empty.
     others = {"data after the end": FLOW_CONTROL_ERROR, "empty continuation": PROTOCOL_ERROR}
     assert codes == {name: others.get(name, ENHANCE_YOUR_CALM) for name in FLOODS}
     assert growth.peak_mb < FLAT_MB
@@ -93,7 +93,7 @@ def metrics(gateway: Gateway) -> str:
         return client.read_answer().body.decode()
 
 
-async def test_a_window_that_turns_negative_within_a_stream_is_waited_out(
+async def test_a_running_stream_waits_while_its_window_is_negative(
     gateway: Gateway, upstream: Upstream
 ) -> None:
     gate = Gate()
@@ -115,7 +115,7 @@ async def test_a_window_that_turns_negative_within_a_stream_is_waited_out(
         client.send(raw_frame(4, 0, 0, (4).to_bytes(2) + (0).to_bytes(4)))
         await client.until(lambda: client.events["SettingsAcknowledged"] == 2)
         gate.open()
-        # The window is negative by what came; this opens it to 10 bytes, then for all.
+        # The window is negative by the size of what arrived. This opens it to 10 bytes, then fully.
         client.send(raw_frame(8, 0, stream_id, (before + 10).to_bytes(4)))
         await client.until(lambda: len(client.answers[stream_id].body) == before + 10)
         client.send(raw_frame(8, 0, stream_id, (1 << 20).to_bytes(4)))
@@ -125,7 +125,7 @@ async def test_a_window_that_turns_negative_within_a_stream_is_waited_out(
 
 
 async def test_bodies_of_a_hundred_streams_that_never_end_take_little_memory(gateway: Gateway) -> None:
-    """A stream that no call reads fills its window of 64 KiB, a connection 1 MiB."""
+    """An unread stream fills its window of 64 KiB, and a connection its window of 1 MiB."""
     growth = Growth(gateway)
     async with connect_http2(gateway) as client:
         numbers = [client.begin(*keyed(gateway)) for _ in range(100)]

@@ -259,12 +259,12 @@ def test_each_call_that_was_sent_has_exactly_one_row(runs: list[Outcome[Ran]]):
         check_rows(ran)
 
 
-def test_a_call_that_was_answered_in_full_is_booked_as_its_provider_counted_it(runs: list[Outcome[Ran]]):
+def test_the_row_of_a_complete_answer_has_the_counts_of_its_provider(runs: list[Outcome[Ran]]):
     for ran in runs:
         check_counts(ran)
 
 
-def test_leaving_never_pays(runs: list[Outcome[Ran]]):
+def test_no_client_gains_by_leaving(runs: list[Outcome[Ran]]):
     for ran in runs:
         check_leaving(ran)
 
@@ -281,7 +281,7 @@ def test_every_kind_of_end_was_seen(runs: list[Outcome[Ran]]):
     assert {row["attempts"] for row in rows} == {1, 2}
 
 
-def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run):
+def test_all_checks_hold_when_a_drain_cuts_off_the_last_calls(run: Run):
     ended = [
         check_all(run(seed, Disturbance(stops_after_s=1 + seed / 2, drain_timeout_s=seed / 3)))
         for seed in range(6)
@@ -290,12 +290,12 @@ def test_all_of_it_holds_where_a_drain_cuts_the_last_calls_off(run: Run):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_of_it_holds_where_two_gateways_share_the_budget(run: Run, seed: int):
+def test_all_checks_hold_when_two_gateways_share_the_budget(run: Run, seed: int):
     ran = check_all(run(seed, Disturbance(gateways=2)))
     assert len({row["id"][:20] for row in ran.result.ledger.rows}) == 2
 
 
-def test_all_of_it_holds_where_a_gateway_is_killed(run: Run):
+def test_all_checks_hold_when_a_gateway_is_killed(run: Run):
     ended = [
         check_all(run(seed, Disturbance(gateways=1 + seed % 2, killed_after_s=1 + seed / 2)))
         for seed in range(6)
@@ -304,7 +304,7 @@ def test_all_of_it_holds_where_a_gateway_is_killed(run: Run):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_of_it_holds_where_the_ledger_is_locked_at_times(
+def test_all_checks_hold_when_the_ledger_is_locked_at_times(
     run: Run, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     # A locked file is waited for in place first, in real time, which changes nothing here.
@@ -316,7 +316,7 @@ def test_all_of_it_holds_where_the_ledger_is_locked_at_times(
         check(ran)
 
 
-def test_what_a_call_passes_through_has_no_clock_and_no_dice_of_its_own():
+def test_the_modules_of_a_call_use_no_clock_and_no_randomness_of_their_own():
     own = {"time", "random", "secrets", "uuid"}
     files = [file for part in ("calls", "upstream", "wire") for file in (ROOT / "addon" / part).glob("*.py")]
     # The run replaces the random part of request ids.

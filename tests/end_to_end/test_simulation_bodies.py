@@ -57,7 +57,7 @@ async def send_slowly(
         pytest.param(100, 100, 408, TIMEOUT_S, id="100 bytes a second"),
     ],
 )
-def test_a_body_that_comes_at_the_least_rate_is_read_and_a_slower_one_given_up(
+def test_a_body_at_the_lowest_rate_is_read_and_a_slower_one_refused(
     settings: Settings, tmp_path: Path, rate: int, piece: int, status: int, took_s: float
 ) -> None:
     database = tmp_path / "tollgate.db"

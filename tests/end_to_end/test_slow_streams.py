@@ -1,4 +1,4 @@
-"""Many streams that are open and silent: what each costs a worker in memory, and who notices that its client left."""
+"""Many open and silent streams: the memory of each in a worker, and the detection of a client that left."""
 
 from contextlib import ExitStack
 from pathlib import Path

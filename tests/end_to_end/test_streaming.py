@@ -1,6 +1,6 @@
-"""Streams through the whole process: when each byte arrives, how a stream may break, and who is told.
+"""Streams through the whole process: the arrival of each byte, and the ways in which a stream may break.
 
-Nothing here waits for time to pass: a gate holds the provider back until the client has what was already sent.
+No test waits for time to pass: a gate stops the provider until the client has what was already sent.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ def test_the_end_of_the_last_choice_waits_a_second_at_most_for_the_usage(
     assert (row["usage_source"], row["completion_tokens"]) == ("provider", 2)
 
 
-def test_the_loop_that_everybody_writes_works_on_every_chunk(gateway: Gateway, upstream: Upstream) -> None:
+def test_the_usual_loop_of_an_sdk_works_on_every_chunk(gateway: Gateway, upstream: Upstream) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0) as sdk:
         stream = sdk.chat.completions.create(model="tester-large", messages=HELLO, stream=True)
         text = [chunk.choices[0].delta.content or "" for chunk in stream]
@@ -152,7 +152,7 @@ BREAKS_OFF: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("name", BREAKS_OFF)
-def test_a_provider_that_breaks_off_after_the_end_of_every_choice_was_complete(
+def test_a_stream_that_breaks_off_after_the_end_of_every_choice_is_complete(
     raw: RawClient, gateway: Gateway, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(BREAKS_OFF[name])
@@ -195,7 +195,7 @@ def test_a_provider_that_shows_the_key_in_pieces_or_escaped_is_masked(chat: Chat
     assert PROVIDER_KEY not in text
 
 
-# --- whatever the framing ------------------------------------------------------------------------------------
+# --- any framing ---------------------------------------------------------------------------------------------
 
 SAMPLE = [
     chunk(role="assistant", content=""),
@@ -227,9 +227,7 @@ CUTS = {"one write": 1 << 20, "a byte at a time": 1, "seven bytes at a time": 7}
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", FRAMINGS)
-def test_a_stream_means_the_same_however_it_is_framed_and_cut(
-    chat: Chat, upstream: Upstream, name: str, cut: str
-) -> None:
+def test_framing_and_cuts_do_not_change_a_stream(chat: Chat, upstream: Upstream, name: str, cut: str) -> None:
     sent, size = FRAMINGS[name], max(CUTS[cut], len(FRAMINGS[name]) // 5_000)
     upstream.behave(chunked(*(sent[at : at + size] for at in range(0, len(sent), size))))
     answer = chat(model="tester-large", stream=True)
@@ -260,7 +258,7 @@ def test_a_character_cut_in_two_arrives_whole_at_every_cut(chat: Chat, upstream:
 
 
 def _one_error_and_no_done(answer: Answer) -> dict[str, Any]:
-    """The stream's last event is the contract's error, the only one, and nothing says it was a success."""
+    """Check that the last event is the contract's error, the only one, and that nothing claims success."""
     assert b"[DONE]" not in answer.body
     *_, last = [line for line in answer.body.split(b"\n") if line.startswith(b"data:")]
     assert answer.body.count(b'"error"') == 1
@@ -319,9 +317,7 @@ def test_a_client_of_http_1_0_knows_a_failed_stream_is_over_by_the_close(
     _one_error_and_no_done(answer)
 
 
-def test_a_pooling_client_loses_no_call_behind_a_stream_that_failed(
-    gateway: Gateway, upstream: Upstream
-) -> None:
+def test_a_pooling_client_loses_no_call_after_a_failed_stream(gateway: Gateway, upstream: Upstream) -> None:
     body = {"messages": HELLO, "stream": True}
     with httpx.Client(headers=gateway.headers, timeout=BOUND_S, trust_env=False) as client:
         for number in range(20):
@@ -330,7 +326,7 @@ def test_a_pooling_client_loses_no_call_behind_a_stream_that_failed(
             assert answer.text.endswith("data: [DONE]\n\n") == (number % 2 == 1)
 
 
-def test_a_provider_that_reported_usage_before_it_broke_is_believed(
+def test_usage_that_a_provider_reported_before_it_broke_counts(
     raw: RawClient, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(chunked(HI, event(chunk("x", usage=USAGE)), CLOSE))
@@ -370,7 +366,7 @@ def _resident_bytes(gateway: Gateway) -> int:
 
 
 @pytest.mark.parametrize("more", [[], [b"x" * 65_536] * 32], ids=["silent", "still talking"])
-def test_an_upstream_whose_stream_broke_is_left(
+def test_the_upstream_connection_of_a_broken_stream_is_closed(
     raw: RawClient, gateway: Gateway, upstream: Upstream, more: list[bytes]
 ) -> None:
     upstream.behave(chunked(HI, b"data: {oops}\n\n", *more, UNTIL_CLIENT_LEAVES))
@@ -428,7 +424,7 @@ def test_silence_after_the_head_alone_ends_the_call(start_gateway: StartGateway,
 # --- clients that leave --------------------------------------------------------------------------------------
 
 
-def test_a_client_that_leaves_mid_stream_ends_the_upstream_call_and_is_booked(
+def test_a_client_that_leaves_mid_stream_ends_the_upstream_call_and_is_recorded(
     gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(chunked(event(chunk("a whole sentence was relayed")), UNTIL_CLIENT_LEAVES))
@@ -454,7 +450,7 @@ def test_a_client_that_leaves_inside_its_request_sends_nothing_upstream(
     assert len(gateway.ledger_rows()) == before + 1
 
 
-def test_a_reader_that_pauses_holds_the_provider_back_and_loses_nothing(
+def test_a_client_that_pauses_slows_the_provider_and_loses_nothing(
     gateway: Gateway, upstream: Upstream, chat: Chat
 ) -> None:
     count, padding = 400, "x" * 160_000
@@ -467,7 +463,7 @@ def test_a_reader_that_pauses_holds_the_provider_back_and_loses_nothing(
         ask(raw, gateway)
         raw.read_head()
         body = [raw.read_chunk()]
-        # Other calls are served meanwhile, and give the gateway all the time that it needs to pile the stream up.
+        # Other calls are served in the meantime. This gives the gateway time to buffer the stream, if it did.
         for _ in range(100):
             assert chat(stream=False).status_code == 200
         assert _resident_bytes(gateway) - before < 32 << 20

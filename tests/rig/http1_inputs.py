@@ -76,13 +76,13 @@ def _refused(call: Call) -> list[RequestInput]:
             f"chunks: {name}": head(*authorized, b"Transfer-Encoding: chunked") + body
             for name, body in BAD_CHUNKS.items()
         },
-        "bare LF behind the request line": first + b"\n" + head(host),
-        "bare CR behind the request line": first + b"\r" + head(host),
-        "CR CR LF behind the request line": first + b"\r\r\n" + head(host),
+        "bare LF after the request line": first + b"\n" + head(host),
+        "bare CR after the request line": first + b"\r" + head(host),
+        "CR CR LF after the request line": first + b"\r\r\n" + head(host),
         "only LF": first + b"\n" + host + b"\n\n",
         "LF for the blank line": first + b"\r\n" + host + b"\r\n\n",
         "CR for the blank line": first + b"\r\n" + host + b"\r\n\rabc",
-        "folded behind the request line": head(first, b" " + host),
+        "folded after the request line": head(first, b" " + host),
         "chunked in HTTP/1.0": head(b"POST %b HTTP/1.0" % call.path, host, b"Transfer-Encoding: chunked"),
         "HTTP/0.9": b"GET /\r\n\r\n",
         **{f"version {version!r}": head(b"POST %b " % call.path + version, host) for version in BAD_VERSIONS},
@@ -92,7 +92,7 @@ def _refused(call: Call) -> list[RequestInput]:
         "no method": head(b" / HTTP/1.1", host),
         "method beyond ASCII": head(b"G\xc9T / HTTP/1.1", host),
         "two spaces before the target": head(b"POST  %b HTTP/1.1" % call.path, host),
-        "two spaces behind the target": head(b"POST %b  HTTP/1.1" % call.path, host),
+        "two spaces after the target": head(b"POST %b  HTTP/1.1" % call.path, host),
         "tabs in the request line": head(b"POST\t%b\tHTTP/1.1" % call.path, host),
         "space before the method": head(b" " + first, host),
         "CONNECT of a path": head(b"CONNECT / HTTP/1.1", host),
@@ -155,9 +155,9 @@ def _served(call: Call) -> list[RequestInput]:
         *(RequestInput(name, raw, (200,), closes=False) for name, raw in served.items()),
         RequestInput("two pipelined", twice, (200, 200), closes=False),
         RequestInput("blank lines between two", plain + b"\r\n\r\n" + plain, (200, 200), closes=False),
-        RequestInput("junk behind a call", plain + b"junk junk\r\n\r\n", (200, 400), closes=True),
+        RequestInput("junk after a call", plain + b"junk junk\r\n\r\n", (200, 400), closes=True),
         RequestInput("HTTP/1.0 without Host", http_1_0, (200,), closes=True),
-        RequestInput("bytes behind Connection: close", closing + plain, (200,), closes=True),
+        RequestInput("bytes after Connection: close", closing + plain, (200,), closes=True),
         RequestInput(
             "Authorization as a trailer",
             keyless + chunk(call.body) + b"0\r\n" + fields[0] + b"\r\n\r\n",
@@ -227,7 +227,7 @@ def _broken_answers(body: bytes) -> list[AnswerInput]:
         "half a head": ok + b"\r\nContent-",
         "a body shorter than its length": head(ok, b"Content-Length: %d" % (len(body) + 1)) + body,
         "no last chunk": head(ok, b"Transfer-Encoding: chunked") + chunk(body),
-        "no blank line behind the last chunk": head(ok, b"Transfer-Encoding: chunked")
+        "no blank line after the last chunk": head(ok, b"Transfer-Encoding: chunked")
         + chunk(body)
         + b"0\r\n",
     }
@@ -262,9 +262,9 @@ def _good_answers(body: bytes) -> list[AnswerInput]:
     used_up = {
         "Connection: close": head(ok, length, b"Connection: x, Close") + body,
         "HTTP/1.0": head(b"HTTP/1.0 200 OK", length) + body,
-        "a second answer behind it": whole + whole,
-        "junk behind it": whole + b"junk",
-        "a blank line behind it": whole + b"\r\n",
+        "a second answer after it": whole + whole,
+        "junk after it": whole + b"junk",
+        "a blank line after it": whole + b"\r\n",
         "chunks, and a second answer": chunked + chunk(body) + last + whole,
     }
     return [

@@ -53,10 +53,10 @@ BAD_SIZE_LINES = (
 # fmt: on
 BAD_FIELDS = {
     "bare LF": b"a: b\nc: d",
-    "bare LF behind a colon": b"a:\nTransfer-Encoding: chunked",
+    "bare LF after a colon": b"a:\nTransfer-Encoding: chunked",
     "bare LF, and a length": b"a: b\nContent-Length: 23",
     "bare CR in a value": b"a: b\rc",
-    "bare CR behind a colon": b"a:\rTransfer-Encoding: chunked",
+    "bare CR after a colon": b"a:\rTransfer-Encoding: chunked",
     "bare CR in a name": b"Content\rLength: 3",
     "bare CR before a name": b"\ra: b",
     "CR CR LF": b"a: b\r",
@@ -64,7 +64,7 @@ BAD_FIELDS = {
     "folded by a space": b"a: b\r\n c",
     "folded by a tab": b"a: b\r\n\tc: d",
     "folded length": b"a: b\r\n Content-Length: 38",
-    "folded behind an empty value": b"a:\r\n b",
+    "folded after an empty value": b"a:\r\n b",
     "name on a line of its own": b"name\r\n : value",
     "NUL in a value": b"a: b\0",
     "NUL in a name": b"a\0: b",
@@ -82,20 +82,20 @@ BAD_FIELDS = {
         f"control {byte:#04x} in a value": b"a: b%cc" % byte
         for byte in (*range(1, 9), 11, 12, *range(14, 32), 127)
     },
-    **{f"control {byte:#04x} behind a value": b"a: b%c" % byte for byte in (1, 11, 12, 31, 127)},
+    **{f"control {byte:#04x} after a value": b"a: b%c" % byte for byte in (1, 11, 12, 31, 127)},
 }
 """Lines of a head that are refused in requests and in answers."""
 
 BAD_CHUNKS = {
     **{f"size line {line!r}": chunk(b"x", line) + b"0\r\n\r\n" for line in BAD_SIZE_LINES},
-    "LF behind the size": b"1\nx\r\n0\r\n\r\n",
-    "LF behind the data": b"1\r\nx\n0\r\n\r\n",
-    "CR behind the data": b"1\r\nx\r0\r\n\r\n",
+    "LF after the size": b"1\nx\r\n0\r\n\r\n",
+    "LF after the data": b"1\r\nx\n0\r\n\r\n",
+    "CR after the data": b"1\r\nx\r0\r\n\r\n",
     "only LF": b"1\nx\n0\n\n",
-    "nothing behind the data": b"5\r\nhello0\r\n\r\n",
+    "nothing after the data": b"5\r\nhello0\r\n\r\n",
     "more data than the size": b"1\r\nxy\r\n0\r\n\r\n",
     "less data than the size": b"3\r\nxy\r\n0\r\n\r\n",
-    "two other bytes behind the data": b"1\r\nxab0\r\n\r\n",
+    "two other bytes after the data": b"1\r\nxab0\r\n\r\n",
     "trailer with LF": b"0\r\na: b\n\r\n\r\n",
     "trailer with CR": b"0\r\na: b\rc\r\n\r\n",
     "trailer without a colon": b"0\r\nGET / HTTP/1.1\r\n\r\n",

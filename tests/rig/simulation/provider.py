@@ -36,7 +36,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
         "garbage": 3,
         "no usage": 3,
         "breaks off when finished": 4,
-        "says more": 3,
+        "sends more": 3,
     }
 )
 """The weight of each outcome. "breaks off when finished": without usage, ``[DONE]`` and the end of the message."""
@@ -118,7 +118,7 @@ class Provider:
         generated.prompt_tokens = prompt_tokens
         answer = _Answer(writer, generated, tokens, at, pause_s)
         await (answer.stream() if generated.stream else answer.whole())
-        return outcome not in ("closes after", "says more") and generated.is_ended
+        return outcome not in ("closes after", "sends more") and generated.is_ended
 
     async def _starts_answer(self, outcome: str, writer: asyncio.StreamWriter, delay_s: float) -> bool:
         """Return whether an answer follows at all."""
@@ -206,7 +206,7 @@ class _Answer:
         await self._writer.drain()
 
     async def _end(self, last: bytes) -> None:
-        if self._outcome == "says more":
+        if self._outcome == "sends more":
             last += _head("200 OK", "application/json", "content-length: 8") + b'{"a": 1}'
         self._writer.write(last)
         await self._writer.drain()

@@ -19,7 +19,7 @@ PORT = 80
 
 
 async def hear_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each line with itself, until the client ends."""
+    """Echo each line until the client ends."""
     try:
         while line := await reader.readline():
             writer.write(line)
@@ -31,7 +31,7 @@ async def hear_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def echo(world: World, text: bytes) -> bytes:
-    """Send a line to a server that listens already, and return what comes back."""
+    """Send a line to a listening server. Return its answer."""
     reader, writer = await asyncio.open_connection("localhost", PORT)
     try:
         writer.write(text + b"\n")
@@ -46,33 +46,33 @@ async def echo(world: World, text: bytes) -> bytes:
 
 
 class Recorder(asyncio.Protocol):
-    """Notes what its transport says, and stays open at the other's end where ``stays_open`` says so."""
+    """A protocol that records the calls of its transport. ``stays_open``: it stays open after EOF."""
 
     def __init__(self, stays_open: bool = False) -> None:
         self.stays_open = stays_open
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.data = bytearray()
         self.lost = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self.said.append("made")
+        self.calls.append("made")
 
     def data_received(self, data: bytes) -> None:
         self.data += data
 
     def eof_received(self) -> bool:
-        self.said.append("eof")
+        self.calls.append("eof")
         return self.stays_open
 
     def pause_writing(self) -> None:
-        self.said.append("pause")
+        self.calls.append("pause")
 
     def resume_writing(self) -> None:
-        self.said.append("resume")
+        self.calls.append("resume")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.said.append(f"lost {type(exc).__name__}")
+        self.calls.append(f"lost {type(exc).__name__}")
         self.lost.set_result(exc)
 
 
@@ -185,15 +185,15 @@ def test_executors_run_in_the_loops_thread_and_raise_what_was_raised():
 @pytest.mark.parametrize(("eager", "order"), [(False, ["after", "in task"]), (True, ["in task", "after"])])
 def test_tasks_are_eager_only_where_asked(eager: bool, order: list[str]):
     async def main(world: World) -> list[str]:
-        said: list[str] = []
+        order: list[str] = []
 
         async def work() -> None:
-            said.append("in task")
+            order.append("in task")
 
         task = asyncio.create_task(work())
-        said.append("after")
+        order.append("after")
         await task
-        return said
+        return order
 
     assert simulate(1, main, eager_tasks=eager).result == order
 
@@ -213,7 +213,7 @@ def test_what_nobody_caught_and_what_was_left_are_in_the_outcome():
 # Seeds.
 
 
-UNKIND = Faults(
+FAULTY = Faults(
     latency_s=(0.001, 0.2),
     piece_bytes=(1, 40),
     buffer_bytes=(20, 200),
@@ -227,8 +227,8 @@ UNKIND = Faults(
 
 
 async def ten_echoes(world: World) -> list[bytes | str]:
-    """Ten clients at once over an unkind network."""
-    world.network.faults[PORT] = UNKIND
+    """Run ten clients at once over a network with faults."""
+    world.network.faults[PORT] = FAULTY
     server = await asyncio.start_server(hear_all, port=PORT)
 
     async def one(number: int) -> bytes | str:
@@ -295,17 +295,17 @@ def test_a_writer_is_paused_above_its_high_water_mark_until_the_reader_reads_on(
         reader.transport.pause_reading()
         client.transport.set_write_buffer_limits(high=500, low=100)
         client.transport.write(bytes(1500))
-        assert client.said == ["made"]
+        assert client.calls == ["made"]
         client.transport.write(bytes(1))
         waiting = client.transport.get_write_buffer_size()
         await asyncio.sleep(HOUR_S)
-        assert client.said == ["made", "pause"]
+        assert client.calls == ["made", "pause"]
         reader.transport.resume_reading()
         await asyncio.sleep(1)
         assert len(reader.data) == 1501
         client.transport.abort()
         await reader.lost
-        return client.said, waiting
+        return client.calls, waiting
 
     assert simulate(1, main).result == (["made", "pause", "resume", "lost NoneType"], 501)
 
@@ -320,7 +320,7 @@ def test_a_close_flushes_and_an_abort_does_not():
             getattr(client.transport, end)()
             assert client.transport.is_closing()
             await asyncio.gather(client.lost, reader.lost)
-            outcomes.append((len(reader.data), reader.said))
+            outcomes.append((len(reader.data), reader.calls))
             server.close()
         return outcomes
 
@@ -338,7 +338,7 @@ def test_a_half_closed_connection_still_carries_the_answer():
         with pytest.raises(RuntimeError, match="after write_eof"):
             client.transport.write(b"more")
         await asyncio.sleep(1)
-        assert reader.said == ["made", "eof"]
+        assert reader.calls == ["made", "eof"]
         reader.transport.write(b"answer")
         reader.transport.close()
         await asyncio.sleep(1)
@@ -358,7 +358,7 @@ def test_a_client_that_closes_with_unread_bytes_resets_its_peer():
         await asyncio.sleep(1)
         client.transport.close()
         assert isinstance(await reader.lost, ConnectionResetError)
-        return reader.said
+        return reader.calls
 
     assert simulate(1, main).result == ["made", "lost ConnectionResetError"]
 
@@ -371,10 +371,10 @@ def test_writing_to_a_peer_that_is_gone_is_a_reset_which_who_does_not_read_meets
         await reader.lost
         client.transport.write(b"first")
         await asyncio.sleep(1)
-        assert client.said == ["made"]
+        assert client.calls == ["made"]
         client.transport.write(b"second")
         await client.lost
-        return client.said
+        return client.calls
 
     assert simulate(1, main).result == ["made", "lost ConnectionResetError"]
 
@@ -387,7 +387,7 @@ def test_a_reset_ends_both_sides(seed: int):
         for side in (client, reader):
             side.transport.write(b"0123456789")
         await asyncio.gather(client.lost, reader.lost)
-        return client.said, reader.said
+        return client.calls, reader.calls
 
     ran = simulate(seed, main)
     assert ran.result == (["made", "lost ConnectionResetError"],) * 2
@@ -445,7 +445,7 @@ def test_an_exception_in_a_protocol_closes_its_connection_and_is_told():
         _, client = await world.loop.create_connection(Recorder, "localhost", PORT)
         client.transport.write(b"x")
         await client.lost
-        return client.said
+        return client.calls
 
     ran = simulate(1, main)
     assert re.match(r"Fatal error: protocol.data_received\(\) call failed.*ValueError", ran.errors[0])

@@ -65,7 +65,7 @@ def test_a_good_answer_is_what_the_provider_generated(stream: bool, outcome: str
         ("breaks off when finished", 200, {"BrokenMessage"}),
         ("silent", None, {"left"}),
         ("silent in the body", 200, {"left"}),
-        ("says more", 200, {"BrokenMessage"}),
+        ("sends more", 200, {"BrokenMessage"}),
     ],
 )
 def test_a_fault_is_what_its_name_says(outcome: str, status: int | None, endings: set[str]):
@@ -76,7 +76,7 @@ def test_a_fault_is_what_its_name_says(outcome: str, status: int | None, endings
     assert not any(answer.is_complete for [answer], _ in seen)
 
 
-def test_a_client_that_leaves_early_has_nothing_and_one_that_half_closes_hears_the_rest():
+def test_a_client_that_leaves_early_gets_nothing_however_it_leaves():
     ways = [replace(PATIENT, leaves_after_s=0.001, leaves_by=way) for way in ("abort", "close", "half-close")]
     answers, _ = run(1, ways, good=1)
     assert [(answer.ending, answer.status) for answer in answers] == [("left", None)] * 3
@@ -98,7 +98,7 @@ def test_a_slow_reader_makes_its_provider_wait():
     assert slow_s > 10 * at_once_s
 
 
-def test_forty_calls_meet_every_fate_and_are_the_same_for_the_same_seed():
+def test_forty_calls_have_every_outcome_and_are_the_same_for_the_same_seed():
     async def main(world: World) -> tuple[list[Answer], list[Generated]]:
         world.network.faults[20_000] = Faults(
             latency_s=(0.001, 0.1), piece_bytes=(1, 2_000), reset=0.05, stalled=0.1, refused=0.05

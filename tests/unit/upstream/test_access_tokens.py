@@ -1,4 +1,4 @@
-"""Access tokens of service accounts, against a token server on loopback that checks what is signed."""
+"""Access tokens of service accounts, with a token server on loopback that checks the signature."""
 
 import asyncio
 import json
@@ -36,9 +36,9 @@ def attempt(secret: str, auth: Any = "google_service_account") -> Attempt:
 
 @dataclass
 class TokenServer:
-    """Answers with ``status`` and ``answer``, once ``may_answer`` is set.
+    """A token server that answers with ``status`` and ``answer`` when ``may_answer`` is set.
 
-    ``{n}`` in it is the number of the request, ``{assertion}`` what was signed.
+    In ``answer``, ``{n}`` is the number of the request and ``{assertion}`` is what was signed.
     """
 
     status: int = 200
@@ -113,7 +113,7 @@ async def test_other_providers_attempts_stay_the_same_object(tokens: AccessToken
     assert await tokens.authorize(plain) is plain
 
 
-async def test_a_token_serves_until_it_nears_its_end(server: TokenServer, tokens: AccessTokens) -> None:
+async def test_a_token_is_used_until_it_nears_its_end(server: TokenServer, tokens: AccessTokens) -> None:
     secret = key_file(server.url)
     for _ in range(3):
         assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
@@ -127,7 +127,7 @@ async def test_calls_that_come_together_wait_for_one_request(
     secret = key_file(server.url)
     waiting = [asyncio.create_task(tokens.authorize(attempt(secret))) for _ in range(5)]
     await server.was_asked.wait()
-    waiting[0].cancel()  # its client left
+    waiting[0].cancel()  # the client leaves
     server.may_answer.set()
     assert [bearer(made) for made in await asyncio.gather(*waiting[1:])] == ["Bearer ya29.token-1"] * 4
     assert len(server.asked) == 1
@@ -141,7 +141,7 @@ async def test_a_token_near_its_end_is_renewed_while_calls_go_on_with_it(
     await tokens.authorize(attempt(secret))
     server.was_asked.clear()
     server.may_answer.clear()
-    # The server is silent: whoever waited for it would hang.
+    # The server is silent, so a call that waited for it would hang.
     for _ in range(3):
         assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
     await server.was_asked.wait()
@@ -152,7 +152,7 @@ async def test_a_token_near_its_end_is_renewed_while_calls_go_on_with_it(
     assert len(server.asked) >= 2
 
 
-async def test_a_token_that_could_expire_on_its_way_is_not_used(
+async def test_a_token_that_may_expire_before_it_arrives_is_not_used(
     server: TokenServer, tokens: AccessTokens
 ) -> None:
     secret = key_file(server.url)
@@ -182,12 +182,12 @@ FAILURES: dict[str, tuple[int, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-async def test_what_goes_wrong_is_told_and_tried_again(
+async def test_a_failure_is_reported_and_tried_again(
     case: str, server: TokenServer, tokens: AccessTokens
 ) -> None:
-    server.status, server.answer, said = FAILURES[case]
+    server.status, server.answer, message = FAILURES[case]
     secret = key_file(server.url)
-    with pytest.raises(AccessTokenUnavailable, match=said):
+    with pytest.raises(AccessTokenUnavailable, match=message):
         await tokens.authorize(attempt(secret))
     server.status, server.answer = 200, {"access_token": "good", "expires_in": 3599}
     assert bearer(await tokens.authorize(attempt(secret))) == "Bearer good"
@@ -207,7 +207,7 @@ async def test_neither_an_error_nor_the_log_shows_what_was_signed(
         assert "***" in text
 
 
-async def test_a_server_that_is_silent_is_given_up(server: TokenServer, pool: Pool) -> None:
+async def test_a_silent_server_fails_in_time(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
     tokens = AccessTokens(pool, timeout_s=0.05)
     with pytest.raises(AccessTokenUnavailable, match="did not answer in time"):
@@ -215,7 +215,7 @@ async def test_a_server_that_is_silent_is_given_up(server: TokenServer, pool: Po
     await tokens.close()
 
 
-async def test_a_failed_account_is_left_in_peace_for_a_while(server: TokenServer, pool: Pool) -> None:
+async def test_a_failed_account_is_paused(server: TokenServer, pool: Pool) -> None:
     server.status = 503
     tokens = AccessTokens(pool, pause_s=3600)
     for _ in range(3):
@@ -238,12 +238,12 @@ async def test_a_token_that_is_still_good_outlives_a_failed_renewal(
             await let_others_run()
 
 
-async def test_a_server_that_is_not_there_is_told_without_a_word_of_the_key(tokens: AccessTokens) -> None:
+async def test_the_error_of_an_absent_server_shows_nothing_of_the_key(tokens: AccessTokens) -> None:
     with pytest.raises(AccessTokenUnavailable, match="could not be reached"):
         await tokens.authorize(attempt(key_file("http://127.0.0.1:9/token")))
 
 
-async def test_closing_gives_up_what_is_under_way(server: TokenServer, pool: Pool) -> None:
+async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
     tokens = AccessTokens(pool)
     waiting = asyncio.create_task(tokens.authorize(attempt(key_file(server.url))))
@@ -253,7 +253,7 @@ async def test_closing_gives_up_what_is_under_way(server: TokenServer, pool: Poo
         await waiting
 
 
-def test_an_account_that_was_not_exchanged_never_leaves() -> None:
+def test_the_key_file_itself_is_never_sent() -> None:
     with pytest.raises(ValueError, match="a provider gets an access token"):
         auth_headers(attempt(key_file("https://oauth2.googleapis.com/token")))
 
@@ -283,9 +283,9 @@ FAULTS: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_key_file_that_can_not_serve_is_refused_by_the_name_of_its_field(case: str) -> None:
-    make, said = FAULTS[case]
-    with pytest.raises(ValueError, match=said) as caught:
+def test_an_unusable_key_file_is_refused_with_the_name_of_its_field(case: str) -> None:
+    make, message = FAULTS[case]
+    with pytest.raises(ValueError, match=message) as caught:
         parse_service_account(make())
     assert "BEGIN" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Making connections to providers, on real sockets: names, addresses, TLS, and an egress proxy."""
+"""New connections to providers on real sockets: names, addresses, TLS, and an egress proxy."""
 
 import asyncio
 import base64
@@ -36,7 +36,7 @@ def server_tls(authority: trustme.CA) -> ssl.SSLContext:
 
 @pytest.fixture
 def trusted(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any) -> None:
-    """The authority of the run is trusted as an operator would have it: by ``SSL_CERT_FILE``."""
+    """Trust the authority of the run by ``SSL_CERT_FILE``, like an operator."""
     file = tmp_path_factory.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(str(file))
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -71,7 +71,7 @@ async def test_calls_over_tls_share_one_connection(server_tls: ssl.SSLContext, h
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_certificate_must_be_of_its_host() -> None:
+async def test_a_certificate_must_match_its_host() -> None:
     other = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trustme.CA().issue_cert("localhost").configure_cert(other)
     async with Provider(tls=other) as provider, pool_of() as pool:
@@ -91,7 +91,7 @@ async def test_a_trusted_certificate_of_another_host_is_refused(authority: trust
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_what_is_no_tls_is_unreachable() -> None:
+async def test_a_provider_without_tls_is_unreachable() -> None:
     async def answer(peer: Peer) -> None:
         await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
@@ -102,7 +102,7 @@ async def test_what_is_no_tls_is_unreachable() -> None:
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("is_proper", [True, False])
-async def test_a_body_until_close_is_complete_only_where_tls_says_so(
+async def test_a_body_until_close_is_complete_only_with_close_notify(
     server_tls: ssl.SSLContext, is_proper: bool
 ) -> None:
     async def answer(peer: Peer) -> None:
@@ -159,7 +159,7 @@ async def test_large_bodies_over_tls_both_ways_and_slowly(server_tls: ssl.SSLCon
 
 
 def renegotiating(authority: trustme.CA) -> SSL.Context:
-    """A context of OpenSSL itself: the standard library's servers can't begin a handshake within TLS 1.2."""
+    """Return a context of OpenSSL. A server of the standard library can't start a handshake within TLS 1.2."""
     certificate = authority.issue_cert("localhost")
     context = SSL.Context(SSL.TLSv1_2_METHOD)
     chain = certificate.cert_chain_pems[0].bytes()
@@ -171,7 +171,7 @@ def renegotiating(authority: trustme.CA) -> SSL.Context:
 
 
 def answer_after_a_new_handshake(context: SSL.Context, listening: socket.socket) -> tuple[bytes, int]:
-    """Serve one request: ask for a new handshake once its head is in. Return its body, and how many there were."""
+    """Serve one request. Start a new handshake after its head. Return its body and the number of handshakes."""
     peer, _ = listening.accept()
     with peer:
         connection = SSL.Connection(context, peer)
@@ -195,7 +195,7 @@ async def test_a_provider_may_ask_for_a_new_handshake_in_the_middle_of_a_request
 ) -> None:
     sent = bytes(range(256)) * (8 << 12)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        # Small, so that the handshake comes while most of the body waits to be sent.
+        # A small buffer, so that the handshake starts while most of the body waits to be sent.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         served = asyncio.get_running_loop().run_in_executor(
             None, answer_after_a_new_handshake, renegotiating(authority), listening
@@ -208,13 +208,13 @@ async def test_a_provider_may_ask_for_a_new_handshake_in_the_middle_of_a_request
 
 
 @pytest.mark.usefixtures("trusted")
-@pytest.mark.parametrize("said", [OK + OK, OK + b"x", b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK])
+@pytest.mark.parametrize("answer_bytes", [OK + OK, OK + b"x", b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK])
 async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
-    server_tls: ssl.SSLContext, said: bytes
+    server_tls: ssl.SSLContext, answer_bytes: bytes
 ) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
-        await peer.send(said)
+        await peer.send(answer_bytes)
 
     async with Provider(answer, server_tls) as provider, pool_of() as pool:
         for _ in range(2):
@@ -225,7 +225,7 @@ async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_tls_connection_that_its_provider_closed_while_idle_is_not_handed_out(
+async def test_an_idle_tls_connection_that_the_provider_closed_is_not_used(
     server_tls: ssl.SSLContext,
 ) -> None:
     async def answer(peer: Peer) -> None:
@@ -292,7 +292,7 @@ async def test_a_handshake_that_is_cancelled_leaks_no_socket() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_closing_the_pool_ends_what_is_being_connected_and_what_waits_for_a_place() -> None:
+async def test_closing_the_pool_ends_calls_that_connect_or_wait() -> None:
     arrived = asyncio.Event()
 
     async def answer(peer: Peer) -> None:
@@ -325,7 +325,7 @@ async def test_a_refusing_port_is_unreachable() -> None:
             assert error.reason == "connection refused"
 
 
-async def test_time_that_this_process_lost_is_not_the_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_process_is_not_the_fault_of_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("addon.runtime.deadline.LATE_S", -1)  # Every timer is late.
     async with Provider(mute) as provider, pool_of(context=ssl.create_default_context()) as pool:
         error = await unreachable(pool, Origin("https", "127.0.0.1", provider.port), 0.01)
@@ -360,7 +360,7 @@ async def test_a_name_is_looked_up_off_the_loop_and_an_address_is_not(
     assert asked == [("provider.example", False)]
 
 
-async def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_name_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(*args: Any, **options: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -371,7 +371,7 @@ async def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None
             assert error.reason == "the host name can't be resolved"
 
 
-async def test_a_name_that_waits_to_be_looked_up_says_nothing_of_its_provider(
+async def test_a_look_up_that_waits_is_not_the_fault_of_the_provider(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go_on = threading.Event()
@@ -406,7 +406,7 @@ async def test_the_next_address_is_tried_where_one_refuses() -> None:
         assert await exchange(connection) == b"ok"
 
 
-async def test_a_silent_address_holds_up_the_next_one_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_address_delays_the_next_one_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "ATTEMPT_DELAY_S", 0.01)
     with DeafPort() as deaf:
         port = int(deaf.base_url.removeprefix("http://").split("/")[0].split(":")[1])
@@ -417,7 +417,7 @@ async def test_a_silent_address_holds_up_the_next_one_a_moment_only(monkeypatch:
             assert pool.stats().open == 1
 
 
-async def test_where_all_addresses_fail_the_provider_is_unreachable() -> None:
+async def test_a_provider_is_unreachable_when_all_addresses_fail() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         async with pool_of(resolve=resolving_to("127.0.0.2", "127.0.0.3")) as pool:
@@ -481,7 +481,7 @@ async def test_connections_go_through_the_proxy(server_tls: ssl.SSLContext, sche
         assert len(asked) == 1
 
 
-async def test_the_proxy_is_not_asked_for_what_is_a_part_of_this_process() -> None:
+async def test_a_part_of_this_process_is_reached_without_the_proxy() -> None:
     async with run_egress_proxy() as (_, asked), Provider() as provider, pool_of() as pool:
         pool.set_proxy(EgressProxy("127.0.0.1", 1, None))
         for is_reused in (False, True):
@@ -514,7 +514,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("answer", REFUSALS, ids=range(len(REFUSALS)))
-async def test_a_proxy_that_refuses_is_told_by_its_status_only(answer: bytes) -> None:
+async def test_the_error_of_a_proxy_that_refuses_has_only_its_status(answer: bytes) -> None:
     async with run_egress_proxy(answer) as (proxy, _), Provider() as provider, pool_of() as pool:
         pool.set_proxy(parse_proxy(f"http://user:{PASSWORD}@127.0.0.1:{proxy.port}"))
         error = await unreachable(pool, provider.origin())
@@ -539,13 +539,13 @@ async def test_a_proxy_that_closes_or_keeps_silent() -> None:
         await silent.wait_until_all_closed()
 
 
-def test_what_a_proxys_setting_may_be() -> None:
+def test_valid_proxy_settings() -> None:
     proxy = parse_proxy("http://us%40er:p%3Aw@proxy.example:3128")
     assert (proxy.host, proxy.port) == ("proxy.example", 3128)
     assert proxy.authorization is not None
-    said = base64.b64decode(proxy.authorization.get_secret_value().removeprefix("Basic "))
-    assert said == b"us@er:p:w"
-    assert said.decode() not in repr(proxy) and "Basic" not in repr(proxy)
+    credentials = base64.b64decode(proxy.authorization.get_secret_value().removeprefix("Basic "))
+    assert credentials == b"us@er:p:w"
+    assert credentials.decode() not in repr(proxy) and "Basic" not in repr(proxy)
     assert parse_proxy("http://proxy.example/") == EgressProxy("proxy.example", 80, None)
     assert parse_proxy("http://[::1]:3128") == EgressProxy("::1", 3128, None)
     assert EgressProxy("p", 80).connect_request("::1", 443).startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")

@@ -1,4 +1,4 @@
-"""The table of a provider's answers, on real sockets: each is relayed or refused, and used up or kept, as it says."""
+"""The table of a provider's answers, on real sockets: each is relayed or refused, and its connection kept or closed."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from addon.upstream.pool import Pool
 
 
 async def outcome_of(given: AnswerInput, pool: Pool, provider: Provider) -> tuple[int, bool]:
-    """The status that a client deserves for what the pool makes of an answer, and whether its connection is kept."""
+    """Return the status that a client gets for an answer, and whether its connection is kept."""
     connection = await acquire(pool, provider.origin(), fresh=True)
     try:
         body = await exchange(connection)

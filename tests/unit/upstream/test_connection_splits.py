@@ -1,4 +1,4 @@
-"""However an answer is cut into pieces by the network, a connection makes the same of it."""
+"""The cuts of an answer into pieces make no difference to a connection."""
 
 import asyncio
 from itertools import pairwise
@@ -20,7 +20,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
-    """Return status, body, what went wrong, and whether the connection is kept."""
+    """Return status, body, error, and whether the connection is kept."""
     kept: list[bool] = []
     link = ProviderSocket(lambda _: None)
     connection = UpstreamConnection(link, lambda _, is_clean: kept.append(is_clean), is_reused=False)
@@ -29,7 +29,7 @@ async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
         link.data_received(piece)
     status, body, broke = None, b"", ""
     try:
-        async with asyncio.timeout(0):  # Whatever it waits for does not come any more.
+        async with asyncio.timeout(0):  # No further bytes arrive.
             status = (await connection.head()).status
             while piece := await connection.read():
                 body += piece
@@ -47,7 +47,9 @@ async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
     st.binary(max_size=40),
     st.lists(st.integers(0, 999)),
 )
-def test_cuts_make_no_difference(interim: int, answer: bytes, junk: bytes, places: list[int]) -> None:
+def test_the_cuts_of_an_answer_make_no_difference(
+    interim: int, answer: bytes, junk: bytes, places: list[int]
+) -> None:
     pieces = cut(INTERIM * interim + answer + junk, places)
     assert asyncio.run(take(pieces)) == (200, b"hello", "", not junk)
 
@@ -67,7 +69,7 @@ def test_an_answer_that_is_cut_short_is_never_whole(answer: bytes, end: int, pla
     )
     | st.lists(st.binary(max_size=30))
 )
-def test_any_bytes_are_an_answer_or_garbage_or_not_enough(pieces: list[bytes]) -> None:
+def test_any_bytes_are_an_answer_or_malformed_or_incomplete(pieces: list[bytes]) -> None:
     status, _, broke, is_kept = asyncio.run(take([piece for piece in pieces if piece]))
     assert status is not None or broke
     assert not (is_kept and broke)

@@ -55,7 +55,7 @@ async def test_a_fresh_connection_was_never_used() -> None:
         assert provider.connections == 2
 
 
-async def test_giving_back_twice_harms_nobody() -> None:
+async def test_releasing_twice_is_harmless() -> None:
     async with Provider() as provider, pool_of() as pool:
         first = await acquire(pool, provider.origin())
         await exchange(first)
@@ -71,7 +71,7 @@ async def test_giving_back_twice_harms_nobody() -> None:
 
 
 @pytest.mark.parametrize("give_up", ["unread", "half read", "unsent", "no answer"])
-async def test_what_did_not_end_is_not_kept(give_up: str) -> None:
+async def test_a_connection_with_an_unfinished_answer_is_not_kept(give_up: str) -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
         if give_up == "half read":
@@ -126,17 +126,17 @@ async def test_a_body_until_the_end_of_the_connection() -> None:
 
 
 HOSTILE: dict[str, tuple[bytes, bytes | None]] = {
-    # What the provider sends for one request, and the body that the call reads; None where it must fail as garbage.
+    # The provider's bytes for one request, and the body that the call reads. None: it must fail as malformed.
     "answers twice": (OK + OK, b"ok"),
-    "junk behind its answer": (OK + b"x", b"ok"),
-    "a blank line behind its answer": (OK + b"\r\n", b"ok"),
+    "junk after its answer": (OK + b"x", b"ok"),
+    "a blank line after its answer": (OK + b"\r\n", b"ok"),
     "100, 200, junk": (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"junk", b"ok"),
     "100, 200, 200": (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK, b"ok"),
-    "a second answer behind a chunked one": (
+    "a second answer after a chunked one": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + OK,
         b"ok",
     ),
-    "a body behind 204": (b"HTTP/1.1 204 No Content\r\n\r\nok", b""),
+    "a body after 204": (b"HTTP/1.1 204 No Content\r\n\r\nok", b""),
     "17 interim answers": (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 17 + OK, None),
     "a change of the protocol": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n" + OK, None),
     "no HTTP": (b"SSH-2.0-OpenSSH\r\n\r\n", None),
@@ -160,14 +160,14 @@ HOSTILE: dict[str, tuple[bytes, bytes | None]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_provider_never_reaches_the_next_call(name: str) -> None:
-    said, body = HOSTILE[name]
+    answer_bytes, body = HOSTILE[name]
     is_first = True
 
     async def answer(peer: Peer) -> None:
         nonlocal is_first
-        said_now, is_first = (said if is_first else OK), False
+        sent, is_first = (answer_bytes if is_first else OK), False
         await peer.request()
-        await peer.send(said_now)
+        await peer.send(sent)
 
     async with Provider(answer) as provider, pool_of() as pool:
         connection = await acquire(pool, provider.origin())
@@ -221,8 +221,8 @@ async def test_bytes_on_an_idle_connection_close_it() -> None:
         assert await exchange(following) == b"ok"
 
 
-async def test_late_bytes_that_lie_in_the_socket_unread_are_seen_before_it_is_used_again() -> None:
-    """The event loop had no turn between the arrival of the bytes and the next call."""
+async def test_unread_bytes_in_the_socket_are_noticed_before_it_is_used_again() -> None:
+    """The event loop has no turn between the arrival of the bytes and the next call."""
     peers: list[Peer] = []
 
     async def answer(peer: Peer) -> None:
@@ -239,7 +239,7 @@ async def test_late_bytes_that_lie_in_the_socket_unread_are_seen_before_it_is_us
         assert not following.is_reused
 
 
-async def test_an_answer_before_the_request_is_garbage() -> None:
+async def test_an_answer_before_the_request_is_malformed() -> None:
     async def answer(peer: Peer) -> None:
         await peer.send(OK)
 
@@ -254,7 +254,7 @@ async def test_an_answer_before_the_request_is_garbage() -> None:
         connection.close()
 
 
-async def test_an_answer_before_the_end_of_its_request_counts_and_ends_the_connection() -> None:
+async def test_an_answer_before_the_end_of_its_request_is_read_and_its_connection_not_kept() -> None:
     async def answer(peer: Peer) -> None:
         await peer.reader.readuntil(b"\r\n\r\n")
         await peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
@@ -286,13 +286,13 @@ STAGES = {
 @pytest.mark.parametrize("end", ["reset", "close"])
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_connection_that_breaks(stage: str, end: str) -> None:
-    said, is_unanswered = STAGES[stage]
+    answer_bytes, is_unanswered = STAGES[stage]
 
     async def answer(peer: Peer) -> None:
         if stage != "before the request":
             await peer.request()
-        await peer.send(said)
-        if said:
+        await peer.send(answer_bytes)
+        if answer_bytes:
             await asyncio.sleep(0)
         if end == "reset":
             peer.reset()
@@ -304,14 +304,14 @@ async def test_a_connection_that_breaks(stage: str, end: str) -> None:
         with pytest.raises(UpstreamConnectionError) as broke:
             await exchange(connection)
         assert not broke.value.is_malformed
-        # A reset may overtake what was said before it.
+        # A reset may overtake earlier bytes.
         assert broke.value.is_unanswered == is_unanswered or end == "reset"
         connection.release()
         await wait_for_open_at_most(0, pool)
         await provider.wait_until_all_closed()
 
 
-async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_failed_call() -> None:
+async def test_a_closed_reused_connection_differs_from_a_failed_call() -> None:
     close = asyncio.Event()
 
     async def answer(peer: Peer) -> None:
@@ -335,7 +335,7 @@ async def test_a_reused_connection_that_its_provider_closed_is_told_from_a_faile
         assert await exchange(fresh) == b"ok"
 
 
-async def test_a_connection_that_its_provider_closed_while_idle_is_not_handed_out() -> None:
+async def test_an_idle_connection_that_the_provider_closed_is_not_used() -> None:
     async def answer(peer: Peer) -> None:
         await peer.request()
         await peer.send(OK)
@@ -386,7 +386,7 @@ async def test_a_cancelled_wait_leaks_no_socket(wait: str) -> None:
         await wait_for_open_at_most(0, pool)
 
 
-async def test_a_wait_that_was_cancelled_can_be_taken_up_again() -> None:
+async def test_a_cancelled_wait_can_be_repeated() -> None:
     go_on = asyncio.Event()
 
     async def answer(peer: Peer) -> None:
@@ -416,7 +416,7 @@ async def test_a_cancelled_acquire_leaks_no_socket_and_no_place() -> None:
                 await asyncio.sleep(0)
             task.cancel()
             with suppress(asyncio.CancelledError):
-                (await task).close()  # In the last turns it was done already.
+                (await task).close()  # In the last turns it is already done.
         connection = await acquire(pool, provider.origin())
         assert await exchange(connection) == b"ok"
         assert pool.stats().open == 1
@@ -451,7 +451,7 @@ async def test_beyond_a_bound_calls_wait_in_their_order(bound: str) -> None:
 
 
 @pytest.mark.parametrize("bound", ["open_per_origin", "open_per_workspace"])
-async def test_a_call_that_waited_in_vain_is_told_so(bound: str) -> None:
+async def test_a_call_that_waits_too_long_raises(bound: str) -> None:
     async with Provider() as provider, pool_of(PoolLimits(**{bound: 1})) as pool:
         held = await acquire(pool, provider.origin())
         with pytest.raises(PoolFull):
@@ -470,7 +470,7 @@ async def test_a_workspace_holds_its_places_over_all_origins() -> None:
         await acquire(pool, other.origin())
 
 
-async def test_no_more_idle_connections_are_kept_than_the_bounds_say() -> None:
+async def test_idle_connections_are_bounded() -> None:
     async with Provider() as one, Provider() as other, pool_of(PoolLimits(idle_per_origin=2, idle=3)) as pool:
         for provider in (one, other):
             held = [await acquire(pool, provider.origin()) for _ in range(4)]
@@ -479,7 +479,7 @@ async def test_no_more_idle_connections_are_kept_than_the_bounds_say() -> None:
                 connection.release()
         assert pool.stats().idle == 3
         await wait_for_open_at_most(3, pool)
-        # The one that was idle for longest made room.
+        # The connection that was idle for the longest time is closed.
         assert (await acquire(pool, one.origin())).is_reused
         assert not (await acquire(pool, one.origin())).is_reused
 
@@ -494,7 +494,7 @@ async def test_idle_connections_make_room_for_one_that_must_be_fresh() -> None:
         assert pool.stats().idle == 0
 
 
-async def test_idle_connections_are_closed_in_time_by_one_timer_that_ends_with_them() -> None:
+async def test_one_timer_closes_idle_connections_and_ends_with_them() -> None:
     async with Provider() as provider, pool_of(PoolLimits(idle_s=0.05)) as pool:
         held = [await acquire(pool, provider.origin()) for _ in range(3)]
         assert pool._sweep_timer is None
@@ -516,7 +516,7 @@ async def test_an_old_connection_is_not_used_again() -> None:
         assert provider.connections == 2
 
 
-async def test_what_nobody_uses_leaves_nothing_behind() -> None:
+async def test_unused_origins_and_workspaces_are_forgotten() -> None:
     async with Provider() as provider, pool_of(PoolLimits(idle_per_origin=0)) as pool:
         for number in range(20):
             connection = await acquire(pool, provider.origin(f"tenant-{number}"), f"tenant-{number}")
@@ -545,7 +545,7 @@ async def test_closing_ends_all_connections_and_calls() -> None:
 # Back-pressure and large messages.
 
 
-async def test_reading_stops_while_nobody_takes_what_came() -> None:
+async def test_reading_stops_while_the_body_is_unread() -> None:
     sent = 0
     size = 32 << 20
 
@@ -633,15 +633,15 @@ async def test_an_answer_byte_by_byte() -> None:
         assert pool.stats().idle == 1
 
 
-def test_operators_are_told_the_bounds() -> None:
+def test_the_page_for_operators_has_the_bounds() -> None:
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     section = page.partition("\n## Connections to providers\n")[2].partition("\n## ")[0]
     limits = PoolLimits()
-    for told in (
+    for text in (
         f"{limits.idle_s:g} s",
         f"{limits.age_s / 60:g} minutes",
         f"{limits.idle_per_origin} wait idle",
         f"{limits.open_per_origin:,} are open",
         f"at most {limits.open_per_workspace}",
     ):
-        assert told in " ".join(section.split())
+        assert text in " ".join(section.split())

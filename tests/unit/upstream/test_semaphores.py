@@ -1,4 +1,4 @@
-"""Semaphores by key: their bound, the order of their waiters, and what a cancelled waiter leaves behind."""
+"""Semaphores by key: their bound, the order of their waiters, and cancelled waiters."""
 
 import asyncio
 

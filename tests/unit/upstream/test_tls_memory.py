@@ -1,4 +1,4 @@
-"""Open TLS connections are cheap: measured in a process of their own, as the kernel counts it."""
+"""The memory of open TLS connections, measured by the kernel in a separate process."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ from rig.provider import Provider
 
 CONNECTIONS = 300
 MAX_KIB = 60
-"""For one connection in this process. asyncio's own TLS takes 256 KiB for its buffers alone."""
+"""The bound for one connection. The buffers of asyncio's own TLS alone take 256 KiB."""
 
 CLIENT = f"""
 import asyncio, gc, os, sys
@@ -57,6 +57,6 @@ async def test_an_open_tls_connection_takes_little_memory(authority: trustme.CA,
             env={"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PYTHONPATH": str(ROOT)},
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await process.communicate()
+        stdout, _ = await process.communicate()
     assert process.returncode == 0
-    assert 0 < int(said) < MAX_KIB * 1024
+    assert 0 < int(stdout) < MAX_KIB * 1024

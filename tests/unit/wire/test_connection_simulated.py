@@ -123,7 +123,7 @@ async def many_calls_of_http2(world: World) -> list[Answer]:
     return answers
 
 
-def test_every_answer_over_http2_is_its_own_calls_and_nothing_is_left():
+def test_every_http2_client_gets_the_answer_of_its_own_call_and_nothing_is_left():
     runs = [simulate(seed, many_calls_of_http2) for seed in range(2)]
     endings: Counter[str] = Counter()
     for ran in runs:
@@ -138,7 +138,7 @@ def test_every_answer_over_http2_is_its_own_calls_and_nothing_is_left():
     assert compare(runs[1], simulate(1, many_calls_of_http2)) == ""
 
 
-def test_every_answer_is_its_own_calls_whatever_the_network_does_and_nothing_is_left():
+def test_every_client_gets_the_answer_of_its_own_call_and_nothing_is_left():
     runs = [simulate(seed, many_calls) for seed in range(4)]
     endings: Counter[str] = Counter()
     for ran in runs:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 toward clients, inside mitmproxy, on real sockets: each line of what a connection does."""
+"""HTTP/1.1 toward clients, inside mitmproxy, on real sockets."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def kind(request: pytest.FixtureRequest, certificate: Path, trusting: ssl.SSLCon
 
 
 class Held:
-    """A coroutine for streams that a test lets go on, and whose end it awaits."""
+    """A coroutine for streams that waits for the test, and whose end the test awaits."""
 
     def __init__(self, *, begins: bool = False, reads: bool = True) -> None:
         self.begins = begins
@@ -68,7 +68,7 @@ class Held:
                 await stream.respond(OK)
         except ClientLeft:
             self.left += 1
-            # What a call still does for a client that left is not cut off.
+            # The rest of a call goes on after its client left.
             await asyncio.sleep(0)
         finally:
             self.ended.set()
@@ -85,7 +85,7 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 
 async def settled(measure: Callable[[], int]) -> int:
-    """Wait until ``measure`` no longer changes, and return it."""
+    """Wait until ``measure`` no longer changes. Return its value."""
     before, now = -1, measure()
     while now != before:
         await asyncio.sleep(0.05)
@@ -148,7 +148,7 @@ async def test_an_upgrade_to_h2c_is_ignored_and_its_body_kept():
         assert (answer.status, answer.body) == (200, b"/x body")
 
 
-async def test_head_has_no_body_and_the_length_of_one():
+async def test_an_answer_to_head_has_a_length_and_no_body():
     async with wire() as served, await served.connect() as peer:
         peer.send(b"HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n" + GET)
         answer = await peer.answer("HEAD")
@@ -177,7 +177,9 @@ async def test_an_answer_without_a_body_has_no_length(status: int):
         (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", False, "keep-alive"),
     ],
 )
-async def test_the_connection_lasts_as_the_client_asked(head: bytes, closes: bool, connection: str):
+async def test_the_client_decides_whether_the_connection_stays_open(
+    head: bytes, closes: bool, connection: str
+):
     async with wire() as served, await served.connect() as peer:
         peer.send(head)
         answer = await peer.answer()
@@ -200,7 +202,7 @@ async def test_an_answer_can_close_the_connection():
         assert await peer.rest() == b""
 
 
-async def test_what_comes_after_the_last_request_is_ignored():
+async def test_bytes_after_the_last_request_are_ignored():
     async with wire() as served, await served.connect() as peer:
         peer.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n" + GET + b"\x00junk")
         assert (await peer.answer()).body == b"/ "
@@ -210,7 +212,7 @@ async def test_what_comes_after_the_last_request_is_ignored():
 # Streams.
 
 
-async def test_a_stream_is_chunked_and_its_head_leaves_with_the_first_piece(kind: dict[str, Any]):
+async def test_a_stream_is_chunked_and_its_head_is_sent_with_the_first_piece(kind: dict[str, Any]):
     held = Held(begins=True)
     async with wire(held, **kind) as served, await served.connect() as peer:
         peer.send(GET)
@@ -249,7 +251,7 @@ async def test_a_stream_to_http_1_0_ends_with_the_connection(kind: dict[str, Any
         assert answer.header("transfer-encoding") is None
 
 
-async def test_head_of_a_stream_has_no_body():
+async def test_a_streamed_answer_to_head_has_no_body():
     held = Held(begins=True)
     held.go.set()
     async with wire(held) as served, await served.connect() as peer:
@@ -283,7 +285,7 @@ async def test_a_client_that_does_not_read_stops_the_stream(kind: dict[str, Any]
         assert len((await peer.answer()).body) == 300 * 65_536
 
 
-async def test_a_client_that_takes_nothing_at_all_is_cut_off():
+async def test_a_client_that_never_reads_is_cut_off():
     left = asyncio.Event()
 
     async def serve(stream: Stream) -> None:
@@ -344,7 +346,7 @@ async def test_continue_is_sent_when_the_body_is_read():
         b"GET /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n",
     ],
 )
-async def test_no_continue_is_sent_where_nobody_waits_for_it(data: bytes):
+async def test_no_continue_is_sent_to_a_client_that_does_not_wait_for_it(data: bytes):
     async with wire() as served:
         assert (await served.ask(data)).status == 200
 
@@ -390,7 +392,7 @@ async def test_too_much_of_a_body_is_not_dropped_but_the_connection_closed():
             assert await peer.rest() == b""
 
 
-async def test_a_body_that_is_dropped_has_a_time():
+async def test_dropping_a_body_has_a_time_limit():
     async def serve(stream: Stream) -> None:
         await stream.respond(OK)
 
@@ -400,7 +402,7 @@ async def test_a_body_that_is_dropped_has_a_time():
         assert await peer.rest() == b""
 
 
-async def test_a_body_that_nobody_reads_is_not_received_without_bound(kind: dict[str, Any]):
+async def test_an_unread_body_is_received_only_up_to_a_bound(kind: dict[str, Any]):
     held = Held(reads=False)
     async with wire(held, **kind) as served, await served.connect() as peer:
         peer.send(POST + b"Content-Length: 20000000\r\n\r\n" + b"x" * 20_000_000)
@@ -459,7 +461,7 @@ async def test_pipelined_bytes_are_bounded():
         assert len(getattr(one.connection, "_buffer")) <= 2 * 65_536  # noqa: B009
 
 
-async def test_a_client_that_takes_no_answers_gets_no_more_of_them():
+async def test_a_client_that_does_not_read_gets_no_further_answer():
     served_requests = 0
 
     async def serve(stream: Stream) -> None:
@@ -477,7 +479,7 @@ async def test_a_client_that_takes_no_answers_gets_no_more_of_them():
             assert len((await peer.answer()).body) == 1_000_000
 
 
-# What is refused.
+# Refused requests.
 
 
 @pytest.mark.parametrize(
@@ -510,7 +512,9 @@ async def test_a_client_that_takes_no_answers_gets_no_more_of_them():
         ),
     ],
 )
-async def test_what_is_malformed_or_too_large_is_refused_and_the_connection_closed(data: bytes, status: int):
+async def test_a_malformed_or_too_large_request_is_refused_and_the_connection_closed(
+    data: bytes, status: int
+):
     async def serve(stream: Stream) -> None:
         try:
             await echo(stream)
@@ -542,13 +546,15 @@ async def test_a_refusal_is_delivered_to_a_client_that_is_still_sending():
         assert await peer.rest() == b""
 
 
-async def test_plain_http_on_a_port_of_tls_is_told(certificate: Path):
+async def test_plain_http_on_a_tls_port_gets_an_explanation(certificate: Path):
     async with wire(certificate=certificate) as served:
         answer = await served.ask(GET)
         assert (answer.status, answer.header("connection")) == (400, "close")
 
 
-async def test_what_is_neither_http_nor_tls_is_closed(certificate: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_client_that_speaks_neither_http_nor_tls_is_closed(
+    certificate: Path, caplog: pytest.LogCaptureFixture
+):
     async with wire(certificate=certificate) as served, await served.connect() as peer:
         peer.send(b"\x16\x03\x01\x00\x04oops" + b"\x00" * 100_000)
         await peer.rest()
@@ -557,7 +563,7 @@ async def test_what_is_neither_http_nor_tls_is_closed(certificate: Path, caplog:
     assert not any("6f6f7073" in message for message in caplog.messages)
 
 
-async def test_a_handshake_that_never_ends_has_a_time(certificate: Path):
+async def test_a_handshake_has_a_time_limit(certificate: Path):
     async with wire(certificate=certificate, head_timeout_s=0.3) as served, await served.connect() as peer:
         peer.send(b"\x16\x03\x01\x10\x00" + b"\x01\x00\x0f\xfc" + b"\x00" * 1_000)
         assert await peer.rest() == b""
@@ -571,14 +577,16 @@ async def test_refusals_write_a_bounded_number_of_log_lines(caplog: pytest.LogCa
         await asyncio.sleep(1.1)
     lines = [record for record in caplog.records if getattr(record, "event", "") == "request refused"]
     assert 10 <= len(lines) <= 30
-    told = [record.getMessage() for record in caplog.records if getattr(record, "event", "") == "log limited"]
-    assert sum(int(line.split()[0]) for line in told) + len(lines) == 40
+    summaries = [
+        record.getMessage() for record in caplog.records if getattr(record, "event", "") == "log limited"
+    ]
+    assert sum(int(line.split()[0]) for line in summaries) + len(lines) == 40
 
 
-# What a client speaks.
+# The protocol of a client.
 
 
-async def test_http_2_is_spoken_by_prior_knowledge(kind: dict[str, Any]):
+async def test_http_2_works_with_prior_knowledge(kind: dict[str, Any]):
     # The answer is the frame SETTINGS, of type 4.
     async with wire(**kind) as served, await served.connect() as peer:
         for byte in PREFACE:
@@ -587,7 +595,7 @@ async def test_http_2_is_spoken_by_prior_knowledge(kind: dict[str, Any]):
         assert (await peer.exactly(9))[3] == 4
 
 
-async def test_tls_says_which_version_is_spoken(certificate: Path, trusting: ssl.SSLContext):
+async def test_alpn_selects_the_version_of_http(certificate: Path, trusting: ssl.SSLContext):
     async with wire(certificate=certificate, tls=trusting) as served:
         trusting.set_alpn_protocols(["h2", "http/1.1"])
         async with await served.connect() as peer:
@@ -601,14 +609,14 @@ async def test_tls_says_which_version_is_spoken(certificate: Path, trusting: ssl
 
 
 @pytest.mark.parametrize("begun", [b"G", b"PRI * HT", b"GET / HTTP/1.1\r\nHo"])
-async def test_a_head_that_does_not_come_in_time_is_refused(begun: bytes):
+async def test_a_head_that_is_late_is_refused(begun: bytes):
     async with wire(head_timeout_s=0.3) as served, await served.connect() as peer:
         peer.send(begun)
         assert (await peer.answer()).status == 408
         assert await peer.rest() == b""
 
 
-async def test_drips_do_not_extend_the_time_of_a_head():
+async def test_sending_byte_by_byte_does_not_extend_the_time_of_a_head():
     async with wire(head_timeout_s=0.5) as served, await served.connect() as peer:
         dripping = asyncio.create_task(drip(peer))
         assert (await peer.answer()).status == 408
@@ -622,7 +630,7 @@ async def drip(peer: Peer) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_client_that_says_nothing_is_closed(kind: dict[str, Any]):
+async def test_a_silent_client_is_closed(kind: dict[str, Any]):
     async with wire(head_timeout_s=0.2, **kind) as served, await served.connect() as peer:
         assert await peer.rest() == b""
         await served.wait_until_gone()
@@ -641,7 +649,7 @@ async def test_an_idle_connection_is_closed(kind: dict[str, Any]):
         assert await peer.rest() == b""
 
 
-async def test_a_call_has_no_deadline_of_the_connection():
+async def test_the_connection_sets_no_deadline_for_a_call():
     held = Held()
     async with wire(held, head_timeout_s=0.1, idle_timeout_s=0.1) as served, await served.connect() as peer:
         peer.send(GET)
@@ -650,7 +658,7 @@ async def test_a_call_has_no_deadline_of_the_connection():
         assert (await peer.answer()).status == 200
 
 
-async def test_more_clients_than_there_is_room_for_are_closed():
+async def test_clients_beyond_the_limit_are_closed():
     async with wire() as served:
         served.host.clients.limit = 1
         async with await served.connect() as first:
@@ -674,7 +682,7 @@ LEAVING = {
 
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("way", LEAVING)
-async def test_a_client_that_leaves_ends_what_waits_for_it(way: str, begins: bool):
+async def test_a_client_that_leaves_ends_the_waiting_block(way: str, begins: bool):
     held = Held(begins=begins)
     async with wire(held) as served, await served.connect() as peer:
         peer.send(GET)
@@ -686,7 +694,7 @@ async def test_a_client_that_leaves_ends_what_waits_for_it(way: str, begins: boo
         assert held.streams[0].is_client_gone
 
 
-async def test_a_client_that_leaves_tls_ends_what_waits_for_it(certificate: Path, trusting: ssl.SSLContext):
+async def test_a_tls_client_that_leaves_ends_the_waiting_block(certificate: Path, trusting: ssl.SSLContext):
     held = Held()
     async with wire(held, certificate, trusting) as served, await served.connect() as peer:
         peer.send(GET)
@@ -698,7 +706,7 @@ async def test_a_client_that_leaves_tls_ends_what_waits_for_it(certificate: Path
 
 
 @pytest.mark.parametrize("way", LEAVING)
-async def test_a_client_that_leaves_within_its_body_ends_the_reading_of_it(way: str):
+async def test_a_client_that_leaves_within_its_body_ends_the_read(way: str):
     held = Held()
     async with wire(held) as served, await served.connect() as peer:
         peer.send(POST + b"Content-Length: 10\r\n\r\nhalf")
@@ -709,7 +717,7 @@ async def test_a_client_that_leaves_within_its_body_ends_the_reading_of_it(way: 
         assert held.left == 1
 
 
-async def test_the_call_of_a_client_that_left_is_not_cut_off():
+async def test_the_call_of_a_client_that_left_goes_on():
     was_settled = asyncio.Event()
     go = asyncio.Event()
 
@@ -735,7 +743,7 @@ async def test_the_call_of_a_client_that_left_is_not_cut_off():
         assert was_settled.is_set()
 
 
-async def test_a_framing_that_breaks_within_an_answer_ends_the_call():
+async def test_broken_framing_during_an_answer_ends_the_call():
     held = Held(begins=True, reads=False)
     async with wire(held) as served, await served.connect() as peer:
         peer.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -761,7 +769,7 @@ async def test_a_call_that_fails_is_answered_and_logged_once(
     assert caplog.messages.count("a call failed") == 1
 
 
-async def test_a_stream_that_fails_is_broken_off(caplog: pytest.LogCaptureFixture):
+async def test_a_failed_stream_is_aborted(caplog: pytest.LogCaptureFixture):
     async def serve(stream: Stream) -> None:
         stream.begin(STREAM)
         await stream.send(b"first")
@@ -783,7 +791,7 @@ async def test_a_call_without_an_answer_is_a_failure(caplog: pytest.LogCaptureFi
     assert caplog.messages.count("a call ended without an answer") == 1
 
 
-async def test_a_fault_of_a_connection_closes_it(
+async def test_a_bug_in_a_connection_closes_it(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
 ):
     def fail(*_: object) -> None:
@@ -798,7 +806,7 @@ async def test_a_fault_of_a_connection_closes_it(
     assert caplog.messages.count("a client connection failed") == 1
 
 
-async def test_a_call_can_break_its_answer_off():
+async def test_a_call_can_abort_its_answer():
     async def serve(stream: Stream) -> None:
         stream.begin(STREAM)
         await stream.send(b"first")
@@ -837,7 +845,7 @@ async def test_closing_all_cuts_off_calls():
         assert held.left == 1
 
 
-async def test_sockets_and_tasks_are_given_back():
+async def test_no_socket_and_no_task_is_left():
     held = Held()
     held.go.set()
     async with wire(held) as served:

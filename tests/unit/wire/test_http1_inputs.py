@@ -1,4 +1,4 @@
-"""The table of requests, on real sockets against the wire alone: each gets the statuses that it says."""
+"""The table of requests, on real sockets against the wire alone: each gets the statuses of the table."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from policies.refusal import Refusal
 
 
 async def serve(stream: Stream) -> None:
-    """Answer as the gateway does: method, then key, then body."""
+    """Answer like the gateway: check the method, then the key, then the body."""
     if stream.head.method != "POST":
         await stream.respond(Response(405, Headers()))
     elif "authorization" not in stream.head.headers:
@@ -28,7 +28,7 @@ async def serve(stream: Stream) -> None:
 
 
 async def outcome_of(given: RequestInput, served: Wire) -> tuple[list[int], bool]:
-    """The statuses of the final answers on one connection, and whether the gateway closed it."""
+    """Return the statuses of the final answers on one connection, and whether the gateway closed it."""
     statuses: list[int] = []
     async with asyncio.timeout(BOUND_S), await served.connect() as peer:
         peer.send(given.raw)

@@ -1,4 +1,4 @@
-"""HTTP/2 connections on real sockets: what a call sees, what its client gets, and what floods meet."""
+"""HTTP/2 connections on real sockets: requests, answers, clients that read slowly or leave, and floods."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ async def echo(stream: Stream) -> None:
 
 
 class Calls:
-    """Calls that wait for the test, and how each ended."""
+    """Calls that wait for the test, with the end of each."""
 
     def __init__(self) -> None:
         self.streams: list[Stream] = []
@@ -74,11 +74,11 @@ class Calls:
 
 async def settled(condition) -> None:
     async with asyncio.timeout(BOUND_S):
-        while not condition():  # noqa: ASYNC110  (states of several objects, none of which tells)
+        while not condition():  # noqa: ASYNC110  (no event for the states of several objects)
             await asyncio.sleep(0.005)
 
 
-# What a call sees, and what its client gets.
+# Requests and answers.
 
 
 async def test_a_request_is_read_and_answered():
@@ -122,7 +122,7 @@ async def test_many_requests_share_a_connection(eager: bool):
         assert server.connection.stream_count == 0
 
 
-async def test_an_answer_leaves_in_one_write_and_so_do_the_writes_of_one_turn():
+async def test_an_answer_is_one_write_and_so_is_all_output_of_one_turn():
     async def serve(stream: Stream) -> None:
         stream.begin(ResponseHead(200, Headers([("content-type", "text/event-stream")])))
         for _ in range(10):
@@ -161,7 +161,7 @@ async def test_an_answer_without_a_body_has_none(method: str, status: int):
         assert answer.headers.get("content-length") == ("4" if status == 200 else None)
 
 
-async def test_a_large_body_passes_and_comes_joined():
+async def test_a_large_body_arrives_in_joined_pieces():
     body, pieces = bytes(range(256)) * 4_096 * 30, []
 
     async def serve(stream: Stream) -> None:
@@ -212,13 +212,13 @@ async def test_unread_bodies_are_bounded_for_a_stream_and_for_a_connection():
         assert sent == 1_048_576
         await settled(lambda: len(calls.streams) == 31)
         calls.go_on.set()
-        # Each was answered early: its body is dropped, and the connection's window is open for the next.
+        # Each is answered early. Its body is dropped, and the connection's window opens for the next.
         for stream_id in list(client.answers):
             assert (await client.answer(stream_id)).body == b"done"
         await client.until(lambda: client.h2.outbound_flow_control_window > 500_000)
 
 
-async def test_an_early_answer_resets_the_rest_without_an_error_and_its_window_comes_back():
+async def test_an_early_answer_resets_its_stream_without_an_error_and_opens_the_window_again():
     async def serve(stream: Stream) -> None:
         await stream.respond(Response(413, OK, b"too large"))
 
@@ -230,7 +230,7 @@ async def test_an_early_answer_resets_the_rest_without_an_error_and_its_window_c
             answer = await client.answer(stream_id)
             await client.until(lambda answer=answer: answer.reset is not None)
             assert (answer.status, answer.body, answer.reset) == (413, b"too large", NO_ERROR)
-            # What was under way when the answer came.
+            # This was on its way when the answer arrived.
             client.writer.write(raw_frame(0, 0, stream_id, b"x" * 16_384))
         await client.request()
         assert not client.has_closed
@@ -245,12 +245,12 @@ async def test_early_answers_cost_their_clients_nothing():
             stream_id = client.begin()
             client.send()
             assert (await client.answer(stream_id)).status == 429
-            # What httpx sends behind a body.
+            # httpx sends this after a body.
             client.writer.write(raw_frame(0, 0, stream_id, b"x" * 8_000) + raw_frame(0, 1, stream_id))
         assert (await client.request()).status == 429
 
 
-async def test_who_expects_100_is_told_to_go_on_when_the_body_is_wanted():
+async def test_continue_is_sent_when_the_call_reads_the_body():
     async with serve_http2(echo) as server, connect_http2(server) as client:
         stream_id = client.begin(("expect", "100-continue"))
         client.send()
@@ -258,13 +258,13 @@ async def test_who_expects_100_is_told_to_go_on_when_the_body_is_wanted():
         client.h2.send_data(stream_id, b"body", end_stream=True)
         client.send()
         assert (await client.answer(stream_id)).body == b"body"
-        # Who sends at once is not.
+        # A client that sends its body at once gets no 100.
         await client.request(b"body", ("expect", "100-continue"))
         assert client.events["InformationalResponseReceived"] == 1
 
 
 @pytest.mark.parametrize("body", [b"four", b"five!five!", b""])
-async def test_a_body_of_another_length_is_a_bad_request_of_its_stream_alone(body: bytes):
+async def test_a_body_with_a_wrong_length_is_a_bad_request_of_its_stream_only(body: bytes):
     codes = []
 
     async def serve(stream: Stream) -> None:
@@ -327,7 +327,7 @@ MALFORMED = {
     "a colon in a name": (*REQUEST, ("a:b", "c")),
     "a value in a name": (*REQUEST, ("a\0b", "c")),
     "a field in a name": (*REQUEST, ("a\0b\nc", "d")),
-    "a blank behind a value": (*REQUEST, ("a", "b ")),
+    "a blank after a value": (*REQUEST, ("a", "b ")),
     "a DEL in a value": (*REQUEST, ("a", "b\x7f")),
     "a NUL in a value": (*REQUEST, ("a", "b\0c")),
     "a blank before a value": (*REQUEST, ("a", " b")),
@@ -363,7 +363,7 @@ async def test_a_malformed_request_is_refused_and_the_connection_goes_on():
 @pytest.mark.parametrize(
     "field", [("a", "b\nc"), ("a", "b\0c"), ("a:b", "c"), ("A", "b"), ("a", "b\nc\0d"), ("", "b")]
 )
-def test_no_answer_has_a_field_that_could_be_read_as_two(field: tuple[str, str]):
+def test_no_field_of_an_answer_can_be_read_as_two(field: tuple[str, str]):
     with pytest.raises(ValueError):
         encode_response_fields(200, [field])
 
@@ -372,7 +372,7 @@ def test_no_answer_has_a_field_that_could_be_read_as_two(field: tuple[str, str])
     st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=40_000)), max_size=5),
     st.sampled_from(["200", "404"]),
 )
-def test_heads_are_encoded_as_every_decoder_reads_them(fields: list[tuple[bytes, bytes]], status: str):
+def test_every_decoder_can_read_our_heads(fields: list[tuple[bytes, bytes]], status: str):
     sent = [(b":status", status.encode()), *fields]
     assert [
         tuple(one) for one in Decoder(max_header_list_size=2**20).decode(encode_literals(sent), raw=True)
@@ -425,7 +425,7 @@ async def test_both_ways_serve_whole_streamed_and_large(kind: dict[str, Any]):
             assert (await client.answer(number)).body == body + b"!"
 
 
-async def test_both_ways_notice_a_client_that_leaves_and_keep_nothing(kind: dict[str, Any]):
+async def test_both_ways_detect_a_client_that_leaves_and_keep_nothing(kind: dict[str, Any]):
     calls = Calls()
     calls.finish.set()
     async with wire(calls.serve, **kind) as served:
@@ -483,7 +483,7 @@ async def test_both_ways_stop_a_call_whose_client_does_not_read(kind: dict[str, 
         assert one.socket.buffered_bytes < 200_000
 
 
-# Clients that take little.
+# Clients that read slowly.
 
 
 async def test_a_client_without_a_window_makes_the_call_wait():
@@ -514,7 +514,7 @@ async def test_a_client_without_a_window_makes_the_call_wait():
         assert (len(answer.body), progress) == (4_000, [0, 1, 2, 3])
 
 
-async def test_a_window_that_turns_negative_is_waited_out(caplog: pytest.LogCaptureFixture):
+async def test_a_stream_waits_while_its_window_is_negative(caplog: pytest.LogCaptureFixture):
     sent = asyncio.Event()
     go_on = asyncio.Event()
 
@@ -537,7 +537,7 @@ async def test_a_window_that_turns_negative_is_waited_out(caplog: pytest.LogCapt
         h2 = server.connection._h2
         assert h2.local_flow_control_window(plain) == h2.local_flow_control_window(more) == -10_000
         go_on.set()
-        # An end needs no window; what needs one waits for it.
+        # An empty last frame needs no window. Data waits for it.
         assert (await client.answer(plain)).has_ended
         client.send(raw_frame(8, 0, more, (12_000).to_bytes(4)))
         await client.until(lambda: len(client.answers[more].body) == 12_000)
@@ -572,10 +572,10 @@ async def test_a_client_that_does_not_read_stops_the_call_at_the_high_water_mark
         await client.answer(stream_id)
 
 
-# Clients that leave, and ends.
+# Clients that leave, and the end of connections.
 
 
-async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call_begins():
+async def test_the_client_of_a_request_that_is_reset_in_the_same_read_is_gone_before_the_call_starts():
     begun, passed = [], []
 
     async def serve(stream: Stream) -> None:
@@ -596,7 +596,7 @@ async def test_a_request_that_is_reset_in_the_same_read_has_left_before_its_call
         assert server.connection.stream_count == 0
 
 
-async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
+async def test_a_call_whose_stream_is_reset_ends_by_itself():
     calls = Calls()
     async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         stream_id = client.begin(ends=True)
@@ -613,7 +613,7 @@ async def test_a_call_whose_stream_is_reset_leaves_and_ends_by_itself():
 
 
 @pytest.mark.parametrize("how", ["half", "whole", "reset"])
-async def test_every_call_leaves_with_its_connection(how: str):
+async def test_the_client_of_every_call_is_gone_with_its_connection(how: str):
     calls = Calls()
     async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         for _ in range(3):
@@ -632,7 +632,7 @@ async def test_every_call_leaves_with_its_connection(how: str):
         await settled(lambda: server.transports[0].is_closing)
 
 
-async def test_a_reader_and_a_writer_that_wait_leave():
+async def test_a_waiting_reader_and_a_waiting_writer_end():
     left = []
 
     async def serve(stream: Stream) -> None:
@@ -672,7 +672,7 @@ async def test_an_exception_of_a_call_is_a_500_or_a_reset(caplog: pytest.LogCapt
         assert (await client.request()).status == 500
 
 
-async def test_a_call_may_break_its_answer_off():
+async def test_a_call_may_abort_its_answer():
     async def serve(stream: Stream) -> None:
         stream.begin(ResponseHead(200, OK))
         await stream.send(b"some")
@@ -713,7 +713,7 @@ async def test_a_request_on_its_way_is_served_when_the_end_is_announced():
 
 
 async def goaway_seen(client: Client, then: bytes) -> dict[str, int]:
-    """Read up to a GOAWAY, past the library, which would stop there. Send ``then``."""
+    """Read up to a GOAWAY without the library, which would stop there. Send ``then``."""
     data = b""
     while not (found := re.search(rb"\x00\x00\x08\x07\x00\x00\x00\x00\x00(.{4})(.{4})", data, re.DOTALL)):
         piece = await client.reader.read(65_536)
@@ -784,7 +784,7 @@ async def test_a_connection_without_streams_is_closed(bounds: dict[str, float], 
 @pytest.mark.parametrize(
     "begun", [b"", PREFACE[:10], raw_frame(1, 0, 1, b"", length=100), raw_frame(1, 0, 1, b"\x82")]
 )
-async def test_a_head_that_does_not_come_to_its_end_closes(begun: bytes):
+async def test_a_head_that_does_not_end_closes_the_connection(begun: bytes):
     calls = Calls()
     async with serve_http2(calls.serve, head_timeout_s=0.05) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -795,7 +795,7 @@ async def test_a_head_that_does_not_come_to_its_end_closes(begun: bytes):
         writer.close()
 
 
-# Floods: each ends the connection at its budget, and no traceback is logged.
+# Floods. Each ends the connection at its budget, without a traceback in the log.
 
 OPEN = head_frame(1, block(*REQUEST), "END_HEADERS")
 FLOODS = {
@@ -847,13 +847,13 @@ async def test_a_flood_ends_the_connection(name: str, caplog: pytest.LogCaptureF
         client.has_closed = True
         # The library itself ends a header block of more than 64 frames.
         assert found["goaway"] == (PROTOCOL_ERROR if name == "empty continuation" else ENHANCE_YOUR_CALM)
-        assert taken() <= 2 * most + 10  # tokens come back while a loaded machine is slow
+        assert taken() <= 2 * most + 10  # on a loaded machine the budget is refilled in between
         await sending
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def counted(server):
-    """Return how many frames the connection let through so far."""
+    """Return how many frames the connection has accepted so far."""
     count = 0
     connection = server.connection
     take = connection._handle_frame
@@ -895,7 +895,7 @@ async def test_rapid_resets_end_the_connection_and_few_calls_run():
         calls.finish.set()
 
 
-async def test_streams_that_we_are_made_to_reset_count_as_reset():
+async def test_streams_that_the_client_makes_us_reset_count_as_resets():
     calls = Calls()
     async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.events["SettingsAcknowledged"] > 0)
@@ -933,7 +933,7 @@ async def test_a_window_that_opens_byte_by_byte_ends_the_connection():
         assert taken() <= 5_000
 
 
-async def test_a_client_that_takes_nothing_is_cut_off():
+async def test_an_http2_client_that_never_reads_is_cut_off():
     calls = Calls()
     calls.go_on.set()
     calls.finish.set()
@@ -949,7 +949,7 @@ async def test_a_client_that_takes_nothing_is_cut_off():
         assert [stream.is_cut_off for stream in calls.left] == [True]
 
 
-async def test_a_connection_that_serves_long_keeps_little():
+async def test_a_long_connection_keeps_little_state():
     async with serve_http2(echo) as server, connect_http2(server) as client:
         for _ in range(1_050):
             await client.request(b"x")
@@ -960,7 +960,7 @@ async def test_a_connection_that_serves_long_keeps_little():
         assert not server.connection._open and not server.connection._streams
 
 
-async def test_a_client_of_another_make_is_served():
+async def test_another_implementation_of_http2_is_served():
     async with (
         serve_http2(echo) as server,
         httpx.AsyncClient(http1=False, http2=True, trust_env=False, timeout=BOUND_S) as client,
@@ -975,7 +975,7 @@ async def test_a_client_of_another_make_is_served():
         assert len(server.connections) == 1
 
 
-async def test_streams_beyond_what_is_advertised_are_refused():
+async def test_streams_beyond_the_advertised_limit_are_refused():
     calls = Calls()
     async with serve_http2(calls.serve) as server, connect_http2(server) as client:
         await client.until(lambda: client.h2.remote_settings.max_concurrent_streams == MAX_STREAMS)
@@ -1040,7 +1040,7 @@ async def test_a_broken_protocol_ends_with_goaway_and_no_traceback(
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
-async def test_settings_of_a_client_grow_nothing():
+async def test_settings_of_a_client_do_not_grow_our_memory():
     async with serve_http2(echo) as server, connect_http2(server) as client:
         for first in range(100, 2_000, 32):
             pairs = b"".join(number.to_bytes(2) + bytes(4) for number in range(first, first + 32))

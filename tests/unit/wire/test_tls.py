@@ -1,4 +1,4 @@
-"""What a TLS client can say before, in place of and behind its handshake: bounded, and no fault of ours."""
+"""Bytes of a TLS client before, instead of and after its handshake. They are bounded and cause no error in the log."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory)
 
 
 class TlsClient:
-    """A client whose TLS records are at hand before they are sent."""
+    """A TLS client that gives its records to the test, which sends them."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.received, self.made = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -37,7 +37,7 @@ class TlsClient:
         return self.made.read()
 
     async def finish(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Shake hands; the greeting was sent."""
+        """Do the handshake. The ClientHello is already sent."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -59,7 +59,7 @@ class TlsClient:
 
 
 def in_records(hello: bytes, size: int) -> bytes:
-    """The same greeting in records of ``size`` bytes."""
+    """Return the same ClientHello in records of ``size`` bytes."""
     body = hello[5:]
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     return b"".join(hello[:3] + len(piece).to_bytes(2) + piece for piece in pieces)
@@ -82,7 +82,7 @@ async def greet(served: Wire, context: ssl.SSLContext, size: int, step: int) -> 
 
 
 @pytest.mark.parametrize(("size", "step"), [(0, 1), (0, 65_536), (50, 65_536), (50, 7)])
-async def test_a_greeting_may_come_in_pieces_and_in_a_few_records(
+async def test_a_client_hello_may_arrive_in_pieces_and_in_a_few_records(
     certificate: Path, trusting: ssl.SSLContext, size: int, step: int
 ) -> None:
     trusting.set_alpn_protocols(["http/1.1"])
@@ -91,7 +91,7 @@ async def test_a_greeting_may_come_in_pieces_and_in_a_few_records(
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged, but for what asyncio says of the test's own client."""
+    """Return the log messages, without asyncio's about the test's own client."""
     found = [one for one in caplog.records if one.levelno >= logging.WARNING]
     return [
         one.getMessage() for one in found if not (one.name == "asyncio" and "socket.send" in str(one.msg))
@@ -109,7 +109,7 @@ NO_GREETINGS = {
 
 
 @pytest.mark.parametrize("name", NO_GREETINGS)
-async def test_what_is_no_greeting_is_closed_with_one_line(
+async def test_a_malformed_client_hello_closes_with_one_log_line(
     certificate: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     async with wire(certificate=certificate) as served:
@@ -127,7 +127,7 @@ async def test_what_is_no_greeting_is_closed_with_one_line(
     assert logged(caplog) == ["a client's TLS handshake failed: the client did not speak TLS"]
 
 
-async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
+async def test_bytes_after_the_handshake_that_are_not_tls_close_with_one_log_line(
     certificate: Path, trusting: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     trusting.set_alpn_protocols(["http/1.1"])
@@ -151,7 +151,7 @@ async def test_what_is_no_tls_behind_the_handshake_closes_with_one_line(
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12), st.data())
-def test_records_are_counted_however_they_are_cut(bodies: list[bytes], data: st.DataObject) -> None:
+def test_the_count_of_records_does_not_depend_on_the_cuts(bodies: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(b"\x16\x03\x01" + len(body).to_bytes(2) + body for body in bodies)
     records, got, ended = HelloRecords(), b"", 0
     at = 0
@@ -173,6 +173,6 @@ def test_records_are_counted_however_they_are_cut(bodies: list[bytes], data: st.
         b"\x16\x03\x01\x00\x00",
     ],
 )
-def test_a_greeting_without_end_is_none(sent: bytes) -> None:
+def test_an_endless_client_hello_is_refused(sent: bytes) -> None:
     with pytest.raises(ValueError, match="ClientHello"):
         HelloRecords().feed(sent)
