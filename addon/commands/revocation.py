@@ -10,8 +10,7 @@ import click
 
 from addon.commands.key_edits import turn_off_key
 from addon.runtime.atomic_files import write_atomically
-from addon.settings.builder import Problem
-from addon.settings.errors import SettingsError, suggest_name
+from addon.settings.errors import Problem, SettingsError, suggest_name
 from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.last_good import LastGood
 from addon.settings.settings import SettingsFiles

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from addon.commands.wallet import make_credit, save_entry
-from addon.settings.builder import Problem
-from addon.settings.errors import SettingsError
+from addon.settings.errors import Problem, SettingsError
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.telemetry.logs import configure_logging

@@ -1,4 +1,4 @@
-"""The error of a settings file, and the words of an operator's error messages.
+"""Errors and problems of settings files, and the words of an operator's error messages.
 
 A message never shows a secret.
 """
@@ -6,7 +6,9 @@ A message never shows a secret.
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -19,6 +21,28 @@ class SettingsError(Exception):
         self.file = file
         self.key = key
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file that does not load, why, and the consequence. ``str`` is one line: file, dotted key, reason.
+
+    ``workspace`` is the only one that the file concerns, or None when it concerns all.
+    """
+
+    file: Path
+    key: str
+    reason: str
+    consequence: str
+    workspace: str | None = None
+
+    def __str__(self) -> str:
+        return str(SettingsError(self.file, self.key, self.reason))
+
+    @classmethod
+    def of(cls, error: SettingsError, consequence: str, workspace: str | None = None) -> Self:
+        """Return the problem of a file with this error."""
+        return cls(error.file, error.key, error.reason, consequence, workspace)
 
 
 def describe_error(error: Exception) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from addon.settings.builder import BuiltFrom, BuiltSettings, Problem, SettingsBuilder
+from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.egress_proxy import EgressProxy
-from addon.settings.errors import SettingsError
+from addon.settings.errors import Problem, SettingsError
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources

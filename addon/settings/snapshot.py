@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from addon.runtime.atomic_files import write_atomically
-from addon.settings.builder import BuiltFrom, BuiltSettings, Problem, ServedText, without_keys
-from addon.settings.errors import SettingsError, describe_error
+from addon.settings.builder import BuiltFrom, BuiltSettings
+from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.file_content import Stamp, absolute_path, read_stamp
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.secrets import Secrets
@@ -21,6 +21,7 @@ from addon.settings.settings import Settings, SettingsFiles, make_settings
 from addon.settings.shared_settings import SharedSettings, load_conf, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import parse_workspace, resolve_last_good
+from addon.settings.workspace_files import ServedText, without_keys
 from addon.settings.workspace_schema import WorkspaceTable
 from policies.model import Workspace
 

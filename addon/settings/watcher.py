@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from addon.settings.builder import Problem
 from addon.settings.conf_schema import ProxyConf
+from addon.settings.errors import Problem
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 
 _log = logging.getLogger("tollgate.reload")

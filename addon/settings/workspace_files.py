@@ -1,0 +1,237 @@
+"""The workspace files: each is loaded by itself, then each workspace gets the text that it is served on.
+
+A file that does not load only adds a problem. Its workspace is served on its last good text. Source:
+docs/configuration.md, "Edits".
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from addon.settings.errors import Problem, SettingsError
+from addon.settings.last_good import LastGood
+from addon.settings.secrets import Secrets
+from addon.settings.shared_settings import SharedSettings
+from addon.settings.sources import FileCopy, Sources
+from addon.settings.workspace_builder import (
+    duplicate_hash_error,
+    parse_workspace,
+    resolve_last_good,
+    resolve_workspace,
+)
+from addon.settings.workspace_schema import WorkspaceTable
+from policies.key_claims import SettledClaims, settle_claims
+from policies.model import Workspace
+
+
+class ServedText(NamedTuple):
+    """The text that a workspace is served on, and the hashes of the keys that are refused to it."""
+
+    file: Path
+    text: bytes
+    refused: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedText:
+    """The text of a workspace file, with its table or its error."""
+
+    text: bytes
+    table: WorkspaceTable | None = None
+    error: SettingsError | None = None
+    hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkspaceFile:
+    """A workspace file: what it resolved to, and from what. ``error`` is the file's own, not a contested key."""
+
+    file: Path
+    shared: SharedSettings
+    versions: Mapping[Path, int]
+    parsed: _ParsedText | None = None
+    workspace: Workspace | None = None
+    error: SettingsError | None = None
+
+
+class WorkspaceFiles:
+    """The workspace files of one gateway. ``served`` are the workspaces by id, ``texts`` what they are served on."""
+
+    def __init__(self, env: Mapping[str, str], sources: Sources, last_good: LastGood) -> None:
+        self._env = env
+        self._sources = sources
+        self.last_good = last_good
+        self._files: dict[str, _WorkspaceFile] = {}
+        self._parsed_last_good: dict[str, _ParsedText] = {}
+        self._last_good_versions: Mapping[Path, int] = {}
+        self._broken: frozenset[str] = frozenset()
+        self.served: dict[str, Workspace] = {}
+        self.texts: dict[str, ServedText] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._files
+
+    @property
+    def digests(self) -> bytes:
+        """The names of the workspaces with the digests of their texts."""
+        digests = (b"%s\0%s" % (name.encode(), sha256(one.text).digest()) for name, one in self.texts.items())
+        return b"".join(digests)
+
+    @property
+    def paths_read(self) -> set[Path]:
+        """All files that the workspace files were loaded from, secret files included."""
+        return set().union(*(file.versions for file in self._files.values()))
+
+    def copy_secrets(self) -> Mapping[Path, FileCopy]:
+        """Return copies of the secret files of workspaces, also those that only last good texts name."""
+        needed = self.paths_read.union(self._last_good_versions)
+        return self._sources.copy(needed - {file.file for file in self._files.values()})
+
+    def look_at_last_good(self) -> bool:
+        """Return whether another process has changed the last good text of a workspace whose file is broken."""
+        return self.last_good.look(self._broken)
+
+    # Each workspace by itself.
+
+    def load(self, files: Iterable[Path], shared: SharedSettings) -> None:
+        """Load these files; forget all others and their last good texts."""
+        self._files = {file.stem: self._load(file, shared) for file in files}
+        self.last_good.forget_others(self._files)
+        self._parsed_last_good = {
+            name: parsed for name, parsed in self._parsed_last_good.items() if name in self._files
+        }
+
+    def _load(self, file: Path, shared: SharedSettings) -> _WorkspaceFile:
+        before = self._files.get(file.stem)
+        if before and before.shared is shared and self._sources.is_current(before.versions):
+            return before
+        parsed = None
+        with self._sources.record_versions() as versions:
+            try:
+                text = self._sources.read(file)
+                known = before.parsed if before else None
+                parsed = known if known and known.text == text else _parse(file, text)
+                workspace = self._resolve(parsed, file, shared)
+            except Exception as error:  # noqa: BLE001  (no file of one customer may stop the others)
+                return _WorkspaceFile(file, shared, versions, parsed, error=_settings_error(error, file))
+        return _WorkspaceFile(file, shared, versions, parsed, workspace)
+
+    def _resolve(self, parsed: _ParsedText, file: Path, shared: SharedSettings) -> Workspace:
+        if parsed.table is None:
+            raise parsed.error or AssertionError("a text has either a table or an error")
+        return resolve_workspace(parsed.table, file, shared, Secrets(self._env, self._sources))
+
+    def _find_last_good(self, name: str) -> _ParsedText | None:
+        """Return the last good text of a workspace."""
+        text = self.last_good.text(name)
+        if text is None:
+            return None
+        current = self._files[name]
+        if current.parsed and current.parsed.text == text:
+            return current.parsed
+        parsed = self._parsed_last_good.get(name)
+        if parsed is None or parsed.text != text:
+            parsed = self._parsed_last_good[name] = _parse(current.file, text)
+        return parsed if parsed.table else None
+
+    # All workspaces together.
+
+    def choose_served(self) -> list[Problem]:
+        """Choose the text that each workspace is served on; return the problems of broken files.
+
+        The text is that of the file, else the last good one, without the keys that another workspace has.
+        """
+        with self._sources.record_versions() as self._last_good_versions:
+            errors = self._choose_texts()
+        self._broken = frozenset(errors)
+        return [self._problem(name, error) for name, error in sorted(errors.items())]
+
+    def _choose_texts(self) -> dict[str, SettingsError]:
+        settled = settle_claims({name: self._claimed_hashes(name) for name in self._files}, self._last_hashes)
+        errors = self._find_errors(settled)
+        refused: dict[str, set[str]] = {}
+        for name, key_hash in settled.refused:
+            refused.setdefault(name, set()).add(key_hash)
+        served, texts = {}, {}
+        for name, file in self._files.items():
+            is_loaded = file.workspace and name not in settled.gave_way
+            chosen = file.parsed if is_loaded else self._find_last_good(name)
+            if chosen is None or chosen.table is None:
+                continue
+            if chosen is file.parsed and file.workspace:
+                workspace = file.workspace
+            else:
+                workspace = self._resolve_last_good(chosen.table, file)
+            texts[name] = ServedText(file.file, chosen.text, frozenset(refused.get(name, ())))
+            served[name] = without_keys(workspace, texts[name].refused)
+            if name not in errors:
+                self.last_good.take(name, chosen.text)
+        self.served, self.texts = served, texts
+        return errors
+
+    def _resolve_last_good(self, table: WorkspaceTable, file: _WorkspaceFile) -> Workspace:
+        secrets = Secrets(self._env, self._sources)
+        return resolve_last_good(table, file.file, file.shared, secrets, self.served.get(file.file.stem))
+
+    def _find_errors(self, settled: SettledClaims) -> dict[str, SettingsError]:
+        """Return the error of each broken file: its own, else that of a key that another workspace has."""
+        errors = {name: file.error for name, file in self._files.items() if file.error}
+        contests = dict(settled.gave_way)
+        for (name, key_hash), other in settled.refused.items():
+            contests.setdefault(name, (key_hash, other))
+        for name, (key_hash, other) in contests.items():
+            errors.setdefault(name, self._contested_key_error(name, key_hash, other))
+        return errors
+
+    def _contested_key_error(self, name: str, key_hash: str, other: str) -> SettingsError:
+        (index, _), (_, other_id) = self._find_key(name, key_hash), self._find_key(other, key_hash)
+        return duplicate_hash_error(self._files[name].file, index, other_id, other)
+
+    def _find_key(self, name: str, key_hash: str) -> tuple[int, str]:
+        """Return the index and the id of a key in a workspace's file, else in its last good text."""
+        for parsed in (self._files[name].parsed, self._find_last_good(name)):
+            keys = parsed.table.keys if parsed and parsed.table else ()
+            for index, key in enumerate(keys):
+                if key.hash == key_hash:
+                    return index, key.id
+        raise AssertionError("only a workspace that claims a hash can contest it")
+
+    def _claimed_hashes(self, name: str) -> tuple[str, ...]:
+        file = self._files[name]
+        return file.parsed.hashes if file.parsed and file.workspace else self._last_hashes(name) or ()
+
+    def _last_hashes(self, name: str) -> tuple[str, ...] | None:
+        """Return the hashes that the last good text of a workspace claims."""
+        last = self._find_last_good(name)
+        return last.hashes if last else None
+
+    def _problem(self, name: str, error: SettingsError) -> Problem:
+        if name not in self.served:
+            return Problem.of(error, f"workspace {name} is not served", name)
+        if self._files[name].error is None and self._find_last_good(name) is None:
+            return Problem.of(error, f"the key is refused to workspace {name}", name)
+        return Problem.of(error, f"workspace {name} keeps its last good settings", name)
+
+
+def without_keys(workspace: Workspace, refused: Container[str]) -> Workspace:
+    """Return a workspace without the keys of these hashes."""
+    keys = tuple(key for key in workspace.keys if key.hash not in refused)
+    return replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace
+
+
+def _parse(file: Path, text: bytes) -> _ParsedText:
+    try:
+        table = parse_workspace(file, text)
+    except Exception as error:  # noqa: BLE001  (as in _load)
+        return _ParsedText(text, error=_settings_error(error, file))
+    return _ParsedText(text, table, hashes=tuple(key.hash for key in table.keys))
+
+
+def _settings_error(error: Exception, file: Path) -> SettingsError:
+    """Return the error to report for a file. Leave out the message of an unknown one: it may hold a secret."""
+    if isinstance(error, SettingsError):
+        return error
+    return SettingsError(file, "", f"can't be loaded: {type(error).__name__}")
