@@ -1,4 +1,4 @@
-"""The reader of a streamed answer: it judges each event, and lets a dialect say what the event means. Pure."""
+"""The reader of a streamed answer: it checks each event, and lets a dialect translate it. Pure."""
 
 import re
 from typing import Any, NamedTuple, Protocol
@@ -45,11 +45,11 @@ _NOT_JSON = object()
 
 _CUT = stream_interrupted()
 _UNREADABLE = unreadable_answer("an event of its stream is not a JSON object.")
-_NOT_UNDERSTOOD = unreadable_answer("an event of its stream makes no sense.")
+_NOT_UNDERSTOOD = unreadable_answer("an event of its stream is malformed.")
 _TOO_LARGE = unreadable_answer("an event of its stream is too large.")
 _TOO_MANY_LINES = unreadable_answer(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
 _NO_STREAM = unreadable_answer("it is not an event stream.")
-_NO_COMPLETION = unreadable_answer("its stream holds no completion.")
+_NO_COMPLETION = unreadable_answer("its stream has no completion.")
 
 
 class Event(NamedTuple):

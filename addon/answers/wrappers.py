@@ -53,10 +53,12 @@ class InflatingReader(_Wrapper):
         try:
             plain = self.inflator.decompress(piece, self.MAX_PIECE_BYTES)
         except zlib.error:
-            self.own_failure = self.error_so_far() or unreadable_answer("it is not compressed as it says.")
+            self.own_failure = self.error_so_far() or unreadable_answer("its compression is malformed.")
             return b""
         if self.inflator.unconsumed_tail:
-            self.own_failure = self.error_so_far() or unreadable_answer("it inflates beyond all bounds.")
+            self.own_failure = self.error_so_far() or unreadable_answer(
+                "it is too large when it is decompressed."
+            )
         return self.inner.feed(plain) if plain else b""
 
     def finish(self) -> bytes:

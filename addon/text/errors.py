@@ -137,7 +137,7 @@ def provider_unreachable() -> ErrorAnswer:
 
 def no_access_token() -> ErrorAnswer:
     """Return the error of a call whose provider wants an access token, when no token was available."""
-    return _provider_failure(502, "No access token for the provider could be had.")
+    return _provider_failure(502, "No access token for the provider could be obtained.")
 
 
 def provider_timed_out() -> ErrorAnswer:
@@ -232,13 +232,13 @@ def _shortened(text: str, limit: int) -> str:
 LIMITS_UNAVAILABLE = refusal_error(
     Refusal(
         "rate_limit_unavailable",
-        "Limits can't be checked at the moment, so no call is let through; try again shortly.",
+        "Limits can't be checked at the moment, so no call is allowed; try again shortly.",
     )
 )
 NO_CONNECTION_FREE = refusal_error(
     Refusal(
         "rate_limit_unavailable",
-        "All connections to the provider that may be open are in use; try again in a moment.",
+        "All allowed connections to the provider are in use; try again in a moment.",
         retry_after_s=1,
     )
 )

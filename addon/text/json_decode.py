@@ -115,7 +115,7 @@ def _unreadable(body: bytes, text: bytes, large: LargeStrings | None, fault: str
     if ("hex escape" in fault or "surrogate" in fault) and (
         not text or _SURROGATE_ESCAPE.search(text[max(0, at - 12) : at + 12])
     ):
-        return _refusal("The request body contains half of a surrogate pair, which is no character.")
+        return _refusal("The request body contains half of a surrogate pair, which is not a character.")
     if _NOT_A_NUMBER.search(text[max(0, at - 9) : at + 9]):
         return _refusal("The request body contains NaN or Infinity, which JSON does not have.")
     if not text:

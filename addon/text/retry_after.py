@@ -1,4 +1,4 @@
-"""When a client may repeat a failed call: the provider's headers that say so, and the client's. Pure.
+"""Reads when a call may be repeated from a provider's headers, and writes it into the client's. Pure.
 
 Source: RFC 9110, 10.2.3 (``Retry-After``: a number of seconds, or a date); openai-python 2.x, ``_base_client.py``
 (``retry-after-ms``, ``x-should-retry``; it ignores a wait above 60 s and retries at once).

@@ -36,5 +36,5 @@ def model_path(model_id: str) -> str:
     """
     segments = model_id.split("/")
     if any(segment in ("", ".", "..") for segment in segments):
-        raise ValueError("can't stand in a path: it must be names between single slashes")
+        raise ValueError("can't be part of a path: it must be names between single slashes")
     return "/".join(quote(segment, safe=_PATH_SAFE) for segment in segments)

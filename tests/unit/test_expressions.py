@@ -1,4 +1,4 @@
-"""No regular expression of the project takes more than linear time, whatever text it is given."""
+"""Every regular expression of the project takes linear time on every text."""
 
 import re
 import time
@@ -19,15 +19,15 @@ from policies.keywords import compile_keywords
 
 CHARS = 2_000
 QUICK_S = 0.02
-"""What takes no longer on the longest text is not quadratic: that would be some hundred milliseconds."""
+"""A shorter time on the longest text can't be quadratic: that would be some hundred milliseconds."""
 
 EXPRESSIONS, DYNAMIC = find_expressions()
 
-# Functions that make an expression of what they are given, and one such expression each, as it is used.
+# Functions that build an expression from their arguments, and one such expression each, as it is used.
 MADE = {
-    # The tables of genai-prices on an operator's own URL: nobody hostile writes either.
+    # The tables of genai-prices against an operator's own URL: neither is hostile.
     "addon.commands.catalog._find_published": None,
-    # ``_matching``, whose calls are among the expressions.
+    # ``_matching``: its calls are among the expressions.
     "addon.settings.value_types.check": None,
     "addon.text.errors._renamed": Expression(
         "_renamed", re.compile(r"(?<![\w.@-])(?:gpt\-4|a)(?!\w|[-./:@]\w)"), True
@@ -129,7 +129,7 @@ def scan(expression: Expression, text: str) -> Callable[[], object]:
 
 
 def slow_text(expression: Expression) -> tuple[str, list[float]] | None:
-    """Return the beginning of a text on which an expression is not linear, with what it took, or None."""
+    """Return the beginning of a text on which an expression is not linear, with the times, or None."""
     texts = [hostile_texts(expression.pattern, CHARS * times) for times in (1, 2, 4)]
     for once, twice, four_times in zip(*texts, strict=True):
         if cpu_s(scan(expression, four_times), 1) < QUICK_S:
@@ -146,5 +146,5 @@ def test_hostile_runs_take_linear_time(expression: Expression) -> None:
     assert slow_text(expression) is None
 
 
-def test_a_quadratic_expression_would_be_seen() -> None:
+def test_a_quadratic_expression_is_found() -> None:
     assert slow_text(Expression("a run of white space", re.compile(r"\s*\[details\]"), searches=True))

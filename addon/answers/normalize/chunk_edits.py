@@ -1,4 +1,4 @@
-"""Edits that give the bytes of a chunk its normalized choices. Pure.
+"""The edits of a chunk's bytes that give it its normalized choices. Pure.
 
 When only a word or two change, only those bytes do.
 """

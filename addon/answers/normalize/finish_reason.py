@@ -9,16 +9,16 @@ _STOP = (
     "stop",
     "eos",  # Together
     "eos_token",  # Hugging Face TGI
-    "end_turn",  # Anthropic, behind others
+    "end_turn",  # Anthropic, behind other providers
     "stop_sequence",  # Anthropic, Hugging Face TGI
     "pause_turn",  # Anthropic
     "complete",  # Cohere
-    "completed",  # OpenAI's Responses API, behind others
+    "completed",  # OpenAI's Responses API, behind other providers
 )
 _LENGTH = (
     "length",
     "max_tokens",  # Anthropic, Cohere, Gemini
-    "max_output_tokens",  # OpenAI's Responses API, behind others
+    "max_output_tokens",  # OpenAI's Responses API, behind other providers
     "model_length",  # Mistral: the context is full
     "model_context_window_exceeded",  # Anthropic
 )

@@ -72,10 +72,10 @@ def _delta_starts(payload: bytes) -> list[int]:
 
 
 def _key_edits(payload: bytes, start: int) -> list[Edit]:
-    edits, behind = [], start + 1
+    edits, search_from = [], start + 1
     for one in members(payload, start):
         if one.key == "reasoning":
-            at = payload.index(b'"', behind)
+            at = payload.index(b'"', search_from)
             edits.append((at, payload.index(b'"', at + 1) + 1, _NEW_KEY))
-        behind = one.end
+        search_from = one.end
     return edits

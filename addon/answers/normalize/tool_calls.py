@@ -1,7 +1,7 @@
 """The rule for tool calls: they have the form that the official SDK can join. Pure.
 
-- In a stream the calls of a choice are numbered 0, 1, 2 in the order in which they begin, whatever their provider's
-  numbers are.
+- In a stream the calls of a choice are numbered 0, 1, 2 in the order in which they begin. Their provider's numbers do
+  not matter.
 - The first delta of a call has its id, its type and its arguments as text. Later deltas repeat neither id nor name,
   because the SDK would append them to the first. Harmless members stay: a null id or name, a repeated type.
 - An id that is not text, or that an earlier call has, is replaced. The new id is made from the content of the call, so

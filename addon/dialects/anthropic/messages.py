@@ -44,14 +44,16 @@ def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Bloc
         elif role == "tool":
             _add(turns, "user", [_tool_result(message, place)])
         else:
-            refuse(f"{place}.role", "The model knows the roles system, developer, user, assistant and tool.")
+            refuse(
+                f"{place}.role", "The model supports the roles system, developer, user, assistant and tool."
+            )
     if messages[-1]["role"] == "user" and turns and turns[-1]["role"] != "user":
         # Without it, as any other blank message is left out, the last turn would be the model's.
         refuse(f"messages.{len(messages) - 1}.content", "The last message must not be blank.")
     if turns and turns[-1]["role"] == "assistant":
         _trim_end(turns[-1]["content"])
     if not turns:
-        refuse("messages", "The model needs a message that is not empty and not of the system.")
+        refuse("messages", "The model needs a message that is neither empty nor a system message.")
     return system, turns
 
 
@@ -70,7 +72,7 @@ def thinks_first(turns: Sequence[Block]) -> bool:
 
 
 def without_thinking(turns: Sequence[Block]) -> list[Block]:
-    """Return the turns without thinking, except turns that have nothing else.
+    """Return the turns without thinking, except turns of only thinking.
 
     Source: the API's 400 "When thinking is disabled, an `assistant` message in the final position cannot contain
     `thinking`". In earlier positions the API ignores thinking.
@@ -134,7 +136,7 @@ def _joined(pieces: list[dict[str, Any]], name: str) -> str:
 
 def _tool_use(call: Mapping[str, Any], place: str) -> Block:
     if call["type"] != "function":
-        refuse(f"{place}.type", "The model knows calls of functions only.")
+        refuse(f"{place}.type", "The model supports only calls of functions.")
     function = call["function"]
     arguments = _arguments(function.get("arguments") or "{}", f"{place}.function.arguments")
     used = {"type": "tool_use", "id": _call_id(call["id"]), "name": function["name"], "input": arguments}

@@ -53,7 +53,7 @@ def _blocks(content: object, field: str, kinds: Mapping[str, Callable[..., Block
     for index, part in enumerate(parts):
         place = f"{field}.{index}"
         if (make := kinds.get(part["type"])) is None:
-            refuse(place, f"The model takes no part of this type here, but {', '.join(kinds)}.")
+            refuse(place, f"The model accepts only parts of these types here: {', '.join(kinds)}.")
         block = make(part, place)
         if block["type"] != "text" or block["text"].strip():
             found.append(with_cache_control(block, part))

@@ -150,7 +150,7 @@ def _format(response_format: Mapping[str, Any] | None) -> tuple[dict[str, Any], 
     if response_format and form == "json_schema":
         return {"format": {"type": "json_schema", "schema": _schema(response_format)}}, []
     if form not in ("text", "json_object"):
-        refuse("response_format.type", "The model knows text, json_object and json_schema.")
+        refuse("response_format.type", "The model supports text, json_object and json_schema.")
     return {}, [{"type": "text", "text": JSON_INSTRUCTION}] if form == "json_object" else []
 
 
@@ -189,7 +189,7 @@ def _thinking(effort: str | None, family: Family, made: Mapping[str, Any]) -> di
     if not family.effort_budgets:
         return {"type": "adaptive"}
     if effort not in family.effort_budgets:
-        refuse("reasoning_effort", f"The model knows none, {', '.join(family.effort_budgets)}.")
+        refuse("reasoning_effort", f"The model supports none, {', '.join(family.effort_budgets)}.")
     budget = family.effort_budgets[effort]
     # The API refuses a thinking budget in these cases. The effort is only a hint, so the other wish wins.
     forced = made.get("tool_choice", {}).get("type") in ("any", "tool")

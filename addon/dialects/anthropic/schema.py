@@ -19,7 +19,7 @@ _LISTED: Final = ("anyOf", "allOf")
 
 
 def supported_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``schema`` with unsupported keywords as words in its description. The API judges all other faults.
+    """Return ``schema`` with unsupported keywords as words in its description. The API reports all other faults.
 
     An object without ``additionalProperties`` allows none, and ``oneOf`` becomes ``anyOf``.
     """

@@ -46,7 +46,7 @@ def to_completion(
     identity = _identity(answer, model_slug, created_s, answer_id)
     choices = [_choice(candidate, identity) for candidate in _candidates(answer)]
     if not choices:
-        raise ValueError("an answer without candidates")
+        raise ValueError("the answer has no candidates")
     metadata = answer.get("usageMetadata")
     made = completion(identity, choices, usage_block(metadata) if isinstance(metadata, Mapping) else None)
     return made | _rest(answer, _READ_ANSWER_MEMBERS)
@@ -191,7 +191,7 @@ def _choice(candidate: dict[str, Any], identity: Identity) -> dict[str, Any]:
 def _index(candidate: Mapping[str, Any]) -> int:
     index = candidate.get("index", 0)
     if type(index) is not int:
-        raise ValueError("an index that is no integer")
+        raise ValueError("an index is not an integer")
     return index
 
 
@@ -200,7 +200,7 @@ def _message(candidate: Mapping[str, Any], identity: Identity, index: int, calls
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ValueError("content that is no object")
+        raise ValueError("content is not an object")
     parts = content.get("parts")
     return read_parts(parts, f"call_{identity.id}_{index}_", calls) if parts else {}
 

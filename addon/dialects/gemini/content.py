@@ -69,10 +69,10 @@ def conversation(messages: Sequence[Mapping[str, Any]], checks_signatures: bool)
         elif role in _ROLES:
             parts = _content(message, at)
         else:
-            raise refusal(f"{at}.role", "Gemini knows system, developer, user, assistant and tool")
+            raise refusal(f"{at}.role", "Gemini supports system, developer, user, assistant and tool")
         _add(made.contents, _ROLES[role], parts or [{"text": ""}])
     if not made.contents:
-        raise refusal("messages", "Gemini needs a message besides those of the system")
+        raise refusal("messages", "Gemini needs a message that is not a system message")
     return made
 
 
@@ -106,7 +106,7 @@ def _calls(message: Mapping[str, Any], at: str) -> Sequence[Mapping[str, Any]]:
     calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
     for index, call in enumerate(calls):
         if call.get("type") != "function":
-            raise refusal(f"{at}.tool_calls.{index}.type", "Gemini knows calls of functions only")
+            raise refusal(f"{at}.tool_calls.{index}.type", "Gemini supports only calls of functions")
     return calls
 
 

@@ -49,17 +49,17 @@ def objects(given: object) -> list[dict[str, Any]]:
                 break
         else:
             return given
-    raise ValueError("no array of objects")
+    raise ValueError("not an array of objects")
 
 
 def _call(part: dict[str, Any], made_id: str, number: int) -> dict[str, Any]:
     """Return one call, with its signature where Google's own compatible endpoint puts it."""
     function = part["functionCall"]
     if not isinstance(function, dict) or not isinstance(name := function.get("name"), str):
-        raise ValueError("a call of no function")
+        raise ValueError("a call has no function")
     arguments = function.get("args")
     if arguments is not None and not isinstance(arguments, dict):
-        raise ValueError("arguments that are no object")
+        raise ValueError("arguments are not an object")
     call = {
         "index": number,
         "id": function.get("id") or made_id,

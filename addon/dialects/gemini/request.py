@@ -93,7 +93,7 @@ def _format(wanted: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "json_object":
         return {"responseMimeType": "application/json"}
     if kind != "json_schema":
-        raise refusal("response_format.type", "Gemini knows text, json_object and json_schema")
+        raise refusal("response_format.type", "Gemini supports text, json_object and json_schema")
     named = wanted.get("json_schema")
     schema = named.get("schema") if isinstance(named, Mapping) else None
     if not isinstance(schema, Mapping):
@@ -106,7 +106,7 @@ def _declarations(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for index, tool in enumerate(tools):
         if tool["type"] != "function":
             # A tool that the provider runs costs money that no hold covers.
-            raise refusal(f"tools.{index}.type", "Gemini is given functions only")
+            raise refusal(f"tools.{index}.type", "the gateway sends only functions to Gemini")
         function = tool["function"]
         made = {name: function[name] for name in ("name", "description") if function.get(name) is not None}
         if schema := function.get("parameters"):

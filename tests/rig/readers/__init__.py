@@ -1,7 +1,7 @@
-"""Independent readers: what a recording tells, and what a client got, in one plain form to be compared.
+"""Independent readers: the content of a recording, and of a client's answer, in one plain form to compare.
 
-Nothing here is shared with ``addon/``. A provider that has an SDK is read by its SDK; the chat shape by ``chat``; the
-client's side by the OpenAI SDK in ``client``.
+The readers share no code with ``addon/``. A provider's own SDK reads its recordings, if it has one; ``chat`` reads
+the chat shape; the OpenAI SDK in ``client`` reads the client's answer.
 """
 
 import json
@@ -12,21 +12,21 @@ from typing import Any
 import jiter
 
 STANDARD = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
-"""The reasons that the contract names, and the one of the chat API's older functions."""
+"""The reasons that the contract names, and the one of the older functions of the chat API."""
 
 
 @dataclass
 class ToolCall:
-    """One call of a tool; ``id`` is None where the recording gives none."""
+    """One call of a tool; ``id`` is None when the recording has none."""
 
     id: str | None
     name: str
     arguments: Any
-    """What the arguments' JSON says, as far as it goes; the text itself where it is no JSON."""
+    """The parsed JSON of the arguments, as far as it goes, or the text itself."""
 
 
 @dataclass
-class Told:
+class ReadChoice:
     """One choice of an answer."""
 
     text: str = ""
@@ -39,12 +39,12 @@ class Told:
 class Answer:
     """A whole answer, or all of a stream: its choices by index, and its usage block in the chat shape."""
 
-    choices: dict[int, Told]
+    choices: dict[int, ReadChoice]
     usage: Mapping[str, Any] | None
 
 
 def read_arguments(text: str) -> Any:
-    """Read the arguments of a call, of which the end may be missing; none at all are an empty object."""
+    """Read the arguments of a call. Their end may be missing; empty arguments are an empty object."""
     if not text.strip():
         return {}
     try:
@@ -56,29 +56,29 @@ def read_arguments(text: str) -> Any:
             return text
 
 
-def difference(got: Answer, told: Answer) -> str | None:
-    """Return in what the client's answer differs from the recorded one, or None."""
-    if set(got.choices) != set(told.choices):
-        return f"choices {sorted(got.choices)}, recorded {sorted(told.choices)}"
-    for index, recorded in told.choices.items():
-        if problem := _difference(got.choices[index], recorded):
+def difference(got: Answer, recorded: Answer) -> str | None:
+    """Return the difference between the client's answer and the recorded one, or None."""
+    if set(got.choices) != set(recorded.choices):
+        return f"choices {sorted(got.choices)}, recorded {sorted(recorded.choices)}"
+    for index, choice in recorded.choices.items():
+        if problem := _difference(got.choices[index], choice):
             return f"choice {index}: {problem}"
-    return None if got.usage == told.usage else f"usage {got.usage!r}, recorded {told.usage!r}"
+    return None if got.usage == recorded.usage else f"usage {got.usage!r}, recorded {recorded.usage!r}"
 
 
-def _difference(got: Told, told: Told) -> str | None:
+def _difference(got: ReadChoice, recorded: ReadChoice) -> str | None:
     for name in ("text", "reasoning", "finish_reason"):
-        seen, recorded = getattr(got, name), getattr(told, name)
-        if seen != recorded:
-            return f"{name} {_excerpt(seen)}, recorded {_excerpt(recorded)}"
-    if len(got.calls) != len(told.calls):
-        return f"{len(got.calls)} tool calls, recorded {len(told.calls)}"
-    for seen_call, call in zip(got.calls, told.calls, strict=True):
+        seen, expected = getattr(got, name), getattr(recorded, name)
+        if seen != expected:
+            return f"{name} {_excerpt(seen)}, recorded {_excerpt(expected)}"
+    if len(got.calls) != len(recorded.calls):
+        return f"{len(got.calls)} tool calls, recorded {len(recorded.calls)}"
+    for seen_call, call in zip(got.calls, recorded.calls, strict=True):
         if (seen_call.name, seen_call.arguments) != (call.name, call.arguments):
             return f"tool call {_excerpt(seen_call)}, recorded {_excerpt(call)}"
         if not seen_call.id or seen_call.id != (call.id or seen_call.id):
             return f"tool call id {seen_call.id!r}, recorded {call.id!r}"
-    if len({call.id for call in got.calls}) != len({call.id or object() for call in told.calls}):
+    if len({call.id for call in got.calls}) != len({call.id or object() for call in recorded.calls}):
         return f"tool call ids {[call.id for call in got.calls]}"
     return None
 

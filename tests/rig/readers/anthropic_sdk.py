@@ -1,4 +1,4 @@
-"""A recording of Anthropic's Messages API, read by the official SDK: its types, and its own accumulator of streams."""
+"""A recording of Anthropic's Messages API, read by the official SDK: its types, and its own reader of streams."""
 
 from functools import cache
 from typing import Any
@@ -7,7 +7,7 @@ import httpx2
 from anthropic import Anthropic
 from anthropic.types import Message, Usage
 
-from rig.readers import Answer, Told, ToolCall
+from rig.readers import Answer, ReadChoice, ToolCall
 
 FINISH = {
     "end_turn": "stop",
@@ -23,38 +23,38 @@ FINISH = {
 def read(body: bytes, *, stream: bool) -> Answer:
     """Read a whole answer, or a stream that ended well."""
     content_type = "text/event-stream" if stream else "application/json"
-    _answers[:] = [httpx2.Response(200, headers={"content-type": content_type}, content=body)]
+    _recorded[:] = [httpx2.Response(200, headers={"content-type": content_type}, content=body)]
     asked: Any = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
     if not stream:
-        return _told(_client().messages.create(**asked))
+        return _answer(_client().messages.create(**asked))
     with _client().messages.stream(**asked) as streamed:
-        return _told(streamed.get_final_message())
+        return _answer(streamed.get_final_message())
 
 
-_answers: list[httpx2.Response] = []
+_recorded: list[httpx2.Response] = []
 
 
 @cache
 def _client() -> Anthropic:
-    """The SDK's client, whose transport hands out the recorded answer."""
-    transport = httpx2.MockTransport(lambda _request: _answers.pop())
+    """Return the SDK's client. Its transport gives the recorded answer."""
+    transport = httpx2.MockTransport(lambda _request: _recorded.pop())
     return Anthropic(api_key="none", max_retries=0, http_client=httpx2.Client(transport=transport))
 
 
-def _told(message: Message) -> Answer:
-    told = Told(finish_reason=FINISH[message.stop_reason] if message.stop_reason else None)
+def _answer(message: Message) -> Answer:
+    choice = ReadChoice(finish_reason=FINISH[message.stop_reason] if message.stop_reason else None)
     for block in message.content:
         if block.type == "text":
-            told.text += block.text
+            choice.text += block.text
         elif block.type == "thinking":
-            told.reasoning += block.thinking
+            choice.reasoning += block.thinking
         elif block.type == "tool_use":
-            told.calls.append(ToolCall(block.id, block.name, block.input))
-    return Answer({0: told}, _usage(message.usage))
+            choice.calls.append(ToolCall(block.id, block.name, block.input))
+    return Answer({0: choice}, _usage(message.usage))
 
 
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
-    """What the chat shape says of these counts: the prompt is all of it, cached or not."""
+    """Return the counts in the chat shape: its prompt includes cached tokens."""
     if usage is None:
         return None
     cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens

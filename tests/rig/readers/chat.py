@@ -1,6 +1,6 @@
-"""A recording in the OpenAI chat shape, read from the raw JSON, with every place that providers are known to use.
+"""A recording in the OpenAI chat shape, read from the raw JSON, from every place that providers use.
 
-Source: the recordings themselves, as the corpus README sums them up.
+Source: the recordings themselves; the README of the corpus lists the places.
 """
 
 import json
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rig.readers import STANDARD, Answer, Told, ToolCall, read_arguments
+from rig.readers import STANDARD, Answer, ReadChoice, ToolCall, read_arguments
 
 type Payload = Mapping[str, Any]
 
@@ -22,14 +22,14 @@ FINISH = {
     "max_tokens": "length",
     "": "stop",
 }
-"""The reasons beyond the standard ones that the recordings have, by what they mean."""
+"""The reasons in the recordings that are not standard, and their meanings."""
 THINK = re.compile(r"\s*<think>(?P<reasoning>.*?)(?:</think>\s*(?P<text>.*)|\Z)", re.DOTALL)
 
 
 def read(payloads: Iterable[Payload], *, think_tags: bool, is_single: bool = False) -> Answer:
     """Read a whole answer (one payload), or the payloads of a stream.
 
-    ``is_single``: one choice was asked for, so that whatever index it has (TGI 1.4 counts tokens there) means 0.
+    ``is_single``: one choice was asked for, so every index means 0 (TGI 1.4 counts tokens there).
     """
     choices: dict[int, _Choice] = {}
     usage: Mapping[str, Any] | None = None
@@ -38,11 +38,11 @@ def read(payloads: Iterable[Payload], *, think_tags: bool, is_single: bool = Fal
         for choice in payload.get("choices") or ():
             index = 0 if is_single else choice.get("index", 0)
             choices.setdefault(index, _Choice()).add(choice)
-    return Answer({index: choice.told(think_tags) for index, choice in choices.items()}, usage)
+    return Answer({index: choice.result(think_tags) for index, choice in choices.items()}, usage)
 
 
 class _Choice:
-    """One choice as it grows; a whole message is the only delta of its choice."""
+    """One choice that grows delta by delta; a whole message is its only delta."""
 
     def __init__(self) -> None:
         self.text = self.reasoning = ""
@@ -73,26 +73,26 @@ class _Choice:
         at["pieces"].append(pieces)
 
     def _find(self, call: Payload, function: Payload) -> dict[str, Any] | None:
-        """The call that this piece continues, or None where it begins one."""
+        """Return the call that this piece continues, or None when it begins one."""
         id_, index = call.get("id"), call.get("index")
         if index is not None:
             same = [known for known in self.calls if known["index"] == index]
-            # A server that numbers every call 0 tells them apart by their ids.
+            # Some servers number every call 0; then only the ids differ.
             return next((known for known in same if not id_ or known["id"] in (None, id_)), None)
         if id_:
             return next((known for known in self.calls if known["id"] == id_), None)
         return None if function.get("name") or not self.calls else self.calls[-1]
 
-    def told(self, think_tags: bool) -> Told:
+    def result(self, think_tags: bool) -> ReadChoice:
         text, reasoning = self.text, self.reasoning
         if think_tags and (split := THINK.fullmatch(text)):
             text, reasoning = split["text"] or "", reasoning + split["reasoning"]
         calls = [ToolCall(_id(call["id"]), call["name"], _arguments(call["pieces"])) for call in self.calls]
-        return Told(text, reasoning, calls, _finish(self.finish_reason, bool(calls)))
+        return ReadChoice(text, reasoning, calls, _finish(self.finish_reason, bool(calls)))
 
 
 def _content(content: Any) -> tuple[str, str]:
-    """Text and thinking of a content that may be a string, a list of parts or an object."""
+    """Return the text and the thinking of content: a string, a list of parts or an object."""
     if isinstance(content, dict):
         return json.dumps(content, separators=(",", ":"), ensure_ascii=False), ""
     if not isinstance(content, list):
@@ -109,11 +109,11 @@ def _thinking(value: Any) -> str:
 
 
 def _reasoning(made: Payload) -> str:
-    """The first place that says something: the same text often stands in two of them."""
+    """Return the text of the first place that is not empty: the same text is often in two of them."""
     details = made.get("reasoning_details") or ()
-    # Encrypted details have no text, and a signature is no reasoning.
-    told = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
-    return made.get("reasoning_content") or made.get("reasoning") or told
+    # Encrypted details have no text, and a signature is not reasoning.
+    details_text = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
+    return made.get("reasoning_content") or made.get("reasoning") or details_text
 
 
 def _arguments(pieces: list[Any]) -> Any:
@@ -123,7 +123,7 @@ def _arguments(pieces: list[Any]) -> Any:
 
 
 def _id(value: Any) -> str | None:
-    # A number in the place of an id (TGI: 0 for every call) is none, and one must be made.
+    # A number is not an id (TGI: 0 for every call); the gateway makes one.
     return value if value and isinstance(value, str) else None
 
 

@@ -1,4 +1,4 @@
-"""What a client got, read from what the official OpenAI SDK made of it."""
+"""A client's answer, as the official OpenAI SDK read it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from rig.readers import Answer, Told, ToolCall, read_arguments
+from rig.readers import Answer, ReadChoice, ToolCall, read_arguments
 
 
 def read_whole(answer: ChatCompletion) -> Answer:
     """Read a whole answer."""
     made: dict[str, Any] = answer.to_dict(warnings=False)
     choices = {
-        choice["index"]: _told(choice["message"], choice.get("finish_reason")) for choice in made["choices"]
+        choice["index"]: _choice(choice["message"], choice.get("finish_reason")) for choice in made["choices"]
     }
     return Answer(choices, made.get("usage"))
 
 
 def read_stream(chunks: Iterable[ChatCompletionChunk]) -> Answer:
-    """Put chunks together as the API's reference says: text is appended, calls grow at their index.
+    """Join chunks as the API's reference says: text is appended, calls grow at their index.
 
-    Finish reasons must agree, and an id and a name come once for each call: else it raises AssertionError.
+    Raises AssertionError when finish reasons differ, or when an id or a name of a call comes twice.
     """
     messages: dict[int, dict[str, Any]] = {}
     reasons: dict[int, str | None] = {}
@@ -37,11 +37,11 @@ def read_stream(chunks: Iterable[ChatCompletionChunk]) -> Answer:
                     f"finish reasons {reasons[index]!r} and {reason!r}"
                 )
                 reasons[index] = reason
-    return Answer({index: _told(made, reasons.get(index)) for index, made in messages.items()}, usage)
+    return Answer({index: _choice(made, reasons.get(index)) for index, made in messages.items()}, usage)
 
 
 def sdk_accumulates(chunks: Iterable[ChatCompletionChunk]) -> Answer:
-    """Put chunks together with the SDK's own accumulator, which raises where they are not well-formed."""
+    """Join chunks with the SDK's own code, which raises when they are malformed."""
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
@@ -49,7 +49,7 @@ def sdk_accumulates(chunks: Iterable[ChatCompletionChunk]) -> Answer:
     roles = {choice["message"].get("role") for choice in snapshot["choices"]}
     assert roles <= {"assistant", None}, f"roles {roles}"
     choices = {
-        choice["index"]: _told(choice["message"], choice.get("finish_reason"))
+        choice["index"]: _choice(choice["message"], choice.get("finish_reason"))
         for choice in snapshot["choices"]
     }
     return Answer(choices, snapshot.get("usage"))
@@ -73,11 +73,11 @@ def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
         call["arguments"] += function.get("arguments") or ""
 
 
-def _told(message: dict[str, Any], finish_reason: str | None) -> Told:
+def _choice(message: dict[str, Any], finish_reason: str | None) -> ReadChoice:
     calls = [_call(call) for call in message.get("tool_calls") or ()]
     content, reasoning = message.get("content") or "", message.get("reasoning_content") or ""
     assert isinstance(content, str), f"content is {type(content).__name__}"
-    return Told(content, reasoning, calls, finish_reason)
+    return ReadChoice(content, reasoning, calls, finish_reason)
 
 
 def _call(call: dict[str, Any]) -> ToolCall:

@@ -1,13 +1,13 @@
-"""Server-sent events of a recording, read plainly from its whole text."""
+"""Server-sent events of a recording, read from its whole text."""
 
 import json
 from typing import Any
 
 
 def event_texts(text: str) -> list[str]:
-    """Return the data of every event up to and without ``[DONE]``.
+    """Return the data of every event before ``[DONE]``.
 
-    Some servers leave out the blank line between events: then each line is an event of its own.
+    Some servers leave out the blank line between events. Then each line is an event of its own.
     """
     blocks = text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n")
     found: list[str] = []
@@ -24,12 +24,12 @@ def _data_lines(block: str) -> list[str]:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether ``text`` is JSON; the mark of a stream's end counts as such."""
+    """Return whether ``text`` is JSON or ``[DONE]``."""
     return text.strip() == "[DONE]" or read_json(text) is not None
 
 
 def read_json(text: str) -> Any:
-    """Return the JSON value, or None for what is none."""
+    """Return the JSON value, or None for a text that is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What may change between the chunks of a provider and those of its client, where all have the standard form."""
+"""The changes that are allowed between a provider's chunks in standard form and the client's chunks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ type Payload = Mapping[str, Any]
 
 
 def difference_of_frames(recorded: Sequence[Payload], got: Sequence[Payload], *, asked: bool) -> str | None:
-    """Return what else differs than framing, model and the place of the usage, or None.
+    """Return a difference other than in framing, model and the place of the usage, or None.
 
     ``asked``: the client asked for the usage of the stream.
     """
     usages = [one["usage"] for one in recorded if isinstance(one.get("usage"), dict)]
-    bearing = [number for number, one in enumerate(got) if one.get("usage") is not None]
-    if len(bearing) != bool(usages) or (usages and got[bearing[0]]["usage"] not in usages):
-        return f"usage in the chunks {bearing} of {len(got)}"
+    with_usage = [number for number, one in enumerate(got) if one.get("usage") is not None]
+    if len(with_usage) != bool(usages) or (usages and got[with_usage[0]]["usage"] not in usages):
+        return f"usage in the chunks {with_usage} of {len(got)}"
     without = [number for number, one in enumerate(got) if not one["choices"]]
     if without != ([len(got) - 1] if asked and usages else []):
         return f"chunks without a choice: {without} of {len(got)}"
@@ -43,7 +43,7 @@ def _ends(chunks: Sequence[Payload]) -> dict[Any, str]:
 
 
 def _lost(old: Payload, new: Payload) -> dict[str, Any]:
-    """The members that are not as they were, but for those that may change."""
+    """Return the members that changed, except those that may change."""
     return {
         name: new.get(name) for name in old if name not in ("model", "usage") and new.get(name) != old[name]
     }

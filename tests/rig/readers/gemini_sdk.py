@@ -11,7 +11,7 @@ from google.genai.types import (
     GenerateContentResponseUsageMetadata,
 )
 
-from rig.readers import Answer, Told, ToolCall
+from rig.readers import Answer, ReadChoice, ToolCall
 
 WITHHELD = frozenset(
     {
@@ -19,9 +19,9 @@ WITHHELD = frozenset(
         *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
-"""The reasons that mean that something was kept back. Whatever else is no limit is an end like any other."""
+"""The reasons of a withheld answer. Every other reason except a limit is a normal end."""
 NUMBERED = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY"}
-"""Gemini's protocol buffers, for what was recorded with ``enum-encoding=int``."""
+"""Gemini's protocol buffers, for recordings with ``enum-encoding=int``."""
 ENUMS = frozenset(
     ("safetyRatings", "trafficType", "promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails")
 )
@@ -29,39 +29,39 @@ ENUMS = frozenset(
 
 def read(payloads: Iterable[dict[str, Any]]) -> Answer:
     """Read a whole answer (one payload), or the payloads of a stream."""
-    choices: dict[int, Told] = {}
+    choices: dict[int, ReadChoice] = {}
     usage: GenerateContentResponseUsageMetadata | None = None
     for payload in payloads:
         response = _response(payload)
         usage = response.usage_metadata or usage
         for candidate in response.candidates or ():
-            _add(choices.setdefault(candidate.index or 0, Told()), candidate)
+            _add(choices.setdefault(candidate.index or 0, ReadChoice()), candidate)
         if not choices and response.prompt_feedback and response.prompt_feedback.block_reason:
-            choices[0] = Told(finish_reason="content_filter")
-    for told in choices.values():
-        if told.calls and told.finish_reason == "stop":
-            told.finish_reason = "tool_calls"
+            choices[0] = ReadChoice(finish_reason="content_filter")
+    for choice in choices.values():
+        if choice.calls and choice.finish_reason == "stop":
+            choice.finish_reason = "tool_calls"
     return Answer(choices, _usage(usage))
 
 
 def _response(payload: dict[str, Any]) -> GenerateContentResponse:
-    """Read as the SDK does what comes from the network: fields that it does not know are passed over."""
+    """Read a payload as the SDK reads one from the network: it ignores unknown fields."""
     with warnings.catch_warnings():
-        # A recorded fixture has a finish reason of the future, which the SDK takes with a warning.
+        # One recording has a finish reason that the SDK does not know; it only warns.
         warnings.filterwarnings("ignore", message=".* is not a valid ")
         return GenerateContentResponse._from_response(response=_named(payload), kwargs={})
 
 
-def _add(told: Told, candidate: Candidate) -> None:
+def _add(choice: ReadChoice, candidate: Candidate) -> None:
     for part in (candidate.content and candidate.content.parts) or ():
         if part.text and part.thought:
-            told.reasoning += part.text
+            choice.reasoning += part.text
         elif part.text:
-            told.text += part.text
+            choice.text += part.text
         if (call := part.function_call) is not None:
-            told.calls.append(ToolCall(call.id, call.name or "", call.args or {}))
+            choice.calls.append(ToolCall(call.id, call.name or "", call.args or {}))
     if candidate.finish_reason is not None:
-        told.finish_reason = _finish(candidate.finish_reason)
+        choice.finish_reason = _finish(candidate.finish_reason)
 
 
 def _finish(reason: FinishReason) -> str:
@@ -71,7 +71,7 @@ def _finish(reason: FinishReason) -> str:
 
 
 def _named(value: Any) -> Any:
-    """Return a copy in which enumerations are names, which the SDK insists on."""
+    """Return a copy with enumerations as names, because the SDK accepts no numbers."""
     if isinstance(value, list):
         return [_named(item) for item in value]
     if not isinstance(value, dict):
@@ -83,7 +83,7 @@ def _named(value: Any) -> Any:
 
 
 def _usage(usage: GenerateContentResponseUsageMetadata | None) -> dict[str, Any] | None:
-    """What the chat shape says of these counts; one that is not reported stays absent."""
+    """Return the counts in the chat shape. A count that is not reported stays absent."""
     if usage is None:
         return None
     prompt = usage.prompt_token_count

@@ -1,4 +1,4 @@
-"""Tells which recordings in the chat shape are in its standard form already, so that only the model may change."""
+"""Finds recordings of the chat shape that are in standard form: only their model may change."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ OTHER_PLACES = ("reasoning", "reasoning_details")
 
 
 def is_plain(payloads: Iterable[Payload], *, stream: bool, think_tags: bool) -> bool:
-    """Tell whether nothing in these payloads is in another place or form than the chat API's own."""
+    """Return whether all members of these payloads have the place and form of the chat API."""
     listed = list(payloads)
     choices = [choice for payload in listed for choice in payload.get("choices") or ()]
     reasons = [
@@ -27,7 +27,7 @@ def is_plain(payloads: Iterable[Payload], *, stream: bool, think_tags: bool) -> 
             "stop" in dict(reasons).values() and any(_made(choice).get("tool_calls") for choice in choices)
         )
         and not (think_tags and _may_think(choices))
-        and (not stream or (_calls_are_numbered(choices) and _roles_are_told_once(choices)))
+        and (not stream or (_calls_are_numbered(choices) and _roles_come_once(choices)))
     )
 
 
@@ -60,24 +60,24 @@ def _plain_call(call: Payload, stream: bool) -> bool:
     if not stream:
         return isinstance(call.get("id"), str) and bool(call["id"]) and call.get("type") == "function"
     begins = isinstance(call.get("id"), str) and bool(call["id"])
-    told = [call.get("id") is not None, call.get("type") is not None, function.get("name") is not None]
-    right = all(told) and call.get("type") == "function" if begins else not any(told)
+    present = [call.get("id") is not None, call.get("type") is not None, function.get("name") is not None]
+    right = all(present) and call.get("type") == "function" if begins else not any(present)
     return isinstance(call.get("index"), int) and right
 
 
 def _may_think(choices: list[Payload]) -> bool:
-    """A text that begins with ``<`` is held back until it is clear that it is no ``<think>``."""
+    """Return whether a text may be held: it may turn out to begin with ``<think>``."""
     text = "".join(_made(choice).get("content") or "" for choice in choices)
     return text.lstrip().startswith("<") or "think>" in text
 
 
-def _roles_are_told_once(choices: list[Payload]) -> bool:
-    told = Counter(choice.get("index") for choice in choices if _made(choice).get("role"))
-    return all(count == 1 for count in told.values())
+def _roles_come_once(choices: list[Payload]) -> bool:
+    roles = Counter(choice.get("index") for choice in choices if _made(choice).get("role"))
+    return all(count == 1 for count in roles.values())
 
 
 def _calls_are_numbered(choices: list[Payload]) -> bool:
-    """Calls are numbered from 0 in each choice, and each has its id once."""
+    """Return whether calls are numbered from 0 in each choice, with one id each."""
     begun: dict[Any, list[Any]] = {}
     for choice in choices:
         calls = [call for call in _made(choice).get("tool_calls") or () if call.get("id")]

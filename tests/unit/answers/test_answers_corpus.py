@@ -1,4 +1,4 @@
-"""Recorded answers of real providers through the readers alone: every byte counts, and no way of cutting matters.
+"""The readers read recorded answers of real providers: every byte counts, and any cut gives the same result.
 
 The recordings are read from the folder in TOLLGATE_CORPUS; without it these tests are skipped.
 """
@@ -14,7 +14,7 @@ import pytest
 from rig.configuration import ROOT
 from rig.corpus import DIALECTS as APIS
 from rig.corpus import FOLDER, needs_corpus, read_corpus
-from rig.readers import Told
+from rig.readers import ReadChoice
 from rig.readers.events import event_texts
 from rig.readers.frames import difference_of_frames
 from rig.readers.plain import is_plain
@@ -35,7 +35,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def runs(*, stream: bool) -> list[Any]:
-    """Every recorded success as a parameter."""
+    """Return every recorded success as a parameter."""
     if not FOLDER:
         return [pytest.param({}, marks=needs_corpus, id="no-recordings")]
     found = [Run(record) for record in read_corpus(*APIS)]
@@ -44,7 +44,7 @@ def runs(*, stream: bool) -> list[Any]:
 
 
 def in_standard_form(run: Run) -> bool:
-    """Whether only the model may change."""
+    """Return whether only the model may change."""
     return run.dialect == "openai" and is_plain(run.payloads, stream=run.stream, think_tags=run.think_tags)
 
 
@@ -71,12 +71,12 @@ def facts(relay: AnswerReader) -> tuple[Any, ...]:
 
 
 def exact(text: bytes) -> Any:
-    """JSON with objects as lists of pairs and numbers as they are written, so that every digit counts."""
+    """Return JSON with objects as lists of pairs and numbers as text, so that every digit counts."""
     return json.loads(text.decode(), parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
 def assert_counted(run: Run, relay: AnswerReader) -> None:
-    """What was read of the usage is what docs/usage.md says that the recording reports."""
+    """Assert that the usage is the one that the recording reports, as docs/usage.md says."""
     meant, usage = expected(run), relay.usage
     if meant is None:
         assert usage is None
@@ -101,7 +101,7 @@ def test_any_cut_of_a_recorded_stream_gives_the_same_result(run: Run) -> None:
 def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run) -> None:
     body = run.text.encode()
     out, relay = relayed(run, [body])
-    finished = "[DONE]" in run.text or any(told.finish_reason for told in choices_told(run))
+    finished = "[DONE]" in run.text or any(choice.finish_reason for choice in recorded_choices(run))
     assert (relay.failure is None) == (run.kind == "stream" and finished), relay.failure
     assert relay.is_done == (relay.failure is None)
     if relay.failure is not None:
@@ -112,12 +112,12 @@ def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run
         assert_same_but_frames(run, out)
 
 
-def choices_told(run: Run) -> list[Told]:
+def recorded_choices(run: Run) -> list[ReadChoice]:
     return list(run.told().choices.values()) if run.kind == "stream" else []
 
 
 def assert_same_but_frames(run: Run, out: bytes) -> None:
-    """The frames are the contract's, and in them every digit is the provider's."""
+    """Assert that the frames are the contract's, with every digit of the provider's."""
     *frames, done, rest = out.split(b"\n\n")
     assert (done, rest) == (b"data: [DONE]", b"")
     chunks = [frame for frame in frames if not frame.startswith(b":")]

@@ -14,7 +14,7 @@ SENTENCE = "The prompt is too long."
 
 
 def error_body(length: int) -> bytes:
-    """An error of ``length`` bytes."""
+    """Return an error of ``length`` bytes."""
     body = b'{"error": {"message": "%s"}, "padding": ""}' % SENTENCE.encode()
     return body[:-2] + b"x" * (length - len(body)) + body[-2:]
 

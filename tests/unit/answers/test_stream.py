@@ -1,4 +1,4 @@
-"""The stream relay gives the same result for every way of cutting a stream into pieces."""
+"""The reader of a stream gives the same result for every way of cutting the stream into pieces."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SOURCE = AnswerContext(SLUG, Family("plain"), {"up": SLUG})
 
 @dataclass(frozen=True)
 class Result:
-    """All that a relay lets the outside see at the end of a stream."""
+    """All that a reader shows at the end of a stream."""
 
     out: bytes
     usage: Usage | None
@@ -81,7 +81,7 @@ USAGE = b'{%b,"model":"up","choices":[],"usage":%b}' % (HEAD.encode(), COUNTS)
 DONE = b"data: [DONE]\n\n"
 SPREAD = A.replace(b",", b",\n").split(b"\n")
 
-# what it shows: what the provider sends, what the client gets
+# case: what the provider sends, what the client gets
 WHOLE: dict[str, tuple[bytes, bytes]] = {
     "plain": (
         frames(A, END, USAGE) + DONE,
@@ -148,7 +148,7 @@ GOOD = b"data: %b\n\n" % A
 GOOD_ = b"data: %b\n\n" % A_
 ERROR = b'{"error":{"message":"model up is busy","code":"x"}}'
 
-# what it shows: what the provider sends, what has left before the failure
+# case: what the provider sends, what the client gets before the failure
 BROKEN: dict[str, tuple[bytes, bytes]] = {
     "nothing at all": (b"", b""),
     "only comments": (b": wait\n\n: wait\n\n", b""),

@@ -1,4 +1,4 @@
-"""Which chunk bears the usage, which chunk is held for it, and what becomes of events without a choice."""
+"""One chunk carries the usage, the last chunk is held for it, and events without a choice are merged."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,7 @@ def beside(chunk_: dict[str, Any], usage: Any) -> dict[str, Any]:
 
 
 NULL = {"usage": None}
-# what it shows: what the provider sends, what the client gets, what it gets where it asked for the usage
+# case: what the provider sends, what the client gets, what it gets when it asked for the usage
 STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]] = {
     "in a chunk of its own": ([HI, END, COUNTED], [HI, beside(END, USAGE)], [HI, END, COUNTED]),
     "in the last chunk": ([HI, beside(END, USAGE)], [HI, beside(END, USAGE)], [HI, END | NULL, COUNTED]),

@@ -1,4 +1,4 @@
-"""A provider that shows the key it was asked with is masked, however it cuts the key into chunks or escapes it."""
+"""The key of a call is masked in its answer, for every way of cutting or escaping the key."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def payloads(sent: bytes) -> list[Any]:
 
 
 def joined(sent: bytes) -> dict[Any, str]:
-    """The texts that a client puts together."""
+    """Return the texts that a client joins."""
     texts: dict[Any, str] = defaultdict(str)
     for made in payloads(sent):
         for choice in made["choices"]:
@@ -55,7 +55,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 
 def bare(text: str) -> str:
-    """The text without what may be seen of a key: three characters, or a vendor's opening."""
+    """Return the text without the visible part of a key: three characters, or a vendor's opening."""
     return re.sub(r"[sk-]*\*\*\*", "***", text)
 
 

@@ -1,4 +1,4 @@
-"""Usage is what the provider reported: nothing invented, nothing lost."""
+"""Usage is what the provider reported: no count is invented, and none is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A whole answer keeps every byte but its model, and says why silence is billed."""
+"""A whole answer keeps every byte except its model, and explains why an empty answer is billed."""
 
 import json
 from decimal import Decimal
@@ -24,7 +24,7 @@ def answer(message: str, usage: str = '{"prompt_tokens":1,"completion_tokens":10
 
 
 def with_role(message: str) -> str:
-    """The message as providers send it; the cases leave out what all of them have."""
+    """Return the message as providers send it; the cases leave out the role."""
     return (
         message
         if '"role"' in message

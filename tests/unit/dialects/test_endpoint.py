@@ -1,4 +1,4 @@
-"""Where an attempt is sent, and how its key is shown: each way of it, and what can't be sent at all."""
+"""The URL of an attempt and the header with its key, in each form; invalid model ids are refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def test_the_model_is_quoted_in_the_path(path: str, model_id: str, url: str) -> 
 
 @pytest.mark.parametrize("model_id", ["..", ".", "a/../../admin", "a//b", "/a", "a/"])
 def test_a_model_can_not_change_the_path(model_id: str) -> None:
-    with pytest.raises(ValueError, match="can't stand in a path"):
+    with pytest.raises(ValueError, match="can't be part of a path"):
         endpoint_url(attempt(model_id), "/{model}/x")
 
 

@@ -1,4 +1,4 @@
-"""What every dialect and family must do alike: asked of the shipped families, through the rules and the dialect."""
+"""Rules that hold for every dialect and shipped family, from the chat request to the native one and back."""
 
 import json
 from typing import Any
@@ -28,8 +28,8 @@ def called(call_id: str, arguments: str = "{}") -> list[dict[str, Any]]:
     return [USER, {"role": "assistant", "tool_calls": [call]}, result]
 
 
-def put_together(dialect: str, family: str, *events: dict[str, Any]) -> Any:
-    """The first choice of a stream as the official SDK puts it together."""
+def joined_choice(dialect: str, family: str, *events: dict[str, Any]) -> Any:
+    """Return the first choice of a stream as the official SDK joins it."""
     relay = DIALECTS[dialect].stream(AnswerContext(SLUG, shipped_families()[family], choices=1))
     out = relay.feed(b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in events)) + relay.finish()
     state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
@@ -44,7 +44,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": choices}
 
 
-# What is asked.
+# Requests.
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_a_picture_may_be_a_bare_url_in_every_dialect(dialect: str, family: str,
     assert bare == usual
 
 
-# What is told in a stream.
+# Streams.
 
 
 def test_a_repeated_role_is_sent_once() -> None:
     parts = [chunk({"role": "assistant", "content": text}) for text in "abc"]
-    got = put_together("openai", "openrouter", *parts, chunk({"role": "assistant", "content": ""}, "stop"))
+    got = joined_choice("openai", "openrouter", *parts, chunk({"role": "assistant", "content": ""}, "stop"))
     assert (got.message.role, got.message.content) == ("assistant", "abc")
 
 
@@ -78,7 +78,7 @@ def test_named_calls_at_one_index_without_ids_stay_apart() -> None:
         for name, arguments in (("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}'))
     ]
     first = chunk({"role": "assistant", "tool_calls": calls[:2]})
-    got = put_together("openai", "vertex", first, chunk({"tool_calls": calls[2:]}), chunk({}, "stop"))
+    got = joined_choice("openai", "vertex", first, chunk({"tool_calls": calls[2:]}), chunk({}, "stop"))
     told = [(call.function.name, call.function.arguments) for call in got.message.tool_calls]
     assert told == [("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}')]
 
@@ -88,7 +88,7 @@ def test_signatures_of_a_text_are_not_joined() -> None:
         parts = [{"text": text, "thoughtSignature": signature}]
         return {"responseId": "r", "candidates": [{"index": 0, "content": {"parts": parts}, **more}]}
 
-    got = put_together("gemini", "gemini", said("a", "QUFB"), said("b", "QkJC", finishReason="STOP"))
+    got = joined_choice("gemini", "gemini", said("a", "QUFB"), said("b", "QkJC", finishReason="STOP"))
     assert got.message.model_dump()["extra_content"]["google"]["thought_signature"] == "QkJC"
 
 
@@ -115,7 +115,7 @@ def test_a_number_too_large_for_a_float_gives_valid_json(dialect: str, family: s
     assert relay.failure.code == "upstream_error"
 
 
-# What is asked.
+# Requests.
 
 
 @pytest.mark.parametrize(

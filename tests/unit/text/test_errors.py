@@ -121,7 +121,7 @@ STATUSES: list[tuple[int, int, ErrorType, str]] = [
     (502, 502, "api_error", "upstream_error"),
     (503, 503, "api_error", "upstream_error"),
     (504, 504, "api_error", "upstream_error"),
-    # Not standard, or no error status at all.
+    # Nonstandard statuses, and statuses that are not errors.
     *((status, 502, "api_error", "upstream_error") for status in (529, 599, 520, 498, 499, 430, 600, 999)),
     *((status, 502, "api_error", "upstream_error") for status in (100, 103, 200, 204, 301, 304, 0, -1)),
 ]

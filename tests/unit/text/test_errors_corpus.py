@@ -1,7 +1,7 @@
-"""Recorded traffic against the readers of requests and errors: what real clients send, what real providers say.
+"""Recorded requests of real clients are valid, and recorded errors of real providers get a message.
 
-The errors of every recorded API are read, also of those that no dialect speaks. The recordings are read from the folder
-in TOLLGATE_CORPUS; without it these tests are skipped.
+The errors of every recorded API are read, also of APIs without a dialect. The recordings are in the folder
+TOLLGATE_CORPUS; without it these tests are skipped.
 """
 
 import json
@@ -19,14 +19,14 @@ from policies.refusal import Refusal
 
 pytestmark = needs_corpus
 
-# What the contract doesn't allow though some provider does: its own words for tool_choice, and tools without a type.
+# Not allowed by the contract, though by some provider: own words for tool_choice, and tools without a type.
 BEYOND_THE_CONTRACT = (
     "tool_choice: Input should be 'auto', 'none' or 'required'",
     "tool_choice.type: ",
     "tools.0.type: Field required",
 )
 
-# Contract, "Normalized upstream errors", written out once more.
+# Contract, "Normalized upstream errors", a second time.
 CONTRACT = {
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_denied", "permission_denied"),
@@ -39,7 +39,7 @@ OTHER = {4: ("invalid_request_error", "invalid_request_error"), 5: ("api_error",
 NOT_HUMAN = re.compile(
     r"^[{\[]|<html|<[!/]|\[object Object\]|\{\s*\"|\\u00|^(null|None|undefined)$", re.IGNORECASE
 )
-# What is left of a key where a vendor echoes it, and the openings of issued keys.
+# The part of a key that a vendor echoes, and the openings of issued keys.
 KEY_FRAGMENT = re.compile(r"\w\*{2,}|\*{2,}\w|\*{4,}|\b(sk|gsk|xai|pplx|hf|csk|fw|tgp)[-_]\w{6,}|AIza\w{6,}")
 
 
@@ -55,7 +55,7 @@ def one_line(text: str) -> str:
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """Every string of a body, also those of JSON that stands in a string; the title of a page; plain text."""
+    """Yield every string of a body, also those of JSON in a string; the title of a page; plain text."""
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from strings_in(item)
@@ -66,24 +66,24 @@ def strings_in(value: Any) -> Iterator[str]:
 
 
 def plain_message(payload: Any) -> str | None:
-    """The message where it simply stands, read without the code under test."""
+    """Return the message from its usual places, without the code under test."""
     wrapper = payload[0] if isinstance(payload, list) and payload else payload
     holder = wrapper.get("error", wrapper) if isinstance(wrapper, dict) else None
     if not isinstance(holder, dict) or "raw" in (holder.get("metadata") or {}):
         return None
     message = holder.get("message")
-    # A variable of a template that its server left as it was says nothing.
+    # A template variable that the server did not fill in is no message.
     return one_line(message) if isinstance(message, str) and not message.startswith("$") else None
 
 
 def chunks(record: Recorded) -> Iterator[Any]:
-    """Every JSON payload of a recorded stream."""
+    """Yield every JSON payload of a recorded stream."""
     lines = record["response_text"].splitlines()
     yield from (decoded(line.removeprefix("data:")) for line in lines if line.startswith("data:"))
 
 
 def assert_sensible(answer: ErrorAnswer, text: str) -> None:
-    """The message is a human's, is the provider's own, and tells no key; a silent provider is said to be silent."""
+    """Assert that the message is readable, is the provider's own, and shows no key. No message is reported as such."""
     assert answer.message.strip()
     assert ("without a readable explanation" in answer.message) == (not text.strip())
     assert not NOT_HUMAN.search(answer.message), answer.message
@@ -150,7 +150,7 @@ def test_a_bad_key_reported_as_a_bad_request_stays_one(everything: list[Recorded
 def test_every_recorded_error_in_a_success_is_found(everything: list[Recorded]) -> None:
     whole = [record for record in everything if record["status"] < 400 and not record["stream"]]
     payloads = {record["id"]: decoded(record["response_text"] or "") for record in whole}
-    # In the recordings, an error always has a member of that name that says something.
+    # In the recordings, an error always has a member of that name that is not empty.
     errors = {id_: p for id_, p in payloads.items() if isinstance(p, dict) and p.get("error")}
     assert errors
     assert {id_ for id_, payload in payloads.items() if is_error_payload(payload)} == set(errors)

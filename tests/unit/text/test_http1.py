@@ -52,7 +52,7 @@ def read_answer(raw: bytes, method: str = "POST") -> tuple[ResponseHead, Framing
 
 
 def serve(raw: bytes) -> tuple[list[int], bool]:
-    """The statuses that the requests of a connection deserve by their syntax, and whether it ends with the last."""
+    """Return the statuses for the requests of a connection, by their syntax, and whether it ends with the last."""
     statuses: list[int] = []
     at = 0
     while (start := skip_blank_lines(raw, at)) < len(raw) or start - at > MAX_OVERHEAD_BYTES:
@@ -99,7 +99,7 @@ def test_the_inputs_have_unique_names():
 
 
 def relay(raw: bytes, *, closed: bool) -> tuple[bytes, bool]:
-    """The body of the final answer in ``raw``, and whether its connection may serve another request."""
+    """Return the body of the final answer in ``raw``, and whether its connection may serve another request."""
     at = 0
     for _ in range(17):
         end = find_head_end(raw, at)

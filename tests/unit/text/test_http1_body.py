@@ -23,7 +23,7 @@ UNTIL_CLOSE = Framing(None, until_close=True)
 def read_body(
     framing: Framing, pieces: list[bytes], *, closed: bool = False
 ) -> tuple[bytes, bool, bytes] | str:
-    """Return body, whether it ended, and the rest of what a reader makes of ``pieces``, or ``error``."""
+    """Read ``pieces``; return the body, whether it ended, and the rest, or ``error``."""
     reader = BodyReader(framing)
     try:
         body = b"".join([reader.feed(piece) for piece in pieces])

@@ -1,4 +1,4 @@
-"""Replacing a value inside JSON text changes that value and nothing else."""
+"""An edit of JSON text changes one value and no other byte."""
 
 import json
 from typing import Any

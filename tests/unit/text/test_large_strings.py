@@ -129,7 +129,7 @@ def test_a_long_text_has_the_same_counts_as_a_whole_one() -> None:
     assert large is not None
     assert len(list(larges_in(value))) == 4
     whole = estimate_prompt_tokens(fields, Estimator())
-    # Where a mark stands in a text, its own few characters count too.
+    # The few characters of a mark in a text count too.
     assert whole <= estimate_prompt_tokens(value, Estimator()) <= whole + 4 * 60
 
 

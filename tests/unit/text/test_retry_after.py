@@ -1,4 +1,4 @@
-"""When to try again: what a provider's headers say is read, made anew, and obeyed by the real SDK."""
+"""A provider's advice to retry is read, written for the client, and followed by the real SDK."""
 
 import time
 from datetime import UTC, datetime
@@ -125,7 +125,7 @@ def test_a_failure_does_not_get_the_advice_of_an_earlier_call(chat: Chat, upstre
 def test_the_sdk_follows_the_advice(
     gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int
 ) -> None:
-    """With a wait that it obeys it comes again, and is served; with one that it would ignore it comes no more."""
+    """The SDK retries after a wait that it respects. It does not retry after a wait that it would ignore."""
 
     came_s: list[float] = []
 
@@ -142,4 +142,4 @@ def test_the_sdk_follows_the_advice(
         else:
             assert ask(model="tester-large", messages=HELLO).choices  # type: ignore[arg-type]
     assert len(came_s) == calls
-    assert came_s[-1] - came_s[0] >= calls - 1  # Of itself, it comes again in less than a second.
+    assert came_s[-1] - came_s[0] >= calls - 1  # Without advice, the SDK retries in less than a second.

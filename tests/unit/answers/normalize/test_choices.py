@@ -69,7 +69,7 @@ ANY = st.recursive(
 
 
 def objects(*keys: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects with some of these members: of any kind, or nearly as they should be."""
+    """Generate objects with some of these members, of any kind or almost valid."""
     known = dict.fromkeys(keys, ANY) | members
     return st.fixed_dictionaries({}, optional=known) | ANY
 
@@ -102,9 +102,7 @@ def test_any_whole_answer_is_normalized_once(choices: list[Any], think_tags: boo
     family, before = Family("any", think_tags=think_tags), json.dumps(choices)
     made = normalize_message_choices(choices, family)
     assert json.dumps(choices) == before
-    if (
-        made is not None and not think_tags
-    ):  # An answer that begins with a tag behind its empty reasoning may change.
+    if made is not None and not think_tags:  # A think tag after empty reasoning may change in a second pass.
         assert normalize_message_choices(made, family) is None
 
 

@@ -15,7 +15,7 @@ TEXT = {"type": "text", "text": "yes"}
 PICTURE = {"type": "image_url", "image_url": {"url": "https://x"}}
 
 
-# what it shows: a message or delta, what is relayed
+# case: a message or delta, what is relayed
 SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain text": ({"content": "yes", "new": 1}, {"content": "yes", "new": 1}),
     "null content": ({"content": None, "refusal": None}, {"content": None, "refusal": None}),

@@ -1,4 +1,4 @@
-"""Of a message that repeats the whole answer so far, only the new text is sent."""
+"""Only the new text of a message that repeats the whole answer so far is sent."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from addon.answers.normalize.choices import normalize_message_choices
 from addon.answers.normalize.finish_reason import standard_finish_reason
 
 REASONS: dict[Any, tuple[str | None, str | None]] = {
-    # the provider's word: what it means alone, and with tool calls
+    # the provider's word: its meaning alone, and with tool calls
     "stop": ("stop", "tool_calls"),
     "eos_token": ("stop", "tool_calls"),
     "eos": ("stop", "tool_calls"),

@@ -1,4 +1,4 @@
-"""Every recorded answer of the OpenAI shape becomes one that keeps the contract, and says what its provider said."""
+"""Every recorded answer of the OpenAI shape is normalized to the contract, and keeps its content."""
 
 import json
 import re
@@ -19,14 +19,14 @@ pytestmark = needs_corpus
 
 STANDARD = {"stop", "length", "tool_calls", "content_filter", "function_call"}
 SDK_CHUNKS = 150
-"""Longer streams have no other shapes, and the SDK copies the whole answer at every chunk."""
+"""Longer streams are left out: they have no other shapes, and the SDK copies the whole answer at every chunk."""
 FAMILIES = (Family("plain"), Family("tagged", think_tags=True))
-type Told = dict[int, tuple[str, str]]
-"""Reasoning and answer of each choice."""
+type Texts = dict[int, tuple[str, str]]
+"""The reasoning and the answer of each choice."""
 
 
 def answers(*, stream: bool) -> Iterator[tuple[str, int | None, list[Any]]]:
-    """Yield of each recorded answer its id, how many choices were asked for, and its payloads that have choices."""
+    """Yield the id of each recorded answer, how many choices were asked for, and its payloads that have choices."""
     for record in read_corpus():
         if record["status"] < 300 and record["stream"] is stream:
             texts = _events(record["response_text"]) if stream else [record["response_text"]]
@@ -63,7 +63,7 @@ def whole(payload: Any, family: Family) -> list[Any]:
 
 
 def faults(choice: Any, shown: Any, *, stream: bool) -> list[str]:
-    """Return what in a choice is not as the contract has it."""
+    """Return the faults of a choice, by the contract."""
     found = []
     if type(choice["index"]) is not int:
         found.append("index")
@@ -88,7 +88,7 @@ def faults(choice: Any, shown: Any, *, stream: bool) -> list[str]:
 
 
 def text_of(content: Any) -> str:
-    """Read content as it was recorded: a string, a list of text and thinking parts, an object of JSON mode."""
+    """Read recorded content: a string, a list of text and thinking parts, or an object of JSON mode."""
     if isinstance(content, dict):
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
@@ -96,7 +96,7 @@ def text_of(content: Any) -> str:
 
 
 def reasoning_of(shown: Any) -> str:
-    """Read reasoning as it was recorded, from wherever it stands."""
+    """Read recorded reasoning from every place that providers use."""
     content, details = shown.get("content"), shown.get("reasoning_details") or []
     thinking = (
         [part["thinking"] for part in content if part["type"] == "thinking"]
@@ -111,35 +111,35 @@ def reasoning_of(shown: Any) -> str:
     )
 
 
-def recorded(payloads: list[Any], member: str, n: int | None = None) -> Told:
-    """Return what the choices say, read straight from the recording."""
-    told: Told = {}
+def recorded(payloads: list[Any], member: str, n: int | None = None) -> Texts:
+    """Return the texts of the choices, read from the recording."""
+    texts: Texts = {}
     for payload in payloads:
         for choice in payload["choices"]:
             index = 0 if n == 1 else choice["index"]
-            reasoning, content = told.get(index, ("", ""))
+            reasoning, content = texts.get(index, ("", ""))
             shown = choice[member]
-            told[index] = (reasoning + reasoning_of(shown), content + text_of(shown.get("content")))
-    return told
+            texts[index] = (reasoning + reasoning_of(shown), content + text_of(shown.get("content")))
+    return texts
 
 
-def relayed(payloads: list[Any], member: str) -> Told:
-    """Return what the choices say to a client that knows the contract alone."""
-    told: Told = {}
+def relayed(payloads: list[Any], member: str) -> Texts:
+    """Return the texts of the choices, as a client of the contract reads them."""
+    texts: Texts = {}
     for payload in payloads:
         for choice in payload["choices"]:
-            reasoning, content = told.get(choice["index"], ("", ""))
+            reasoning, content = texts.get(choice["index"], ("", ""))
             shown = choice[member]
-            told[choice["index"]] = (
+            texts[choice["index"]] = (
                 reasoning + (shown.get("reasoning_content") or ""),
                 content + (shown.get("content") or ""),
             )
-    return told
+    return texts
 
 
-def letters(told: Told) -> dict[int, str]:
-    """Return all that was said without white space and think tags."""
-    return {index: re.sub(r"\s|</?think>", "", "".join(texts)) for index, texts in told.items()}
+def letters(texts: Texts) -> dict[int, str]:
+    """Return all texts without white space and think tags."""
+    return {index: re.sub(r"\s|</?think>", "", "".join(parts)) for index, parts in texts.items()}
 
 
 def test_every_stream_keeps_the_contract():
@@ -191,16 +191,16 @@ def test_a_normalized_answer_stays():
 def test_ids_and_names_of_calls_are_sent_once_and_calls_are_numbered_from_0():
     seen = 0
     for record_id, n, payloads in answers(stream=True):
-        told: dict[tuple[int, int], list[Any]] = {}
+        sent: dict[tuple[int, int], list[Any]] = {}
         for payload in normalized(payloads, n):
             for choice in payload["choices"]:
                 for call in choice["delta"].get("tool_calls") or []:
                     said = (call.get("id"), call["function"].get("name"))
-                    told.setdefault((choice["index"], call["index"]), []).append(said)
-        for index in {index for index, _ in told}:
-            calls = [number for at, number in told if at == index]
+                    sent.setdefault((choice["index"], call["index"]), []).append(said)
+        for index in {index for index, _ in sent}:
+            calls = [number for at, number in sent if at == index]
             assert calls == list(range(len(calls))), record_id
-        for deltas in told.values():
+        for deltas in sent.values():
             ids, names = zip(*deltas, strict=True)
             assert ids[0] and not any(ids[1:]) and names[0] and not any(names[1:]), record_id
             seen += 1
@@ -213,15 +213,15 @@ def test_the_official_sdk_joins_every_stream():
             continue
         state, made = ChatCompletionStreamState(), normalized(payloads, n)
         for payload in made:
-            # Where an answer was cut short the SDK gives up, because it could not read it as JSON: that is no fault.
+            # The SDK stops at an answer that was cut short, because its JSON has no end. That is not a fault.
             choices = [{**choice, "finish_reason": None} for choice in payload["choices"]]
             chunk = {"id": "", "model": "m", **payload, "choices": choices, "object": "chat.completion.chunk"}
             state.handle_chunk(construct_type(type_=ChatCompletionChunk, value=chunk))
-        told = {
+        texts = {
             choice.index: (
                 getattr(choice.message, "reasoning_content", None) or "",
                 choice.message.content or "",
             )
             for choice in state.current_completion_snapshot.choices
         }
-        assert told == relayed(made, "delta"), record_id
+        assert texts == relayed(made, "delta"), record_id

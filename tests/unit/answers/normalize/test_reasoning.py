@@ -11,7 +11,7 @@ from addon.answers.normalize.choices import ChunkNormalizer
 from addon.answers.normalize.reasoning import rename_edits
 from addon.text.json_edits import apply_edits
 
-# what it shows: a message or delta, what is relayed
+# case: a message or delta, what is relayed
 SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "reasoning is renamed where it stands": (
         {"reasoning": "hm", "content": "yes"},

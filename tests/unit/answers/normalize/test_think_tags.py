@@ -1,4 +1,4 @@
-"""Text between a leading <think> and </think> is reasoning, in whole answers and in streams however they are cut."""
+"""Text between a leading <think> and </think> is reasoning, in whole answers and in every cut of a stream."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from policies.family import Family
 TAGGED = Family("tagged", think_tags=True)
 PLAIN = Family("plain")
 
-# what it shows: text, reasoning, answer
+# case: text, reasoning, answer
 TEXTS = {
     "a block and an answer": ("<think>hm</think>yes", "hm", "yes"),
     "white space around the block is nobody's": ("\n <think>\nhm\n</think>\n\nyes \n", "\nhm\n", "yes \n"),
@@ -55,7 +55,7 @@ def chunk(delta: dict, *, index: int = 0, finish: str | None = None) -> dict:
 
 
 def streamed(chunks: list[dict], family: Family = TAGGED) -> dict[int, tuple[str, str]]:
-    """Return reasoning and answer of each choice as a client puts them together."""
+    """Return the reasoning and the answer of each choice, as a client joins them."""
     normalizer, told = ChunkNormalizer(family), {}
     shown = []
     for one in chunks:

@@ -1,4 +1,4 @@
-"""Tool calls of every shape are put together by the official SDK to the calls that were meant."""
+"""The official SDK joins tool calls of every shape into the right calls."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def assembled(chunks: list[dict[str, Any]], index: int = 0) -> list[Any]:
     return state.current_completion_snapshot.choices[index].message.tool_calls or []
 
 
-# what it shows: the chunks' tool_calls, what is relayed
+# case: the chunks' tool_calls, what is relayed
 STREAMS: dict[str, tuple[list[list[Any]], list[list[Any]]]] = {
     "well-formed calls stay": (
         [[FIRST], [{"index": 0, "function": {"arguments": "{}"}}], [SECOND]],
@@ -197,7 +197,7 @@ def _message(calls: Any) -> dict[str, Any]:
     return {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": calls}}
 
 
-# what it shows: the calls of a whole message, what is relayed
+# case: the calls of a whole message, what is relayed
 WHOLE: dict[str, tuple[list[Any], list[Any]]] = {
     "arguments that are an object": (
         [{"id": "a", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}],
@@ -247,7 +247,7 @@ def _pieces(text: str, places: list[int]) -> list[str]:
 @settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
 def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
-    """Numbered from anywhere, told in turns, with or without what later deltas must not repeat."""
+    """The numbers start anywhere, the calls alternate, and later deltas may repeat ids and names."""
     base = data.draw(st.integers(0, 2))
     chunks, later = [], []
     for number, (name, arguments) in enumerate(meant):
@@ -271,7 +271,7 @@ def test_numbered_calls_are_joined_correctly(meant: list[tuple[str, Any]], data:
 @settings(max_examples=200, deadline=None)
 @given(MEANT, st.data())
 def test_calls_without_numbers_are_joined_correctly(meant: list[tuple[str, Any]], data: st.DataObject):
-    """One after the other, some with an id; whole as an object, or text piece by piece; alone or all in one chunk."""
+    """The calls follow each other, some with an id. Arguments are an object or text, in one chunk or several."""
     deltas: list[dict[str, Any]] = []
     for number, (name, arguments) in enumerate(meant):
         given_id = data.draw(st.sampled_from([{}, {"id": ""}, {"id": None}, {"id": f"id{number}"}]))

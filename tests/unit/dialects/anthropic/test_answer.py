@@ -1,4 +1,4 @@
-"""Answers of Anthropic's Messages API become chat completions and chunks, and nothing that was said is lost."""
+"""Answers of Anthropic's Messages API become chat completions and chunks, and no content is lost."""
 
 import json
 
@@ -49,7 +49,7 @@ def message(*blocks, **more):
 
 
 def events(*blocks, stop_reason="end_turn", usage=None, start=None, pieces=1, **delta):
-    """The stream of an answer, each of whose blocks comes in ``pieces`` deltas."""
+    """Return the stream of an answer. Each of its blocks comes in ``pieces`` deltas."""
     counts = {"input_tokens": 5, "output_tokens": 1} if start is None else start
     yield {"type": "message_start", "message": answer(usage=counts, stop_reason=None)}
     yield {"type": "ping"}

@@ -1,4 +1,4 @@
-"""What Anthropic and those that speak as it does were recorded to say and to be told, as its SDK reads it."""
+"""Recorded answers and requests of Anthropic's shape keep the meaning that its SDK reads."""
 
 import json
 from collections import Counter

@@ -268,7 +268,7 @@ def test_a_field_that_the_api_does_not_have_is_refused_by_name(chat, field):
 
 
 def test_an_unknown_effort_is_refused_when_efforts_are_budgets():
-    with pytest.raises(Refusal, match="reasoning_effort: The model knows none, low, high"):
+    with pytest.raises(Refusal, match="reasoning_effort: The model supports none, low, high"):
         native(BUDGETS, reasoning_effort="most")
 
 
@@ -352,7 +352,7 @@ def test_only_anthropics_reasoning_goes_back_and_comes_first(details):
         ),
         (BUDGETS, {"reasoning_effort": "low"}, {"type": "enabled", "budget_tokens": 1024}, None),
         (BUDGETS, {"reasoning_effort": "none"}, {"type": "disabled"}, None),
-        (BUDGETS, {"reasoning_effort": "high"}, None, None),  # no less than the cap
+        (BUDGETS, {"reasoning_effort": "high"}, None, None),  # not lower than the cap
         (BUDGETS, {"reasoning_effort": "high", "max_tokens": 4096}, None, None),
         (
             BUDGETS,
@@ -487,7 +487,7 @@ DETAILS = st.builds(
 
 @st.composite
 def exchanges(draw):
-    """An assistant's message, and the results of the tools that it calls."""
+    """Generate an assistant's message, and the results of its tool calls."""
     message = {"role": "assistant", "content": draw(st.none() | st.lists(TEXTS, min_size=1, max_size=2))}
     arguments = draw(st.lists(st.dictionaries(WORDS, JSON, max_size=2), max_size=2))
     if draw(st.booleans()):

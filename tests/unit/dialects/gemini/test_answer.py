@@ -1,4 +1,4 @@
-"""Gemini's answers as chat completions, whole and streamed: what the official SDK reads in them is what is told."""
+"""Gemini's answers, whole and streamed, become chat completions with what the official SDK reads in them."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 7, "totalTokenCount": 12
 
 
 def answer(*parts: dict[str, Any], finish: str | None = "STOP", **more: Any) -> dict[str, Any]:
-    """One event, or a whole answer; ``more`` belongs to it, not to its candidate."""
+    """Return one event, or a whole answer; ``more`` are its own members, not its candidate's."""
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
     if finish is not None:
         candidate["finishReason"] = finish
@@ -28,7 +28,7 @@ def answer(*parts: dict[str, Any], finish: str | None = "STOP", **more: Any) -> 
 
 
 def whole(native: dict[str, Any]) -> dict[str, Any]:
-    """The completion, which the SDK's types accept but for the counts and the end that Gemini did not report."""
+    """Return the completion. The SDK's types accept it, except for counts and an end that Gemini did not report."""
     made = to_completion(native, SLUG, CREATED_S)
     counts = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0} | made.get("usage", {})
     ends = [one | {"finish_reason": one["finish_reason"] or "stop"} for one in made["choices"]]
@@ -313,7 +313,7 @@ def test_earlier_counts_are_final_once_the_answer_has_ended():
     assert chunks[-1]["usage"] == {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 
-# --- what is no answer -----------------------------------------------------------------------------------------
+# --- bodies that are not answers -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_earlier_counts_are_final_once_the_answer_has_ended():
     ],
 )
 def test_a_body_without_candidates_is_not_an_answer(native: dict[str, Any]):
-    with pytest.raises(ValueError, match="without candidates"):
+    with pytest.raises(ValueError, match="has no candidates"):
         to_completion(native, SLUG, CREATED_S)
     stream = GeminiStream(SLUG, CREATED_S)
     assert stream.read(native) == [] and not stream.has_finished

@@ -1,5 +1,4 @@
-"""Every recorded exchange of Gemini's native API: requests told in the chat shape and back, answers as the SDK reads
-them."""
+"""Every recorded exchange of Gemini's native API: requests survive the chat shape, answers mean what the SDK reads."""
 
 import json
 import re
@@ -24,29 +23,29 @@ OTHERWISE = {
     "google-gem-bc88ae3cbac97edb": "fields that Gemini itself refused as unknown",
     "vertex-gem-2a9902f45f9786e9": "a signature on a thought, where no recorded answer has one",
 }
-"""Requests of which something is not asked in the chat shape."""
+"""Requests with a part that the chat shape does not have."""
 REFUSED = {
     "google-gem-b44b2c01b7744a34": "messages.0.content.1.image_url.url",  # gs://
     "vertex-gem-22dc91a440f50568": "messages.0.role",  # refused by Gemini as well
 }
-"""The field that each of these is refused for."""
+"""The field for which each of these is refused."""
 UNREADABLE = {
     "google-gem-48535f10400fbc3f": "`data:` twice, and no JSON after it",
     "vertex-gem-e3c1a756b1131f25": "a finish reason that the SDK does not know",
 }
 NO_ANSWER = {"vertex-gem-39b49e378d819796", "vertex-gem-bb5fcf04a71fc995", "vertex-gem-f130df983dc55c07"}
-"""Made by hand to be no answer, or one without an end."""
+"""Hand-made records: no answer, or an answer without an end."""
 
 
 def body_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The chat request of a recording, as it is after the contract's validation."""
+    """Return the chat request of a recording, as it is after the contract's validation."""
     parsed = parse_chat_request(json.dumps(chat_request_of(rest_names(record["request"]))).encode())
     cap = {} if parsed.requested_cap is None else {"max_tokens": parsed.requested_cap}
     return {**parsed.fields, **parsed.extras, **cap}
 
 
 def runs_tools(native: dict[str, Any]) -> bool:
-    """Whether the provider is asked to run tools by itself."""
+    """Return whether the provider is asked to run tools itself."""
     tools = native.get("tools") or []
     return any(
         set(tool) != {"functionDeclarations"} for tool in (tools if isinstance(tools, list) else [tools])
@@ -78,7 +77,7 @@ def test_every_recorded_request_keeps_its_meaning():
 
 
 def payloads_of(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answers of a recording; without ``alt=sse`` a stream is one array, once with a comma too many."""
+    """Return the answers of a recording. Without ``alt=sse`` a stream is one array, once with an extra comma."""
     text = record["response_text"]
     if text.lstrip().startswith("["):
         found: list[dict[str, Any]] = json.loads(re.sub(r",\s*\]\s*\Z", "]", text))
@@ -86,7 +85,7 @@ def payloads_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(one) for one in (event_texts(text) if record["stream"] else [text])]
 
 
-def told_of(record: dict[str, Any], payloads: list[dict[str, Any]]) -> Answer:
+def answer_of(record: dict[str, Any], payloads: list[dict[str, Any]]) -> Answer:
     if not record["stream"]:
         return chat.read([to_completion(payloads[0], "slug", 1)], think_tags=False)
     stream = GeminiStream("slug", 1)
@@ -103,14 +102,14 @@ def test_every_recorded_answer_means_what_the_sdk_reads():
             continue
         payloads = payloads_of(record)
         if record["id"] in NO_ANSWER:
-            with pytest.raises(ValueError, match=r"without candidates|was cut"):
-                told_of(record, payloads)
+            with pytest.raises(ValueError, match=r"has no candidates|was cut"):
+                answer_of(record, payloads)
             counts["no answer"] += 1
             continue
-        told, got = gemini_sdk.read(payloads), told_of(record, payloads)
-        # A report without a single count is no report.
-        told.usage = told.usage or None
-        assert difference(got, told) is None, record["id"]
+        recorded, got = gemini_sdk.read(payloads), answer_of(record, payloads)
+        # A report without any count does not count as one.
+        recorded.usage = recorded.usage or None
+        assert difference(got, recorded) is None, record["id"]
         counts["same"] += 1
     print(counts)
     assert counts["same"] > 0

@@ -1,4 +1,4 @@
-"""Chat requests as Gemini's generateContent: the SDK's own types judge, and nothing that was asked gets lost."""
+"""Chat requests become Gemini's generateContent: the SDK's own types accept them, and nothing is lost."""
 
 import base64
 import json
@@ -347,7 +347,7 @@ CONTENT = TEXTS | st.lists(PARTS, min_size=1, max_size=3)
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """What a user says, what the model answers, and the results of what it called."""
+    """Generate a user's message, the model's answer, and the results of its calls."""
     made: list[dict[str, Any]] = [{"role": "user", "content": draw(CONTENT)}]
     message: dict[str, Any] = {"role": "assistant", "content": draw(TEXTS)}
     message |= draw(st.just({}) | SIGNATURES)
@@ -393,7 +393,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 def plain(message: dict[str, Any]) -> dict[str, Any]:
-    """A message with its content as parts, and with JSON as what it says."""
+    """Return a message with its content as parts, and with JSON parsed."""
     made = dict(message)
     if message["role"] == "tool":
         made["content"] = spoken(message["content"])
