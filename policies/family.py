@@ -1,4 +1,4 @@
-"""What the models of one family accept, and what no family may change.
+"""The family of a model: the fields and values that it accepts, and the rules that no family may break.
 
 Messages, tools and the cap go upstream whatever a family says, and money is held for exactly what is sent.
 """

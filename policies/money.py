@@ -106,8 +106,8 @@ def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
     Gemini's compatible endpoint counts such reasoning without reporting it, and Gemini leaves out a completion of zero.
     Their totals include both. So the total minus the prompt is the output there.
     """
-    beside = _count(usage.reasoning_tokens) if reasoning_beside else 0
-    output = _count(usage.completion_tokens) + beside
+    separate = _count(usage.reasoning_tokens) if reasoning_beside else 0
+    output = _count(usage.completion_tokens) + separate
     if usage.completion_tokens is None or (reasoning_beside and usage.reasoning_tokens is None):
         return max(output, _count(usage.total_tokens) - _count(usage.prompt_tokens))
     return output

@@ -176,7 +176,7 @@ def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, Fiel
 
 
 def _plain(name: str, value: Any, model: Model) -> _Accepted:
-    """A field whose value is limited, and which may bear another name."""
+    """Return a field with its value limited, under the name that the family has for it."""
     family = model.family
     changes = []
     limited = _limit(name, value, family)

@@ -47,7 +47,7 @@ OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
         "/v1/fine_tuning": f"Fine-tuning is not served. {_TO_PROVIDER}",
         "/v1/evals": f"Evals are not served. {_TO_PROVIDER}",
         "/v1/organization": f"Organizations are not managed here. {_TO_PROVIDER}",
-        "/v1/chat/completions": "The path is /v1/chat/completions, without a slash or anything else behind it.",
+        "/v1/chat/completions": "The path is /v1/chat/completions, without a slash or anything else after it.",
         "/v1/v1": "The path has /v1 twice: take it off the client's base_url.",
         "/v1beta": f"Gemini's native API is not served. {_NATIVE}",
         "/v1/projects": f"Vertex AI's native API is not served. {_NATIVE}",

@@ -13,7 +13,7 @@ from rig.call_stages import call_at, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
 from rig.ledger import booked
 from rig.simulation import CALM, Faults, Outcome, World, simulate
-from rig.simulation.clients import Answer, Client, Habits
+from rig.simulation.clients import Answer, Client, ClientBehaviour
 from rig.simulation.provider import Provider
 from rig.simulation.wire_server import WireServer
 
@@ -37,7 +37,7 @@ KEY = f"tg_{'runner':0<40}"
 PROVIDER_PORT = 20_000
 """The first port that a simulated network gives to a server."""
 FIRST_BYTE_TIMEOUT_S, IDLE_TIMEOUT_S, WHOLE_TIMEOUT_S = 20, 10, 60
-WHOLE = Habits(
+WHOLE = ClientBehaviour(
     stream=False,
     cap_tokens=100,
     include_usage=False,
@@ -139,9 +139,9 @@ type Make = Callable[..., Outcome[Ran]]
 
 @pytest.fixture
 def make(settings: Settings, tmp_path: Path) -> Make:
-    """Make a call with each of some habits, one after another, to a provider that meets every call with one fate."""
+    """Make calls of some behaviours, one after another, to a provider that does the same with each."""
 
-    def make(fate: str, *habits: Habits, seed: int = 1, link: Faults = CALM) -> Outcome[Ran]:
+    def make(fate: str, *behaviour: ClientBehaviour, seed: int = 1, link: Faults = CALM) -> Outcome[Ran]:
         async def main(world: World) -> Ran:
             tester = Provider(world, {fate: 1})
             await tester.start()
@@ -150,7 +150,7 @@ def make(settings: Settings, tmp_path: Path) -> Make:
             runs = Runs(world, settings, tmp_path / "tollgate.db")
             await runs.server.start()
             client = Client(runs.server.port, KEY, "m")
-            answers = [await client.call(f"call-{number}", one) for number, one in enumerate(habits)]
+            answers = [await client.call(f"call-{number}", one) for number, one in enumerate(behaviour)]
             await client.close()
             ran = Ran(runs.runs, answers, tester.connections, runs.deps.pool.stats())
             await runs.stop()
@@ -180,14 +180,14 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(
-    ("fate", "habits", "error"),
+    ("fate", "behaviour", "error"),
     [(*case, error) for case, error in FAILURES.items()],
-    ids=[f"{fate}, {'streamed' if habits.stream else 'whole'}" for fate, habits in FAILURES],
+    ids=[f"{fate}, {'streamed' if behaviour.stream else 'whole'}" for fate, behaviour in FAILURES],
 )
 def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
-    make: Make, fate: str, habits: Habits, error: tuple[int, str, str]
+    make: Make, fate: str, behaviour: ClientBehaviour, error: tuple[int, str, str]
 ) -> None:
-    outcome = make(fate, habits)
+    outcome = make(fate, behaviour)
     [run] = outcome.result.runs
     status, code, words = error
     assert run.failure
@@ -195,7 +195,7 @@ def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
     assert words in run.failure.message
     assert (run.stage, run.attempt.lagged, run.attempt.is_sent) == (Stage.DISPATCHED, False, True)
     assert run.attempt.status == (int(fate) if fate.isdigit() else 200 if "body" in fate else None)
-    assert run.call.is_head_sent == (habits.stream and "in the body" in fate)
+    assert run.call.is_head_sent == (behaviour.stream and "in the body" in fate)
     assert [answer.error_code for answer in outcome.result.answers] == [code]
     # The connection is kept only where the message of the error had ended.
     assert outcome.result.pool.idle == outcome.result.pool.open == fate.isdigit()
@@ -203,7 +203,7 @@ def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
 
 
 @pytest.mark.parametrize(
-    ("fate", "habits", "bound_s"),
+    ("fate", "behaviour", "bound_s"),
     [
         ("silent", STREAMED, FIRST_BYTE_TIMEOUT_S),
         ("silent", WHOLE, WHOLE_TIMEOUT_S),
@@ -212,9 +212,9 @@ def test_an_attempt_fails_as_its_provider_does_and_leaves_the_call_open(
     ids=["streamed", "whole", "whole, in the body"],
 )
 def test_a_silent_provider_has_its_time_and_no_more(
-    make: Make, fate: str, habits: Habits, bound_s: float
+    make: Make, fate: str, behaviour: ClientBehaviour, bound_s: float
 ) -> None:
-    [run] = make(fate, habits).result.runs
+    [run] = make(fate, behaviour).result.runs
     assert run.took_s == pytest.approx(bound_s, abs=0.01)
 
 
@@ -229,12 +229,12 @@ def test_a_provider_that_accepts_no_connection_is_sent_nothing(make: Make) -> No
     assert (run.failure.status, run.attempt.is_sent, run.attempt.status) == (502, False, None)
 
 
-@pytest.mark.parametrize("habits", [WHOLE, STREAMED], ids=["whole", "streamed"])
+@pytest.mark.parametrize("behaviour", [WHOLE, STREAMED], ids=["whole", "streamed"])
 @pytest.mark.parametrize("fate", ["good", "slow", "closes after", "no usage", "breaks off when finished"])
 def test_an_attempt_that_answers_also_settles_its_call(
-    make: Make, tmp_path: Path, fate: str, habits: Habits
+    make: Make, tmp_path: Path, fate: str, behaviour: ClientBehaviour
 ) -> None:
-    outcome = make(fate, habits)
+    outcome = make(fate, behaviour)
     [run], [answer] = outcome.result.runs, outcome.result.answers
     assert (run.failure, run.attempt.failure, run.attempt.status) == (None, None, 200)
     assert (run.stage, run.call.first_failure) == (Stage.SETTLED, None)
@@ -258,9 +258,9 @@ def test_calls_after_one_another_share_a_connection(make: Make) -> None:
 # A client that leaves.
 
 
-def leaving(habits: Habits, leaves_by: str) -> Habits:
-    """Return ``habits`` of a client that leaves before the provider's head comes."""
-    return replace(habits, leaves_after_s=0.3, leaves_by=leaves_by)
+def leaving(behaviour: ClientBehaviour, leaves_by: str) -> ClientBehaviour:
+    """Return ``behaviour`` of a client that leaves before the provider's head comes."""
+    return replace(behaviour, leaves_after_s=0.3, leaves_by=leaves_by)
 
 
 @pytest.mark.parametrize("leaves_by", ["abort", "close"])

@@ -1,4 +1,4 @@
-"""What a client is told of a call that failed, whichever of its attempts did."""
+"""The error that a client gets for a failed call, of its first attempt or its second."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -16,7 +16,7 @@ FIRST, SECOND = provider_unreachable(), provider_timed_out()
 
 
 def failed_call(**changes: Any) -> Call:
-    """A call whose second attempt is under way."""
+    """Return a call whose second attempt is running."""
     exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED, attempts=2)
     exchange = replace(exchange, route=replace(exchange.routed, attempts=exchange.routed.attempts * 2))
     call = Call(exchange, cast(Settings, None), first_failure=FIRST)
@@ -25,7 +25,7 @@ def failed_call(**changes: Any) -> Call:
     return call
 
 
-def test_of_two_failures_the_first_is_told_and_booked() -> None:
+def test_of_two_failures_the_client_and_the_ledger_get_the_first() -> None:
     call = failed_call()
     assert call.finish_with_error(SECOND) is FIRST
     assert call.exchange.ledger_row(2.0)["attempts"] == 2
@@ -42,10 +42,10 @@ def test_of_two_failures_the_first_is_told_and_booked() -> None:
     ids=[
         "of the only attempt",
         "in a stream that has begun",
-        "of the gateway itself, which is booked already",
+        "of the gateway itself, after the settlement",
     ],
 )
-def test_any_other_failure_is_told_itself(changes: dict[str, Any], failure: ErrorAnswer) -> None:
+def test_any_other_failure_is_answered_itself(changes: dict[str, Any], failure: ErrorAnswer) -> None:
     call = failed_call(**changes)
     before = call.exchange
     assert call.finish_with_error(failure) is failure

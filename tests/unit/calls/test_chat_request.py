@@ -1,4 +1,4 @@
-"""Chat requests: the contract's request and message tables row by row, and every body that is no request."""
+"""Chat requests: the contract's request and message tables, row by row, and invalid bodies."""
 
 import json
 from typing import Any
@@ -168,10 +168,10 @@ def test_without_messages_it_is_a_bad_request(body: bytes) -> None:
     assert "messages" in refusal.message
 
 
-# --- what comes out ------------------------------------------------------------------------------------------
+# --- the result ------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_taken_apart_into_what_the_gateway_decides_by_and_what_goes_on() -> None:
+def test_a_request_is_split_into_fields_for_the_gateway_and_fields_to_send() -> None:
     body = encoded(
         model="m", stream=True, max_tokens=9, max_completion_tokens=7, user="u", seed=1, top_k=5, thinking=None
     )  # fmt: skip
@@ -181,7 +181,7 @@ def test_a_request_is_taken_apart_into_what_the_gateway_decides_by_and_what_goes
     assert dict(request.extras) == {"top_k": 5}
 
 
-def test_what_is_not_asked_for_is_not_there() -> None:
+def test_fields_that_are_not_set_are_absent() -> None:
     request = parse_chat_request(encoded())
     assert (request.model, request.stream, request.requested_cap, request.end_user) == (
         None,
@@ -208,7 +208,7 @@ def test_the_requested_cap_is_the_smaller_of_the_two(caps: dict[str, Any], reque
     assert parse_chat_request(encoded(**caps)).requested_cap == requested
 
 
-# --- what is said --------------------------------------------------------------------------------------------
+# --- messages about invalid fields --------------------------------------------------------------------------
 
 MESSAGE_TEXTS: list[tuple[dict[str, Any], str, str | None]] = [
     ({"temperature": "hot"}, "temperature: Input should be a valid number", "temperature"),
@@ -268,7 +268,7 @@ def test_twenty_failures_are_explained_and_the_rest_named() -> None:
         {"tools": [5] * (MAX_FOUND_FAILURES + 1)},
     ],
 )
-def test_reading_stops_after_a_thousand_failures(body: dict[str, Any]) -> None:
+def test_validation_stops_after_a_thousand_failures(body: dict[str, Any]) -> None:
     refusal = refused(encoded(**body))
     assert (refusal.code, refusal.message) == ("validation_failed", "More than 1000 fields are invalid.")
 
@@ -286,13 +286,13 @@ def test_a_value_is_never_repeated(field: str, value: Any) -> None:
     assert SECRET not in f"{refusal.message}{refusal.param}"
 
 
-# --- bodies that are no JSON object --------------------------------------------------------------------------
+# --- bodies without a JSON object --------------------------------------------------------------------------
 
 PLAIN = encoded()
 
 
 def nested(levels: int) -> bytes:
-    """A request whose deepest array is this many levels down, its own object included."""
+    """Return a request with arrays down to this level. Its own object is the first level."""
     return PLAIN[:-1] + b',"x":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
 
 
@@ -343,7 +343,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("body", "says"), UNREADABLE, ids=lambda value: repr(value[:40]))
-def test_a_body_that_is_no_sound_json_object_is_refused_with_the_reason(body: bytes, says: str) -> None:
+def test_a_body_without_a_valid_json_object_is_refused_with_the_reason(body: bytes, says: str) -> None:
     refusal = refused(body)
     assert (refusal.code, refusal.param) == ("validation_failed", None)
     assert says in refusal.message
@@ -421,7 +421,7 @@ def test_every_other_content_type_is_unsupported(
     assert raised.value.code == "unsupported_media_type"
 
 
-# --- whatever comes ------------------------------------------------------------------------------------------
+# --- any body ------------------------------------------------------------------------------------------
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.just("function"),

@@ -1,4 +1,4 @@
-"""No field of a request is dropped in silence: what the header names, and that it is what a dialect leaves out."""
+"""The header of dropped fields: its names, and that it has all fields that a dialect leaves out."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def change(field: str, action: Any) -> FieldChange:
     return FieldChange(field, action, "", "")
 
 
-def test_what_was_not_taken_dropped_or_left_out_is_named_once_and_in_order() -> None:
+def test_unknown_dropped_and_left_out_fields_are_named_once_and_in_order() -> None:
     given = ["messages", "seed", "user", "metadata", "n"]
     changes = [change("seed", "dropped"), change("user", "kept"), change("messages.name", "dropped")]
     header = dropped_header(given, ["messages", "seed", "user", "n"], dropped_in(changes), ["seed", "n"])
@@ -25,12 +25,12 @@ def test_what_was_not_taken_dropped_or_left_out_is_named_once_and_in_order() -> 
     assert dropped_header(given, given) is None
 
 
-def test_what_a_rule_set_and_what_the_gateway_heard_is_not_named() -> None:
+def test_fields_that_a_rule_set_or_the_gateway_applied_are_not_named() -> None:
     heard = ["stream", "stream_options", "model", "max_tokens", "max_completion_tokens"]
     assert dropped_header(heard, [], heard, ["reasoning_effort", "random_seed"]) is None
 
 
-def test_names_are_bounded_and_what_a_header_can_not_bear_is_counted() -> None:
+def test_names_are_bounded_and_those_that_do_not_fit_a_header_are_counted() -> None:
     many = [f"field_{number:02}" for number in range(MAX_NAMES + 5)]
     assert dropped_header(many, []) == ", ".join([*many[:MAX_NAMES], "+5"])
     odd = ["ok", "a b", "x" * 65, "naïve", "a\r\nset-cookie: b", "", "tg_" + "a" * 40]
@@ -71,7 +71,7 @@ BODIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini", "openai"])
 @pytest.mark.parametrize("fields", BODIES)
-def test_what_is_left_out_is_what_the_request_is_the_same_without(
+def test_the_fields_left_out_are_those_that_make_no_difference_to_the_request(
     dialect: str, fields: dict[str, Any]
 ) -> None:
     extra = frozenset({"reasoning_effort", "top_k"})
@@ -82,6 +82,6 @@ def test_what_is_left_out_is_what_the_request_is_the_same_without(
     attempt = Attempt(model, "payg", SecretStr("key"))
     body = {"model": "up", "messages": MESSAGES, "max_tokens": 9_000, **fields}
     found = DIALECTS[dialect].request(attempt, dict(body)).unsent_fields
-    told = {change.field for change in diff_fields(attempt, body) if change.action == "dropped"}
-    # Whether a stream is wanted stands in the URL for one of them; neither is ever named.
-    assert set(found) - {"stream", "stream_options"} == told - {"stream", "stream_options"}
+    no_difference = {change.field for change in diff_fields(attempt, body) if change.action == "dropped"}
+    # One dialect has the wish for a stream in the URL. Both fields are never named.
+    assert set(found) - {"stream", "stream_options"} == no_difference - {"stream", "stream_options"}

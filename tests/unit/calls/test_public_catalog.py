@@ -98,7 +98,7 @@ def test_every_price_is_a_json_number_of_at_most_six_decimals(microusd: int) -> 
     assert -price.as_tuple().exponent <= 6
 
 
-def test_text_survives_whatever_it_holds() -> None:
+def test_any_text_is_kept() -> None:
     awkward = 'quote " backslash \\ ü \u2028'
     assert (
         json.loads(catalog_json([replace(MODEL, upstream_model_id=awkward)]))[0]["upstreamModelId"] == awkward
@@ -126,5 +126,5 @@ def test_the_etag_is_strong_and_follows_the_bytes() -> None:
         ('x"abc"', False),
     ],
 )
-def test_a_client_that_has_the_catalog_is_told_so(if_none_match: str, fresh: bool) -> None:
+def test_a_client_that_has_the_catalog_gets_304(if_none_match: str, fresh: bool) -> None:
     assert is_fresh('"abc"', if_none_match) is fresh

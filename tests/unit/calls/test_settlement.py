@@ -1,4 +1,4 @@
-"""What an answer is booked with: the provider's counts as they are, or an estimate that counts nothing twice."""
+"""The usage and cost of a settled call: the provider's counts, or an estimate that counts nothing twice."""
 
 import json
 from typing import Any, cast
@@ -25,7 +25,7 @@ REQUEST = parse_chat_request(b'{"messages":[{"role":"user","content":"hello"}]}'
 
 
 def call_of(exchange: Exchange, **facts: Any) -> Call:
-    """A call whose attempt is of these facts."""
+    """Return a call whose attempt has these fields."""
     attempt = upstream_attempt(exchange, **facts)
     return Call(exchange, cast(Settings, None), request=REQUEST, current=attempt)
 
@@ -35,7 +35,7 @@ def thought(text: str, **counts: int) -> dict[str, Any]:
     return {"candidates": [{"index": 0, "content": content}], "usageMetadata": counts}
 
 
-def booked(dialect: Any, family: Family, status: int, *events: dict[str, Any]) -> tuple[Usage, str]:
+def usage_of(dialect: Any, family: Family, status: int, *events: dict[str, Any]) -> tuple[Usage, str]:
     relay = dialect.stream(AnswerContext("slug", family))
     for event in events:
         relay.feed(b"data: %b\n\n" % json.dumps(event).encode())
@@ -50,8 +50,8 @@ END = {"candidates": [{"index": 0, "finishReason": "MAX_TOKENS"}]}
 COUNTS = {"promptTokenCount": 85, "thoughtsTokenCount": 178, "totalTokenCount": 263}
 
 
-def test_an_answer_of_thoughts_alone_is_booked_as_it_was_counted() -> None:
-    usage, source = booked(
+def test_an_answer_of_thoughts_alone_has_the_providers_count() -> None:
+    usage, source = usage_of(
         gemini, GEMINI, 200, thought("Hm. " * 200, **COUNTS), END | {"usageMetadata": COUNTS}
     )
     assert (usage, source) == (Usage(85, 0, 263, reasoning_tokens=178), "provider")
@@ -59,19 +59,19 @@ def test_an_answer_of_thoughts_alone_is_booked_as_it_was_counted() -> None:
 
 def test_thoughts_that_were_shown_are_estimated_and_those_that_were_not_are_counted() -> None:
     shown = thought("x" * 400, promptTokenCount=85, thoughtsTokenCount=60)
-    assert booked(gemini, GEMINI, 499, shown) == (Usage(85, 100, 185), "estimated")
+    assert usage_of(gemini, GEMINI, 499, shown) == (Usage(85, 100, 185), "estimated")
     hidden = thought("x" * 400, promptTokenCount=85, thoughtsTokenCount=60)
     del hidden["candidates"][0]["content"]["parts"][0]["thought"]
     under_a_cap_of_100 = Usage(85, 40, 185, reasoning_tokens=60)
-    assert booked(gemini, GEMINI, 499, hidden) == (under_a_cap_of_100, "estimated")
+    assert usage_of(gemini, GEMINI, 499, hidden) == (under_a_cap_of_100, "estimated")
 
 
 @pytest.mark.parametrize("output_tokens", [0, 1, 8])
-def test_the_running_count_at_the_start_of_a_message_is_no_count_of_one_that_was_cut(
+def test_the_running_count_at_the_start_of_a_message_is_not_its_count_when_it_is_cut(
     output_tokens: int,
 ) -> None:
     message = {"id": "msg_1", "content": [], "usage": {"input_tokens": 9, "output_tokens": output_tokens}}
-    usage, source = booked(
+    usage, source = usage_of(
         anthropic,
         PLAIN,
         499,
@@ -82,12 +82,12 @@ def test_the_running_count_at_the_start_of_a_message_is_no_count_of_one_that_was
     assert (usage, source) == (Usage(9, 50, 59), "estimated")
 
 
-def test_what_openai_shaped_streams_counted_before_they_were_cut_is_kept() -> None:
+def test_the_counts_of_openai_shaped_streams_before_they_were_cut_are_kept() -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "x" * 200}}], "usage": {"prompt_tokens": 9}}
-    usage, source = booked(openai, PLAIN, 502, chunk)
+    usage, source = usage_of(openai, PLAIN, 502, chunk)
     assert (usage, source) == (Usage(9, 50, 59), "estimated")
     chunk["usage"] = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
-    assert booked(openai, PLAIN, 502, chunk) == (Usage(9, 7, 16), "provider")
+    assert usage_of(openai, PLAIN, 502, chunk) == (Usage(9, 7, 16), "provider")
 
 
 # --- clients that left ---------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ AUDIO = {"choices": [{"index": 0, "delta": {"audio": {"data": "x" * 189}}}]}
 def left(
     family: Family = PLAIN, *events: dict[str, Any], is_cut_off: bool = False, **known: Any
 ) -> tuple[Usage, str]:
-    """What a stream is booked with that was left 5 s after the head of its answer, if there was one."""
+    """Return the usage of a stream that its client left 5 s after the head of the answer, if there was one."""
     relay = openai.stream(AnswerContext("slug", family)) if events or "head_s" in known else None
     for one in events:
         assert relay is not None
@@ -121,14 +121,14 @@ def test_without_a_response_head_output_counts_as_none() -> None:
     assert left(UNSEEN) == (Usage(PROMPT, 0, PROMPT), "estimated")
 
 
-def test_what_is_reasoned_unseen_is_estimated_by_the_time_since_the_head_and_never_beyond_the_cap() -> None:
+def test_unseen_reasoning_is_estimated_by_the_time_since_the_head_and_never_beyond_the_cap() -> None:
     assert left(UNSEEN, head_s=10.0) == (Usage(PROMPT, 40, PROMPT + 40), "estimated")
     assert left(UNSEEN, CHUNK, head_s=10.0) == (Usage(PROMPT, 50, PROMPT + 50), "estimated")
     assert left(UNSEEN, head_s=-1_000.0) == (Usage(PROMPT, 100, PROMPT + 100), "estimated")
     assert left(PLAIN, head_s=10.0) == (Usage(PROMPT, 0, PROMPT), "estimated")
 
 
-def test_what_the_gateway_itself_cuts_off_is_never_estimated_by_time() -> None:
+def test_a_call_that_the_gateway_cuts_off_is_never_estimated_by_time() -> None:
     assert left(UNSEEN, head_s=10.0, is_cut_off=True) == (Usage(PROMPT, 0, PROMPT), "estimated")
 
 
@@ -136,26 +136,26 @@ def test_every_field_that_was_relayed_counts() -> None:
     assert left(PLAIN, AUDIO) == (Usage(PROMPT, 50, PROMPT + 50), "estimated")
 
 
-def test_a_running_count_is_no_less_than_what_was_relayed() -> None:
+def test_a_running_count_is_at_least_the_relayed_text() -> None:
     running = {"prompt_tokens": 9, "completion_tokens": 7}
     assert left(PLAIN, CHUNK | {"usage": running}) == (Usage(9, 50, 59), "estimated")
     running["completion_tokens"] = 70
     assert left(PLAIN, CHUNK | {"usage": running}) == (Usage(9, 70), "provider")
 
 
-def test_what_a_finished_stream_counted_holds() -> None:
+def test_the_count_of_a_finished_stream_is_kept() -> None:
     finish = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     counts = {"prompt_tokens": 9, "completion_tokens": 70, "total_tokens": 79}
     assert left(UNSEEN, CHUNK, finish | {"usage": counts}) == (Usage(9, 70, 79), "provider")
 
 
-# --- counts that can't be ------------------------------------------------------------------------------------------
+# --- implausible counts ------------------------------------------------------------------------------------------
 
 MOST = 10 * 100
 
 
 @pytest.mark.parametrize(
-    ("reported", "booked_as", "disbelieved"),
+    ("reported", "kept", "implausible"),
     [
         ({"prompt_tokens": 9, "completion_tokens": MOST}, (Usage(9, MOST), "provider"), ()),
         (
@@ -185,8 +185,8 @@ MOST = 10 * 100
         ({"prompt_tokens": 0, "completion_tokens": 0}, (Usage(0, 0), "provider"), ()),
     ],
 )
-def test_counts_are_believed_within_ten_times_what_the_model_could_make(
-    reported: dict[str, Any], booked_as: tuple[Usage, str], disbelieved: tuple[str, ...]
+def test_counts_are_plausible_up_to_ten_times_what_the_model_could_make(
+    reported: dict[str, Any], kept: tuple[Usage, str], implausible: tuple[str, ...]
 ) -> None:
     relay = openai.whole(AnswerContext("slug", PLAIN), 10_000)
     message = {"role": "assistant", "content": "x" * 200}
@@ -195,11 +195,11 @@ def test_counts_are_believed_within_ten_times_what_the_model_could_make(
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
     found = outcome(call, now_s=2.0)
-    assert (found["usage"], found["usage_source"]) == booked_as
-    assert plausible_usage(call)[1] == disbelieved
+    assert (found["usage"], found["usage_source"]) == kept
+    assert plausible_usage(call)[1] == implausible
 
 
-def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
+def test_a_clients_own_small_cap_makes_no_count_implausible() -> None:
     relay = openai.stream(AnswerContext("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
     call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
@@ -229,7 +229,9 @@ def test_a_clients_own_small_cap_makes_no_count_unbelievable() -> None:
         ),
     ],
 )
-def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answer: dict[str, Any]) -> None:
+def test_no_dialect_makes_a_plausible_count_of_an_implausible_one(
+    dialect: Any, answer: dict[str, Any]
+) -> None:
     relay = dialect.whole(AnswerContext("slug", PLAIN), 10_000)
     relay.feed(json.dumps(answer).encode())
     relay.finish()
@@ -240,7 +242,7 @@ def test_no_dialect_makes_a_believable_count_of_an_absurd_one(dialect: Any, answ
     assert outcome(call, now_s=2.0)["usage"].completion_tokens == 50
 
 
-def test_no_client_is_shown_a_count_that_is_no_number_of_tokens() -> None:
+def test_no_client_gets_a_count_that_is_no_number_of_tokens() -> None:
     relay = anthropic.whole(AnswerContext("slug", PLAIN), 10_000)
     counts = {"input_tokens": 9, "output_tokens": -5}
     relay.feed(json.dumps({"content": [{"type": "text", "text": "x"}], "usage": counts}).encode())

@@ -1,4 +1,4 @@
-"""Answers that are read on without their clients: bounded in number and in time, and ended at a stop."""
+"""Answers that are read without their clients: bounded in number and in time, and ended by a close."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from addon.calls.unrelayed_answers import MAX_WHOLE_ANSWERS, UnrelayedAnswers
 
 
 async def read(answers: UnrelayedAnswers, name: object, ended: list[object], *, whole: bool) -> None:
-    """Read on until told to stop."""
+    """Read until the reading is ended."""
     try:
         async with answers.reading(whole=whole):
             await asyncio.Event().wait()
@@ -21,7 +21,7 @@ async def read(answers: UnrelayedAnswers, name: object, ended: list[object], *, 
 
 @pytest.fixture
 async def begin():
-    """Begin readers, in tasks of their own; all of them end with the test."""
+    """Return a function that begins a reader in a task. All of them end with the test."""
     async with asyncio.TaskGroup() as tasks:
         answers, ended = UnrelayedAnswers(), []
 
@@ -58,7 +58,7 @@ async def test_a_reader_that_takes_too_long_ends(
     assert ended == ["reader"]
 
 
-async def test_a_stop_ends_all_and_lets_no_other_begin(begin: Begin) -> None:
+async def test_close_ends_all_and_none_can_begin_after_it(begin: Begin) -> None:
     start, answers, ended = begin
     tasks = [start(name, whole=True) for name in ("a", "b")]
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A client of an API that is not served is told what is, and how to switch: one table, in the code and in the docs."""
+"""The paths of APIs that are not served: each message says what is served and how to switch, as the docs do."""
 
 import re
 
@@ -49,7 +49,7 @@ def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, 
     assert refusal.message.endswith(f"Served are {SERVED}.")
 
 
-def test_what_is_said_to_be_served_is() -> None:
+def test_the_served_paths_are_those_of_the_endpoints() -> None:
     assert re.findall(r"/\S+(?=,| and|$)", SERVED) == [endpoint.value for endpoint in Endpoint]
 
 
@@ -60,7 +60,7 @@ def test_each_path_is_documented_and_no_other() -> None:
     assert sorted(documented) == sorted(OTHER_APIS)
 
 
-def test_a_client_of_the_responses_api_reads_what_to_do(gateway: Gateway, upstream: Upstream) -> None:
+def test_a_client_of_the_responses_api_gets_the_message(gateway: Gateway, upstream: Upstream) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=0) as sdk:
         with pytest.raises(
             openai.NotFoundError, match=r"Responses API is not served.*chat completions"

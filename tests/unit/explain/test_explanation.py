@@ -1,4 +1,4 @@
-"""An explanation says what the decisions say, whatever is asked, and tells the truth about what is sent."""
+"""Explanations: they agree with the decisions for any request, and show exactly what would be sent."""
 
 import json
 from dataclasses import replace
@@ -49,13 +49,13 @@ def call_of(workspace: Workspace) -> Call:
     return Call(Exchange("x", NOW, 0.0, Stage.ADMITTED, workspace, workspace.keys[0]), loaded())
 
 
-def told(name: str, body: Any, counted: Counted = lambda *_: UNUSED) -> Explanation:
+def explain_as(name: str, body: Any, counted: Counted = lambda *_: UNUSED) -> Explanation:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return explain(call_of(loaded().workspaces[name]), content, counted)
 
 
 def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -> tuple[str, str] | None:
-    """Code and message of the first attempt's refusal, by the pure functions alone."""
+    """Return the code and message of the first attempt's refusal, from the pure functions alone."""
     try:
         chat = parse_chat_request(content)
         asked = request_facts(chat.model, chat.fields)
@@ -156,7 +156,7 @@ standings = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(name=st.sampled_from(explained.NAMES), request=requests, used=standings)
-def test_an_explanation_refuses_what_the_decisions_refuse_and_sends_what_it_says(
+def test_an_explanation_agrees_with_the_decisions_and_sends_the_body_that_it_shows(
     name: str, request: dict[str, Any], used: Used
 ) -> None:
     content = json.dumps(request).encode()
@@ -170,7 +170,7 @@ def test_an_explanation_refuses_what_the_decisions_refuse_and_sends_what_it_says
 
 
 def assert_true(request: dict[str, Any], attempt: Any) -> None:
-    """Each field is told; what is kept stands in the body as it was sent, and what is dropped does not."""
+    """Every field has a change. A kept field is in the body as it was sent, and a dropped field is not."""
     actions: dict[str, set[str]] = {}
     for change in attempt.fields:
         assert change.reason
@@ -191,8 +191,8 @@ def assert_true(request: dict[str, Any], attempt: Any) -> None:
 @given(
     content=st.binary(max_size=40) | st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace"))
 )
-def test_whatever_the_bytes_are_there_is_an_answer(content: bytes) -> None:
-    refused = told("plain", content).refused
+def test_any_bytes_get_an_explanation(content: bytes) -> None:
+    refused = explain_as("plain", content).refused
     assert refused is not None
     assert (refused.step, refused.answer.status) == ("body", 400)
 
@@ -232,23 +232,23 @@ BODY = {"messages": [{"role": "user", "content": "hello", "name": "Ann"}]}
         ),
     ],
 )
-def test_what_became_of_a_field_is_told_with_who_did_it(
+def test_each_change_of_a_field_has_its_source(
     model: str, fields: dict[str, Any], expected: dict[str, list[tuple[str, str]]]
 ) -> None:
-    (attempt,) = told("plain", BODY | {"model": model} | fields).attempts
+    (attempt,) = explain_as("plain", BODY | {"model": model} | fields).attempts
     for name, changes in expected.items():
         assert [(one.action, one.source) for one in attempt.fields if one.field == name] == changes, name
 
 
-def test_what_a_dialect_calls_a_field_is_told() -> None:
-    (attempt,) = told("plain", BODY | {"model": "gem", "stop": "x", "stream": True}).attempts
+def test_a_dialects_name_of_a_field_is_shown() -> None:
+    (attempt,) = explain_as("plain", BODY | {"model": "gem", "stop": "x", "stream": True}).attempts
     reasons = {change.field: change.reason for change in attempt.fields}
     assert reasons["stop"] == "the dialect gemini sends it as generationConfig.stopSequences"
     assert reasons["stream"] == "the dialect gemini sends it as the URL"
     assert "stream_options" not in reasons
 
 
-def test_what_a_dialect_adds_is_told() -> None:
+def test_the_fields_that_a_dialect_adds_are_shown() -> None:
     acme = loaded().workspaces["acme"]
     acme = replace(acme, byok={**acme.byok, "CLAUDE": acme.byok["FOUNDRY"]})
     content = json.dumps(BODY | {"model": "claude/mine"}).encode()
@@ -258,33 +258,33 @@ def test_what_a_dialect_adds_is_told() -> None:
     assert (added.action, added.source) == ("set", "providers.toml [CLAUDE] dialect")
 
 
-def test_the_budgets_cap_is_told_also_where_another_wins() -> None:
-    capped = told("capped", BODY | {"model": "dear", "max_tokens": 2}).attempts[0].caps
+def test_the_budgets_cap_is_shown_also_where_another_wins() -> None:
+    capped = explain_as("capped", BODY | {"model": "dear", "max_tokens": 2}).attempts[0].caps
     assert (capped.client, capped.catalog, capped.sent, capped.won) == (2, 16_384, 2, "client")
     assert capped.budget is not None
     assert 200 < capped.budget < 300
-    assert told("plain", BODY | {"model": "dear"}).attempts[0].caps.budget is None
+    assert explain_as("plain", BODY | {"model": "dear"}).attempts[0].caps.budget is None
 
 
 @pytest.mark.parametrize(("asked", "won"), [(30, "client"), (50, "policies"), (None, "policies")])
-def test_a_policys_cap_is_told_also_where_another_wins(asked: int | None, won: str) -> None:
+def test_a_policys_cap_is_shown_also_where_another_wins(asked: int | None, won: str) -> None:
     body = {"messages": [{"role": "user", "content": "short"}], "max_tokens": asked}
-    first, second = (attempt.caps for attempt in told("hop", body | {"model": "gpt"}).attempts)
+    first, second = (attempt.caps for attempt in explain_as("hop", body | {"model": "gpt"}).attempts)
     assert (first.client, first.policies, first.won) == (asked, 40, won)
     assert (second.policies, second.sent, second.won) == (10, 10, "policies")
 
 
 def test_a_policy_that_fails_is_named() -> None:
-    refused = told("plain", {"messages": [{"role": "user", "content": "faulty"}]}).refused
+    refused = explain_as("plain", {"messages": [{"role": "user", "content": "faulty"}]}).refused
     assert refused is not None
     assert (refused.step, refused.answer.code) == ("policies", "internal_error")
     assert refused.why == 'PolicyFailed: policy "house" raised KeyError'
 
 
-def test_each_budget_refusal_says_which_it_is() -> None:
+def test_each_refusal_for_a_budget_names_the_budget() -> None:
     def message(text: str) -> str:
         asked = {"model": "dear", "messages": [{"role": "user", "content": text}]}
-        refused = told("broke", asked).refused
+        refused = explain_as("broke", asked).refused
         assert refused is not None
         return refused.answer.message
 
@@ -292,18 +292,18 @@ def test_each_budget_refusal_says_which_it_is() -> None:
     assert message("x" * 9_000).endswith("the estimated prompt cost exceeds the remaining cap.")
 
 
-def test_a_store_that_can_not_be_asked_refuses_as_a_live_call_would_and_says_why() -> None:
+def test_an_unavailable_store_refuses_as_for_a_live_call_with_the_reason() -> None:
     for name in ("plain", "acme"):
-        refused = told(name, BODY | {"model": "gpt"}, StoreUnavailable("it is away")).refused
+        refused = explain_as(name, BODY | {"model": "gpt"}, StoreUnavailable("it is away")).refused
         assert refused is not None
         assert (refused.step, refused.answer.status, refused.why) == ("limits", 503, "it is away")
 
 
-def test_one_that_breaks_while_it_is_read_does_too() -> None:
+def test_so_does_a_store_that_fails_while_it_is_read() -> None:
     def read_used(*_: Limit | str) -> Used:
         raise StoreUnavailable("it went away")
 
-    refused = told("capped", BODY, read_used).refused
+    refused = explain_as("capped", BODY, read_used).refused
     assert refused is not None
     assert (refused.step, refused.answer.code) == ("limits", "rate_limit_unavailable")
 
@@ -320,7 +320,7 @@ def test_one_that_breaks_while_it_is_read_does_too() -> None:
         ("net", "own", None),
     ],
 )
-def test_why_there_is_no_second_attempt_is_told(workspace: str, model: str, why: str | None) -> None:
-    found = told(workspace, BODY | {"model": model})
+def test_the_reason_for_no_second_attempt_is_shown(workspace: str, model: str, why: str | None) -> None:
+    found = explain_as(workspace, BODY | {"model": model})
     assert found.no_fallback_reason == why
     assert len(found.attempts) == (1 if why else 2)
