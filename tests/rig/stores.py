@@ -1,7 +1,7 @@
 """Stores as tests open them: both kinds behind one face, calls for them, and a look at what they keep."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from rig.ledger import booked, make_row
 from rig.redis_server import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+USD = 10**9  # In nano-USD.
 WORKSPACE, KEY = "acme", "ci"
 WANT = Want(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
 """A prompt of 1,000 nano-USD, and 624 a token: 63,400 at most."""
@@ -76,6 +77,9 @@ def all_counters(
 ) -> tuple[Counter, ...]:
     """Every counter of a call, the wallet's last."""
     return (*counters_of(workspace, key_id, created_at), wallet_counter(workspace))
+
+
+type OpenStore = Callable[[], Awaitable[Store]]
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,18 @@
 """``MeasuredStore``: operations are timed and counted; a failing store and its recovery are each logged once."""
 
 import logging
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from conftest import HELLO, StartGateway
-from contract.test_errors import assert_error
 from pydantic import SecretStr
-from rig.bounds import BOUND_S
 from rig.ledger import locked_by_another
 from rig.metrics import EXCHANGE, read, value
 from rig.redis_fixtures import StartRedis
 from rig.stores import WORKSPACE, request
-from rig.upstream import Upstream
 
 from addon.store.measured import MeasuredStore
 from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable
@@ -178,57 +171,3 @@ async def test_a_call_that_can_not_be_moved_says_nothing_of_the_store(
         await store.move_hold(request("nobody's", attempt=2))
     assert _events(caplog) == []
     await store.close()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 8 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount") or "mount"
-    try:
-        subprocess.run(
-            [mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=True, capture_output=True
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def _fill(folder: Path) -> Path:
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        for size in (65_536, 4096):
-            with suppress(OSError):
-                while file.write(bytes(size)):
-                    pass
-    return filler
-
-
-def test_a_disk_that_is_really_full_is_logged_and_so_is_the_room_that_comes_back(
-    start_gateway: StartGateway, upstream: Upstream, small_disk: Path
-) -> None:
-    gateway = start_gateway(sections={"paths": {"database": str(small_disk / "tollgate.db")}})
-
-    def call() -> httpx.Response:
-        body = {"messages": HELLO}
-        url = gateway.url + "/v1/chat/completions"
-        return httpx.post(url, headers=gateway.headers, json=body, timeout=BOUND_S, trust_env=False)
-
-    def events() -> list[str]:
-        return [line["event"] for line in list(gateway.logs) if line.get("event") in ONCE]
-
-    assert call().status_code == 200
-    filler = _fill(small_disk)
-    gateway.wait_until(lambda: call().status_code == 503)
-    for _ in range(3):
-        assert_error(call(), 503, "rate_limit_unavailable", "api_error")
-    line = gateway.wait_for_log(lambda line: line.get("event") == "store unavailable")
-    assert (line["level"], "full" in line["message"]) == ("error", True), line
-    assert events() == ONCE[:1]
-    filler.unlink()
-    gateway.wait_for_log(lambda line: line.get("event") == "store recovered")
-    assert call().status_code == 200
-    assert events() == ONCE
-    assert gateway.stop() == 0

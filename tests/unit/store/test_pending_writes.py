@@ -1,37 +1,23 @@
 """A ledger's file that can't be written: calls are refused, what has to be booked is kept, and nothing is damaged."""
 
-import asyncio
 import logging
-import sqlite3
-import time
 from collections import UserDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.bounds import BOUND_S
-from rig.ledger import booked, booked_ids, locked_by_another, make_row, second_connection
-from rig.stores import WORKSPACE, Place, credit, request, settlement, takes
+from rig.ledger import booked, booked_ids, locked_by_another, make_row
+from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended
+from rig.stores import WORKSPACE, Place, request, settlement, takes
 from rig.stores import request as hold_request
 
 from addon.store import pending_writes as kept
 from addon.store.circuits import FRESH_S
-from addon.store.ledger.verify import verify
 from addon.store.protocol import Settlement, Store, StoreUnavailable
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.circuit_breaker import FAILURES, REST_US
-
-"""Far more than any step may take on a busy machine, and far less than a hang."""
-
-OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
-    "take": lambda store: takes(store, WORKSPACE, 10),
-    "hold": lambda store: store.hold(request("refused")),
-    "move": lambda store: store.move_hold(request("refused", attempt=2)),
-    "credit": lambda store: store.credit(credit("refused", 1)),
-    "check": lambda store: store.check(),
-}
 
 
 @pytest.fixture
@@ -39,22 +25,6 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
     opened = SqliteStore(ledger_path)
     yield opened
     await opened.close()
-
-
-def ended(row_id: str, **changes: Any) -> Settlement:
-    return Settlement(make_row(row_id, **changes), from_wallet=False)
-
-
-async def assert_all_refused(store: Store, reason: str) -> None:
-    for operation in OPERATIONS.values():
-        with pytest.raises(StoreUnavailable, match=reason):
-            await asyncio.wait_for(operation(store), BOUND_S)
-
-
-def assert_undamaged(ledger_path: Path) -> None:
-    with second_connection(ledger_path) as reader:
-        assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-        assert verify(reader) == []
 
 
 async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
@@ -96,17 +66,6 @@ async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
     store._circuits._read_s -= FRESH_S
     assert store.open_circuits() == frozenset()
     assert await store.circuit_allows("OPENAI/payg/acme", "call")
-
-
-async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
-    store: Store, ledger_path: Path
-) -> None:
-    with locked_by_another(ledger_path):
-        waiting = asyncio.create_task(takes(store, WORKSPACE, 10))
-        for _ in range(3):
-            await asyncio.sleep(0.001)
-            assert not waiting.done()
-    assert await waiting
 
 
 async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger_path: Path) -> None:
@@ -249,60 +208,6 @@ async def test_bookings_that_closing_can_not_write_are_logged_well_enough_to_be_
     assert booked(ledger_path) == []
 
 
-async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
-    """Let the disk be full, and make calls until one is refused; return those that were settled."""
-    with second_connection(ledger_path) as other:
-        pages = other.execute("PRAGMA page_count").fetchone()[0]
-    store._file.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-    settled = []
-    for number in range(10_000):
-        try:
-            await store.hold(request(f"a-{number:05}"))
-            await store.settle(settlement(f"a-{number:05}"))
-        except StoreUnavailable:
-            return settled
-        settled.append(f"a-{number:05}")
-    raise AssertionError("the disk never filled")
-
-
-async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_nothing(
-    store: SqliteStore, ledger_path: Path
-) -> None:
-    await store.hold(request("in flight"))
-    settled = await fill(store, ledger_path)
-    with pytest.raises(StoreUnavailable, match="full"):
-        await store.settle(settlement("in flight", end_user="x" * 10_000))
-    with pytest.raises(StoreUnavailable, match="full"):
-        await store.hold(request("refused", workspace="w" * 10_000))
-    with pytest.raises(StoreUnavailable, match="full"):
-        await store.check()
-    assert_undamaged(ledger_path)
-    store._file.connection.execute("PRAGMA max_page_count = 4294967294")
-    await store.check()
-    assert set(booked_ids(ledger_path)) >= {*settled, "in flight"}
-    assert Place(ledger_path).holds() == []
-    assert_undamaged(ledger_path)
-
-
-async def test_a_file_that_can_only_be_read_is_noticed(store: SqliteStore) -> None:
-    store._file.connection.execute("PRAGMA query_only = 1")
-    await assert_all_refused(store, "readonly")
-
-
-def take_away(file: Path, *, put_another: bool) -> None:
-    file.rename(file.with_suffix(".old"))
-    if put_another:
-        file.touch()
-
-
-@pytest.mark.parametrize(("put_another", "reason"), [(True, "removed or replaced"), (False, "no such file")])
-async def test_a_file_that_is_gone_or_another_one_is_noticed(
-    put_another: bool, reason: str, store: SqliteStore, ledger_path: Path
-) -> None:
-    take_away(ledger_path, put_another=put_another)
-    await assert_all_refused(store, reason)
-
-
 # With Redis, the file is only where calls are booked in the end.
 
 
@@ -324,23 +229,3 @@ async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_i
     assert booked_ids(ledger_path) == ["a"]
     assert await place.discrepancies() == []
     await store.close()
-
-
-async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_passed(
-    store: SqliteStore,
-) -> None:
-    """As of a process that was stopped: all of its time is over, and it has hardly tried."""
-    tries = 0
-
-    def succeed_late() -> str:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            time.sleep(0.05)
-        if tries < 40:
-            locked = sqlite3.OperationalError("database is locked")
-            locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-            raise locked
-        return "done"
-
-    assert await store._file.run(succeed_late, timeout_s=0.01) == "done"

@@ -26,7 +26,6 @@ from policies.limits import LimitKind, limits_of
 from policies.model import Key, Mode, Workspace
 from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
 
-USD = 10**9
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
 """A Saturday night: the day, the week and the month end soon after one another."""
 

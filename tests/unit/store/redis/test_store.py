@@ -1,23 +1,16 @@
 """The store in Redis where Redis fails: calls are refused, never let through and never hung, and then all goes on."""
 
 import asyncio
-import random
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
-import redis
-from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.redis_fixtures import StartRedis
-from rig.redis_stores import OPERATIONS, Rig, assert_all_refused, assert_sound, eventually
+from rig.redis_stores import Rig, assert_all_refused, assert_sound, eventually
 from rig.stores import WORKSPACE, all_counters, request, settlement, takes
 
 from addon.store.protocol import Store, StoreUnavailable
-from addon.store.redis.client import CONNECTIONS, RedisClient
-from addon.store.redis.keys import CIRCUITS
-from addon.store.redis.store import RedisStore
-from policies.circuit_breaker import FAILURES, REST_US
 from policies.limits import Counter
 from policies.spend import NOT_METERED, Used
 
@@ -54,32 +47,6 @@ async def test_while_redis_is_frozen_calls_are_refused_and_then_go_on(rig: Rig) 
     rig.server.thaw()
     await eventually(store.maintain)
     assert rig.place.rows().keys() == {"in flight"}
-    await assert_sound(rig, store)
-
-
-async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
-    store = await rig.open()
-    for _ in range(FAILURES):
-        await store.record_attempt("OPENAI/payg/acme", failed=True)
-    rig.place.age_circuits(REST_US / 1e6)
-    await store.maintain()
-    rig.server.freeze()
-    assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
-    await store.record_attempt("OPENAI/payg/acme", failed=False)
-    rig.server.thaw()
-    await assert_sound(rig, store)
-
-
-async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> None:
-    store = await rig.open()
-    with redis.Redis.from_url(rig.server.url) as client:
-        client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})
-    await store.maintain()
-    assert store.open_circuits() == frozenset()
-    assert await store.circuit_allows("OPENAI/payg/acme", "call")
-    for _ in range(FAILURES):
-        await store.record_attempt("GROQ/payg/acme", failed=True)
-    assert store.open_circuits() == {"GROQ/payg/acme"}
     await assert_sound(rig, store)
 
 
@@ -148,31 +115,11 @@ async def test_a_read_only_replica_is_refused(rig: Rig) -> None:
     await assert_sound(rig, store)
 
 
-async def test_a_redis_that_forgot_the_scripts_is_given_them_again(rig: Rig) -> None:
-    store = await rig.open()
-    await takes(store, WORKSPACE, 1)
-    rig.server.command("SCRIPT", "FLUSH")
-    await assert_sound(rig, store)
-
-
 async def test_a_redis_that_may_evict_keys_is_not_used(rig: Rig) -> None:
     rig.server.command("CONFIG", "SET", "maxmemory", "100mb")
     rig.server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     with pytest.raises(StoreUnavailable, match="set maxmemory-policy to noeviction"):
         await rig.open()
-
-
-async def test_no_message_has_the_password(start_redis: StartRedis, tmp_path: Path) -> None:
-    server = start_redis(password="hunter2")
-    for url in (server.url.replace("hunter2", "hunter3"), server.url.replace(":hunter2@", "")):
-        store = RedisStore(tmp_path / "var" / "tollgate.db", SecretStr(url))
-        for operation in OPERATIONS.values():
-            with pytest.raises(StoreUnavailable) as refused:
-                await operation(store)
-            assert "hunter" not in str(refused.value)
-        await store.close()
-    with pytest.raises(StoreUnavailable, match=r"state\.redis_url can't be understood"):
-        RedisStore(tmp_path / "var" / "tollgate.db", SecretStr("redis://:hunter2@host:port/0"))
 
 
 # What was not answered, and may be done yet.
@@ -257,26 +204,6 @@ async def test_a_move_whose_caller_leaves_is_not_the_end_of_the_hold(rig: Rig) -
         await store.settle(settlement(f"call-{number}"))
     assert rig.place.used(EVER) == Used(20 * 1_560, 20)
     await assert_sound(rig, store)
-
-
-async def test_no_caller_gets_the_answer_to_anothers_question_and_no_connection_is_lost(rig: Rig) -> None:
-    client = RedisClient(SecretStr(rig.server.url))
-    dice = random.Random(1)
-
-    async def echo(text: str) -> bool:
-        async with client.timeout():
-            return bool(await client.command("ECHO", text) == text)
-
-    for turn in range(60):
-        calls = [asyncio.create_task(echo(f"{turn}-{number}")) for number in range(50)]
-        for _ in range(dice.randint(0, 12)):
-            await asyncio.sleep(0)
-        for call in dice.sample(calls, 25):
-            call.cancel()
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert {answer for answer in answers if not isinstance(answer, asyncio.CancelledError)} <= {True}
-    assert all(await asyncio.gather(*(echo(f"after-{number}") for number in range(3 * CONNECTIONS))))
-    await client.close()
 
 
 async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:

@@ -2,13 +2,7 @@
 
 import pytest
 from rig.redis_stores import Rig
-from rig.stores import WANT, WORKSPACE, request, settlement, takes
-
-from addon.store.protocol import StoreUnavailable
-from policies.limits import Counter, Limit
-from policies.spend import Want, place_hold
-
-EVER = Counter("key:acme/ci", "ever")
+from rig.stores import WORKSPACE, takes
 
 
 @pytest.mark.parametrize("limit_rpm", [60, 400, 401, 1_000, 100_000])
@@ -68,38 +62,3 @@ async def test_a_clock_that_goes_back_lets_nothing_through_and_locks_nobody_out_
     assert [await takes(store, WORKSPACE, 3) for _ in range(2)] == [True, False]
     await shift(rig, -61_000_000)
     assert [await takes(store, WORKSPACE, 3) for _ in range(4)] == [True, True, True, False]
-
-
-async def test_counters_of_periods_that_end_vanish_and_those_for_ever_stay(rig: Rig) -> None:
-    store = await rig.open()
-    await store.hold(request("a"))
-    await store.settle(settlement("a"))
-    day = 86_400
-    for period, days in (("2026-11-21", 3), ("2026-W47", 10), ("2026-11", 40)):
-        assert (
-            days - 1
-            < rig.server.command("TTL", f"tollgate:{{acme}}:spend:key:acme/ci:{period}") / day
-            <= days
-        )
-    assert rig.server.command("TTL", "tollgate:{acme}:spend:key:acme/ci:ever") == -1
-    assert rig.server.command("TTL", "tollgate:{acme}:spend:wallet:acme:ever") == -1
-    assert 0 < rig.server.command("TTL", "tollgate:{acme}:ended:a") <= 3_600
-
-
-async def test_a_call_that_can_not_be_counted_exactly_is_refused(rig: Rig) -> None:
-    store = await rig.open()
-    limit = Limit("spend_cap", EVER, 9 * 10**15)
-    for want in (
-        Want(2**53, 1, 1, is_protected=True),
-        Want(1, 2**53 // 10, 1, is_protected=True),
-        Want(1, 1, 2**53 // 1000 + 1, is_protected=True),
-    ):
-        with pytest.raises(StoreUnavailable, match="counted exactly"):
-            await store.hold(request("a", limit, want=want))
-    assert rig.place.holds() == []
-
-
-async def test_a_call_that_nothing_bounds_is_held_as_the_policy_says(rig: Rig) -> None:
-    store = await rig.open()
-    for number, want in enumerate((Want(1, 10**12, 10**12, is_protected=True), WANT)):
-        assert await store.hold(request(f"a-{number}", want=want)) == place_hold(want, (), {})

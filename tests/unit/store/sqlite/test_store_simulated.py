@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rig.simulation import World, simulate
 
-from addon.calls.request_id import RequestIds
 from addon.store.circuits import FRESH_S
 from addon.store.sqlite.store import SqliteStore
 from policies.circuit_breaker import FAILURES
@@ -63,12 +62,3 @@ def test_a_circuit_that_opened_is_not_believed_when_it_was_not_read_for_long(
         return [*was_open, store.is_circuit_open("TESTER/payg/acme")]
 
     assert run(main) == [True, True, False]
-
-
-def test_request_ids_come_from_what_they_are_given_and_count_up():
-    ids = RequestIds(lambda size: "ab" * size)
-    assert [ids.next(), ids.next()] == ["req_abababababababab00000001", "req_abababababababab00000002"]
-
-
-def test_request_ids_of_two_processes_differ():
-    assert RequestIds().next() != RequestIds().next()

@@ -1,0 +1,42 @@
+"""Fixtures for tests that run on both stores: SQLite and Redis."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from rig.stores import OpenStore, Place
+
+from addon.store.protocol import Store
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where the stores of a test are opened."""
+    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
+    return Place(tmp_path / "var" / "tollgate.db", url)
+
+
+@pytest.fixture
+async def open_store(place: Place) -> AsyncIterator[OpenStore]:
+    """Open a store, as one more process would; it is closed with the test."""
+    async with AsyncExitStack() as opened:
+
+        async def open_one() -> Store:
+            store = place.open()
+            opened.push_async_callback(store.close)
+            await store.check()
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+async def store(open_store: OpenStore) -> Store:
+    return await open_store()
+
+
+@pytest.fixture
+async def other(open_store: OpenStore, store: Store) -> Store:
+    """The store of another process on the same database."""
+    return await open_store()

@@ -1,0 +1,126 @@
+"""The ledger's open SQLite file: locks, a full disk, a file that is removed or read-only, and its mode."""
+
+import asyncio
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from rig.ledger import booked_ids, locked_by_another, second_connection
+from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended, open_settle_and_close
+from rig.stores import WORKSPACE, Place, request, settlement, takes
+
+from addon.store.protocol import Store, StoreUnavailable
+from addon.store.sqlite.store import SqliteStore
+
+
+async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
+    store: Store, ledger_path: Path
+) -> None:
+    with locked_by_another(ledger_path):
+        waiting = asyncio.create_task(takes(store, WORKSPACE, 10))
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            assert not waiting.done()
+    assert await waiting
+
+
+async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
+    """Let the disk be full, and make calls until one is refused; return those that were settled."""
+    with second_connection(ledger_path) as other:
+        pages = other.execute("PRAGMA page_count").fetchone()[0]
+    store._file.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    settled = []
+    for number in range(10_000):
+        try:
+            await store.hold(request(f"a-{number:05}"))
+            await store.settle(settlement(f"a-{number:05}"))
+        except StoreUnavailable:
+            return settled
+        settled.append(f"a-{number:05}")
+    raise AssertionError("the disk never filled")
+
+
+async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_nothing(
+    store: SqliteStore, ledger_path: Path
+) -> None:
+    await store.hold(request("in flight"))
+    settled = await fill(store, ledger_path)
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.settle(settlement("in flight", end_user="x" * 10_000))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.hold(request("refused", workspace="w" * 10_000))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.check()
+    assert_undamaged(ledger_path)
+    store._file.connection.execute("PRAGMA max_page_count = 4294967294")
+    await store.check()
+    assert set(booked_ids(ledger_path)) >= {*settled, "in flight"}
+    assert Place(ledger_path).holds() == []
+    assert_undamaged(ledger_path)
+
+
+async def test_a_file_that_can_only_be_read_is_noticed(store: SqliteStore) -> None:
+    store._file.connection.execute("PRAGMA query_only = 1")
+    await assert_all_refused(store, "readonly")
+
+
+def take_away(file: Path, *, put_another: bool) -> None:
+    file.rename(file.with_suffix(".old"))
+    if put_another:
+        file.touch()
+
+
+@pytest.mark.parametrize(("put_another", "reason"), [(True, "removed or replaced"), (False, "no such file")])
+async def test_a_file_that_is_gone_or_another_one_is_noticed(
+    put_another: bool, reason: str, store: SqliteStore, ledger_path: Path
+) -> None:
+    take_away(ledger_path, put_another=put_another)
+    await assert_all_refused(store, reason)
+
+
+async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_passed(
+    store: SqliteStore,
+) -> None:
+    """As of a process that was stopped: all of its time is over, and it has hardly tried."""
+    tries = 0
+
+    def succeed_late() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            time.sleep(0.05)
+        if tries < 40:
+            locked = sqlite3.OperationalError("database is locked")
+            locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise locked
+        return "done"
+
+    assert await store._file.run(succeed_late, timeout_s=0.01) == "done"
+
+
+async def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_path: Path) -> None:
+    await store.settle(ended())
+    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in ledger_path.parent.iterdir()}
+    owners = {"tollgate.db-owners": 0o700}
+    assert modes == {"tollgate.db": 0o600, "tollgate.db-wal": 0o600, "tollgate.db-shm": 0o600} | owners
+    assert stat.S_IMODE(ledger_path.parent.stat().st_mode) == 0o700
+
+
+def test_a_mode_that_the_operator_chose_stays(ledger_path: Path) -> None:
+    open_settle_and_close(ledger_path)
+    ledger_path.chmod(0o640)
+    open_settle_and_close(ledger_path)
+    assert stat.S_IMODE(ledger_path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("broken", ["text", "folder", "no folder"])
+def test_what_is_no_database_is_not_opened_and_the_error_names_it(broken: str, ledger_path: Path) -> None:
+    if broken == "no folder":
+        ledger_path.parent.write_text("a file")
+    else:
+        ledger_path.parent.mkdir()
+        ledger_path.mkdir() if broken == "folder" else ledger_path.write_text("not a database " * 100)
+    with pytest.raises(StoreUnavailable, match=r"tollgate\.db: can't be opened: \w+"):
+        SqliteStore(ledger_path)

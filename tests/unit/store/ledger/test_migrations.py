@@ -1,0 +1,61 @@
+"""The migrations of a ledger: older files, files of a newer version, and a second start."""
+
+from pathlib import Path
+
+import pytest
+from rig.ledger import booked, booked_ids, make_row, second_connection
+from rig.sqlite_stores import open_settle_and_close
+from sqlite_utils import Database, Migrations
+
+from addon.store.ledger.migrations import STEPS, m0006_passed_over
+from addon.store.protocol import Settlement, StoreUnavailable
+from addon.store.sqlite.store import SqliteStore
+
+
+def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path) -> None:
+    ledger_path.parent.mkdir()
+    ledger_path.touch()
+    for row_id in ("first", "second"):
+        open_settle_and_close(ledger_path, row_id)
+    assert booked_ids(ledger_path) == ["first", "second"]
+    with second_connection(ledger_path) as reader:
+        taken = [row["name"] for row in reader.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
+        assert taken == [step.__name__ for step in STEPS]
+        assert reader.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+async def test_a_ledger_that_knew_no_passed_over_provider_keeps_its_rows_and_takes_such_a_row(
+    ledger_path: Path,
+) -> None:
+    ledger_path.parent.mkdir()
+    earlier = Migrations("tollgate")
+    for step in STEPS[: STEPS.index(m0006_passed_over)]:
+        earlier()(step)
+    with second_connection(ledger_path) as before:
+        earlier.apply(Database(before))
+        row = make_row("old") | {"cache_write_tokens": 7}
+        columns, marks = ", ".join(row), ", ".join("?" * len(row))
+        before.execute(f"INSERT INTO usage ({columns}) VALUES ({marks})", tuple(row.values()))
+        indexes = before.execute(_INDEXES).fetchall()
+        before.commit()
+    store = SqliteStore(ledger_path)
+    await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
+    await store.close()
+    kept, new = booked(ledger_path)
+    assert kept == row
+    assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
+    with second_connection(ledger_path) as after:
+        assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
+
+
+_INDEXES = "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index' ORDER BY name"
+
+
+async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> None:
+    await SqliteStore(ledger_path).close()
+    with second_connection(ledger_path) as other:
+        other.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('tollgate', 'm9999', '')"
+        )
+    with pytest.raises(StoreUnavailable, match=r"newer version changed it \(m9999\)"):
+        SqliteStore(ledger_path)

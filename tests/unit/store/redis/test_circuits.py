@@ -1,0 +1,33 @@
+"""The circuits in Redis: a frozen server, and the format of another version."""
+
+import redis
+from rig.redis_stores import Rig, assert_sound
+
+from addon.store.redis.keys import CIRCUITS
+from policies.circuit_breaker import FAILURES, REST_US
+
+
+async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
+    store = await rig.open()
+    for _ in range(FAILURES):
+        await store.record_attempt("OPENAI/payg/acme", failed=True)
+    rig.place.age_circuits(REST_US / 1e6)
+    await store.maintain()
+    rig.server.freeze()
+    assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+    await store.record_attempt("OPENAI/payg/acme", failed=False)
+    rig.server.thaw()
+    await assert_sound(rig, store)
+
+
+async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> None:
+    store = await rig.open()
+    with redis.Redis.from_url(rig.server.url) as client:
+        client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})
+    await store.maintain()
+    assert store.open_circuits() == frozenset()
+    assert await store.circuit_allows("OPENAI/payg/acme", "call")
+    for _ in range(FAILURES):
+        await store.record_attempt("GROQ/payg/acme", failed=True)
+    assert store.open_circuits() == {"GROQ/payg/acme"}
+    await assert_sound(rig, store)

@@ -1,0 +1,52 @@
+"""The leases of processes on several machines, and the calls of processes that died."""
+
+import time
+from pathlib import Path
+
+import pytest
+from rig.redis_stores import Rig
+from rig.stores import WORKSPACE, die, request
+
+from addon.store.protocol import StoreUnavailable
+from addon.store.redis.store import RedisStore
+from policies.spend import Hold
+
+
+async def test_the_calls_of_another_machine_end_when_its_lease_is_over(rig: Rig, tmp_path: Path) -> None:
+    store = await rig.open()
+    elsewhere = rig.elsewhere(tmp_path)
+    far = await rig.open(elsewhere)
+    await far.hold(request("a"))
+    await die(far)
+    await store.maintain()
+    assert rig.place.holds() == ["a"], "its machine may be alive"
+    [lease] = rig.server.command("ZRANGE", "{tollgate}:leases", 0, -1)
+    rig.server.command("ZADD", "{tollgate}:leases", 1, lease)
+    await store.maintain()
+    assert rig.place.holds() == []
+    assert rig.place.rows()["a"]["error_code"] == "interrupted"
+    assert rig.server.command("ZCARD", "{tollgate}:leases") == 0
+
+
+async def test_a_process_that_was_frozen_past_its_lease_takes_another_before_it_holds(rig: Rig) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    assert isinstance(store, RedisStore)
+    ended = ("1", time.monotonic())
+    store._leases._ends[WORKSPACE] = ended
+    assert isinstance(await store.hold(request("b")), Hold)
+    assert store._leases._ends[WORKSPACE] != ended
+
+
+async def test_upkeep_without_the_folder_of_its_processes_is_refused_and_nobody_is_taken_for_dead(
+    rig: Rig,
+) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    owners = rig.place.path.with_name("tollgate.db-owners")
+    owners.rename(owners.with_suffix(".away"))
+    with pytest.raises(StoreUnavailable, match="no such file"):
+        await store.maintain()
+    assert rig.place.holds() == ["a"]
+    owners.with_suffix(".away").rename(owners)
+    await store.maintain()

@@ -1,0 +1,82 @@
+"""Settled calls that Redis loses: they are settled again, or logged."""
+
+import pytest
+from pydantic import SecretStr
+from rig.ledger import locked_by_another
+from rig.redis_stores import Rig, assert_sound, eventually
+from rig.stores import (
+    USD,
+    all_counters,
+    credit,
+    request,
+    settlement,
+    wallet,
+)
+
+from addon.store.protocol import StoreUnavailable
+from addon.store.redis import unconfirmed
+from addon.store.redis.outbox import pack_call
+from addon.store.redis.rebuild import rebuild_state
+from addon.store.redis.store import RedisStore
+
+
+async def test_what_an_emptied_redis_had_not_given_to_the_ledger_is_written_again_once(rig: Rig) -> None:
+    store = await rig.open()
+    await store.credit(credit("c", USD))
+    await store.settle(settlement("in the ledger"))
+    await store.maintain()
+    with locked_by_another(rig.place.path):
+        for number in range(22):
+            await store.hold(request(f"lost-{number}", wallet()))
+            await store.settle(settlement(f"lost-{number}"))
+        before = rig.place.used_now(all_counters())
+        rig.server.flush()
+        with pytest.raises(StoreUnavailable):
+            await store.maintain()
+    await rebuild_state(SecretStr(rig.server.url), rig.place.path)
+    for _ in range(2):
+        await eventually(store.maintain)
+    await eventually(store.check)
+    assert rig.place.rows().keys() == {"in the ledger", *(f"lost-{number}" for number in range(22))}
+    assert rig.place.used_now(all_counters()) == before
+    await assert_sound(rig, store)
+
+
+async def test_a_booking_is_let_go_of_once_the_ledger_has_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unconfirmed, "KEEP_S", 0.0)
+    store = await rig.open()
+    assert isinstance(store, RedisStore)
+    with locked_by_another(rig.place.path):
+        await store.settle(settlement("a"))
+        with pytest.raises(StoreUnavailable):
+            await store.maintain()
+        assert [one.row["id"] for one in store._unconfirmed.settlements()] == ["a"]
+    await eventually(store.maintain)
+    await eventually(store.maintain)
+    assert store._unconfirmed.settlements() == []
+
+
+def test_no_more_bookings_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unconfirmed, "MAX_BOOKINGS", 2)
+    kept = unconfirmed.UnconfirmedCalls()
+    for name in "abac":
+        kept.add(name, pack_call(settlement(name)))
+    assert [one.row["id"] for one in kept.settlements()] == ["a", "c"]
+
+
+async def test_what_redis_lost_and_nobody_rebuilt_is_in_the_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await rig.open()
+    await store.settle(settlement("in the ledger"))
+    await store.maintain()
+    with locked_by_another(rig.place.path):
+        await store.settle(settlement("lost"))
+        rig.server.flush()
+        with pytest.raises(StoreUnavailable):
+            await store.maintain()
+    await store.close()
+    lost = [record.__dict__["row"]["id"] for record in caplog.records if "is lost" in record.message]
+    assert lost == ["lost"]

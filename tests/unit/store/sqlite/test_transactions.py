@@ -1,0 +1,26 @@
+"""The token bucket in SQLite, compared with the policy's own bucket."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from addon.store.sqlite import transactions
+from addon.store.sqlite.store import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("limit_rpm", "wait_us"),
+    [(4, 59_999_000), (3, 59_999_100), (2, 59_999_200), (1, 59_999_300)],
+)
+def test_a_token_is_back_a_minute_after_it_was_taken_whatever_the_limit_was_then(
+    tmp_path: Path, limit_rpm: int, wait_us: int
+) -> None:
+    store = SqliteStore(tmp_path / "tollgate.db")
+    connection = store._file.connection
+    for number in range(4):
+        assert transactions.take_token(connection, "acme", 4, 10**9 + number * 100) == 0
+    assert transactions.take_token(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000) == wait_us
+    assert transactions.token_wait_us(connection, "acme", limit_rpm, 10**9 + 1_000 + wait_us) == 0
+    asyncio.run(store.close())
