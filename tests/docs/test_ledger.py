@@ -1,4 +1,4 @@
-"""docs/ledger.md tells the truth about the tables, the indexes and the log."""
+"""docs/ledger.md agrees with the tables, the indexes and the log."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""docs/operating.md has a table of all events of the log, and one of all fields of a call's line."""
+"""docs/operating.md has a table of all log events, and a table of all fields of a call's line."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""A gateway that is killed at any moment: each call that was sent has one row, and sums agree to the nano-dollar."""
+"""A gateway that is killed at a random moment: each sent call has one row, and sums agree to the nano-dollar."""
 
 import os
 import random
@@ -41,9 +41,9 @@ class Crashing:
         return self.gateway
 
     def kill(self, whole: bool) -> None:
-        """SIGKILL to one worker, or to the whole gateway at once."""
+        """Send SIGKILL to one worker, or to the whole gateway at once."""
         workers = self.gateway.children()
-        # The supervisor first, or it would start others meanwhile.
+        # The supervisor first, or it would start new workers.
         for pid in [self.gateway.pid, *workers] if whole else [random.choice(workers)]:
             os.kill(pid, signal.SIGKILL)
         if whole:

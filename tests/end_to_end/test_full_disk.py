@@ -1,4 +1,4 @@
-"""A disk that is really full: the store's failure and its recovery are logged."""
+"""A full disk: the store's failure and its recovery are logged."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ ONCE = ["store unavailable", "store recovered"]
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 8 MB."""
+    """A separate file system of 8 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount") or "mount"

@@ -1,4 +1,4 @@
-"""A gateway whose Redis fails under load: calls are refused, never let through, never left hanging, and it recovers.
+"""A gateway whose Redis fails under load: calls are refused, none passes or hangs, and the gateway recovers.
 
 In what other ways Redis can fail is in ``test_store_redis.py``.
 """
@@ -28,7 +28,7 @@ REFUSED = (503, "rate_limit_unavailable", "api_error")
 
 
 class OnRedis:
-    """A gateway with two workers on a Redis of its own, which the test may break."""
+    """A gateway with two workers, on a Redis that the test may break."""
 
     def __init__(self, redis: RedisServer, start: StartGateway, upstream: Upstream) -> None:
         self.redis, self.upstream, self.key = redis, upstream, new_key()
@@ -52,7 +52,7 @@ class OnRedis:
 
     @contextmanager
     def under_load(self) -> Iterator[None]:
-        """Calls go on during the block; each of them is answered, and with 200 or 503 only."""
+        """Make calls during the block. Each of them is answered with 200 or 503."""
         calls = sized_calls(150, "dear", seed=len(self.outcomes))
         before = len(self.upstream.requests)
         with ThreadPoolExecutor(1) as pool:
@@ -78,7 +78,7 @@ class OnRedis:
         self.gateway.wait_until(lambda: self.gateway.readiness().status_code == 200)
 
     def assert_sound(self) -> None:
-        """Every call that reached the upstream has one row, and all sums agree."""
+        """Check that every call that reached the upstream has one row, and that all sums agree."""
         ledger = self.gateway.folder / "var" / "tollgate.db"
         sent = Counter(request.json().get("user") for request in self.upstream.requests)
 

@@ -1,4 +1,4 @@
-"""Rows as the gateway makes them, and a second pair of eyes on the file that they are booked in."""
+"""Ledger rows as the gateway creates them, and a second connection to read the file."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -52,13 +52,13 @@ _EXCHANGE = Exchange(
 
 
 def answered_exchange(family: Family, **changes: Any) -> Exchange:
-    """The exchange of a call whose model is of ``family``."""
+    """Return the exchange of a call whose model is of ``family``."""
     attempt = replace(_EXCHANGE.attempt, model=replace(_MODEL, family=family))
     return replace(_EXCHANGE, route=Route((attempt,), "pinned"), **changes)
 
 
 def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
-    """The attempt that ``exchange`` was answered by, sent."""
+    """Return the sent attempt that answered ``exchange``."""
     target = exchange.attempt
     facts: dict[str, Any] = {
         "target": target,
@@ -74,7 +74,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
 
 
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
-    """A row as the gateway makes it, with some columns changed."""
+    """Return a row as the gateway creates it, with ``changes``."""
     return replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
 
 

@@ -40,7 +40,7 @@ type Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
 def read(rendered: tuple[str, bytes]) -> Samples:
-    """Every sample by its name and its labels."""
+    """Return every sample by its name and its labels."""
     content_type, body = rendered
     assert content_type.startswith("text/plain; version=0.0.4")
     found: Samples = {}

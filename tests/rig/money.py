@@ -1,4 +1,4 @@
-"""Money and limits as tests see them: credits a wallet, and reads the store's tables of a running gateway."""
+"""Money for tests: credit a wallet, and read the store's tables of a running gateway."""
 
 import asyncio
 import sqlite3
@@ -33,7 +33,7 @@ def credit(ledger: Path, workspace: str, usd: str, reference: str = "test") -> N
 
 
 def select(ledger: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
-    """Rows of any table, read by a connection of its own."""
+    """Return rows of any table, read over a separate connection."""
     with closing(
         sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=BOUND_S)
     ) as connection:
@@ -42,11 +42,11 @@ def select(ledger: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def spent(ledger: Path, scope: str, period: str = "ever") -> tuple[int, int]:
-    """What a counter stands at: nano-USD and requests."""
+    """Return the value of a counter: nano-USD and requests."""
     rows = select(ledger, "SELECT * FROM spend WHERE scope = ? AND period = ?", scope, period)
     return (rows[0]["spent_nanousd"], rows[0]["requests"]) if rows else (0, 0)
 
 
 def holds(ledger: Path) -> list[dict[str, Any]]:
-    """The holds that stand now."""
+    """Return the holds that exist now."""
     return select(ledger, "SELECT * FROM holds ORDER BY created_at")

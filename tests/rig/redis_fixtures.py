@@ -1,4 +1,4 @@
-"""Fixtures that bring a real Redis: one server for the whole run, and more for the tests that break theirs."""
+"""Fixtures of a real Redis: one server for the whole run, and others for the tests that break theirs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -32,20 +32,20 @@ def _shared_redis(_redis_program: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_server(_shared_redis: RedisServer) -> RedisServer:
-    """The server that the whole run shares, empty. It must not be stopped, nor frozen: see ``start_redis``."""
+    """The empty server that the whole run shares. Never stop or freeze it: see ``start_redis``."""
     _shared_redis.flush()
     return _shared_redis
 
 
 @pytest.fixture
 def redis_url(redis_server: RedisServer) -> str:
-    """Where ``redis_server`` answers."""
+    """The URL of ``redis_server``."""
     return redis_server.url
 
 
 @pytest.fixture
 def start_redis(_redis_program: Path) -> Iterator[StartRedis]:
-    """Start a server of the test's own: ``start(appendonly=True)``; it ends with the test."""
+    """Start a server for one test: ``start(appendonly=True)``. It ends with the test."""
     with ExitStack() as running:
 
         def start(**options: Any) -> RedisServer:

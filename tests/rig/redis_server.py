@@ -1,4 +1,4 @@
-"""A real Redis server: a process, port and folder of its own, to be stopped, killed, frozen and started again."""
+"""A real Redis server with its own process, port and folder. A test can stop, kill, freeze and restart it."""
 
 import os
 import random
@@ -20,18 +20,18 @@ from rig.configuration import ROOT
 
 HOST = "127.0.0.1"
 NO_RETRY = Retry(NoBackoff(), 0)
-"""What a client is given that shall fail at once."""
+"""The retry setting of a client that must fail at once."""
 
 INSTALL_BOUND_S = 300.0
 """How long the first run may take to fetch the server's packages."""
 
-# Systems give outgoing connections ports from 32768 on. One below stays free for as long as a stopped server needs it:
-# a client that keeps trying to reach it can't be given that very port, and so connect to itself.
+# Systems give outgoing connections ports from 32768 on. A lower port stays free while the server is stopped. With a
+# higher one, a client that keeps trying could get the server's own port and connect to itself.
 _LOWEST_PORT, _HIGHEST_PORT = 15_000, 30_000
 
 
 def redis_program() -> Path:
-    """Where a Redis server lies; it is fetched where there is none. Raises RuntimeError that says why it can't be."""
+    """Return the path of a Redis server, and fetch one when there is none. Raise RuntimeError with the reason."""
     script = [str(ROOT / "tests" / "install_redis.sh")]
     found = subprocess.run(script, capture_output=True, text=True, timeout=INSTALL_BOUND_S, check=False)
     if found.returncode:
@@ -40,7 +40,7 @@ def redis_program() -> Path:
 
 
 class RedisServer:
-    """One server. Use as a context manager: it answers when the block begins, and is gone when it ends.
+    """One server. Use it as a context manager: it answers when the block begins, and ends with the block.
 
     Nothing outlives a restart unless it is ``appendonly``. ``maxmemory`` is what Redis takes, such as "8mb"; a full
     server refuses writes. ``password`` is part of ``url``.
@@ -86,11 +86,11 @@ class RedisServer:
 
     @property
     def log(self) -> str:
-        """The last lines that the server wrote, whichever start they are of."""
+        """Return the last lines that the server wrote, since its first start."""
         return "\n".join(self._log_path.read_text("utf-8").splitlines()[-20:])
 
     def start(self) -> None:
-        """Start it, on the port and in the folder that it had; return when it answers."""
+        """Start the server on the same port and in the same folder. Return when it answers."""
         assert self._process is None, "it runs already"
         words = [word for name, value in self._options.items() for word in (f"--{name}", value)]
         with self._log_path.open("ab") as log:
@@ -108,7 +108,7 @@ class RedisServer:
             raise
 
     def stop(self) -> None:
-        """SIGTERM, and wait for its end; a frozen one is thawed to hear of it."""
+        """Send SIGTERM and wait for the end. A frozen server is thawed first."""
         self._running.send_signal(signal.SIGTERM)
         self._running.send_signal(signal.SIGCONT)
         try:
@@ -120,19 +120,19 @@ class RedisServer:
         assert code == 0, f"exit code {code} after SIGTERM; its log:\n{self.log}"
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL and wait for the end."""
         self._running.kill()
         self._running.wait(BOUND_S)
         self._process = None
 
     def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open and new ones are accepted, but nothing is answered."""
+        """Freeze the server: connections stay open and new ones are accepted, but it answers nothing."""
         self._running.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), "it ended instead"
 
     def thaw(self) -> None:
-        """Let it go on; it answers what was asked meanwhile."""
+        """Continue the server. It answers the commands that came in the meantime."""
         self._running.send_signal(signal.SIGCONT)
 
     def command(self, *words: str | bytes | int | float) -> Any:
@@ -162,7 +162,7 @@ class RedisServer:
     def _answers(self) -> bool:
         try:
             self.command("PING")
-        except redis.ConnectionError:  # Refused, or still loading what it kept.
+        except redis.ConnectionError:  # Refused, or still loading its data.
             return False
         return True
 

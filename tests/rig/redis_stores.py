@@ -1,4 +1,4 @@
-"""Stores on a Redis that a test may break: what has to be refused meanwhile, and that all goes on afterwards."""
+"""Stores on a Redis that a test may break: checks of the refusals, and of the recovery."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,7 +26,7 @@ OPERATIONS: dict[str, Op] = {
 
 
 class Rig:
-    """A Redis of the test's own, and stores on it."""
+    """A Redis for one test, and stores on it."""
 
     def __init__(self, server: RedisServer, folder: Path, opened: AsyncExitStack) -> None:
         self.server = server
@@ -40,7 +40,7 @@ class Rig:
         return store
 
     def elsewhere(self, folder: Path) -> Place:
-        """Another machine: a ledger of its own, and no process in common."""
+        """Return the place of another machine: another ledger and other processes."""
         return Place(folder / "elsewhere" / "tollgate.db", self.server.url)
 
 
@@ -51,7 +51,7 @@ async def rig(start_redis: StartRedis, tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def eventually(step: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeat a step that is refused until it is not."""
+    """Repeat a step until it is not refused any more."""
     async with asyncio.timeout(BOUND_S):
         while True:
             with suppress(StoreUnavailable):
@@ -60,14 +60,14 @@ async def eventually(step: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def assert_all_refused(store: Store, reason: str) -> None:
-    """Every operation says so at once, and says why."""
+    """Every operation is refused at once with ``reason``."""
     for operation in OPERATIONS.values():
         with pytest.raises(StoreUnavailable, match=reason):
             await asyncio.wait_for(operation(store), BOUND_S)
 
 
 async def assert_sound(rig: Rig, store: Store) -> None:
-    """Calls go on, nothing is left of those that were refused, and everything agrees."""
+    """Calls work, refused ones left nothing, and everything agrees."""
     assert await eventually(lambda: takes(store, WORKSPACE, 1_000))
     await eventually(store.maintain)
     assert rig.place.holds() == []

@@ -1,4 +1,4 @@
-"""Stores as tests open them: both kinds behind one face, calls for them, and a look at what they keep."""
+"""Both kinds of stores for tests: calls to use them with, and a view of their data."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -29,11 +29,11 @@ NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 USD = 10**9  # In nano-USD.
 WORKSPACE, KEY = "acme", "ci"
 WANT = Want(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
-"""A prompt of 1,000 nano-USD, and 624 a token: 63,400 at most."""
+"""A prompt of 1,000 nano-USD and 624 a token: at most 63,400."""
 
 
 def call_row(call_id: str, created_at: datetime = NOW, **changes: Any) -> dict[str, Any]:
-    """The row of a call of ``WORKSPACE`` and ``KEY``, unless ``changes`` say otherwise."""
+    """Return the row of a call of ``WORKSPACE`` and ``KEY``, with ``changes``."""
     moment = created_at.isoformat(timespec="milliseconds")
     return make_row(call_id, created_at=moment, workspace=WORKSPACE, key_id=KEY) | changes
 
@@ -47,7 +47,7 @@ def request(
     created_at: datetime = NOW,
     attempt: int = 1,
 ) -> HoldRequest:
-    """A call that is about to be sent; with another ``attempt``, once more."""
+    """Return the hold request of a call. Another ``attempt`` has another interrupted row."""
     nothing = {"status": 499, "error_code": "interrupted", "wholesale_nanousd": 0, "retail_nanousd": 0}
     uncounted = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens", "finish_reason"))
     row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
@@ -59,7 +59,7 @@ def request(
 def settlement(
     call_id: str, cost_nanousd: int = 1560, *, from_wallet: bool = True, **changes: Any
 ) -> Settlement:
-    """The end of a call."""
+    """Return the end of a call."""
     costs = {"retail_nanousd": cost_nanousd, "wholesale_nanousd": cost_nanousd}
     return Settlement(call_row(call_id) | costs | changes, from_wallet)
 
@@ -75,7 +75,7 @@ def wallet(workspace: str = WORKSPACE) -> Limit:
 def all_counters(
     workspace: str = WORKSPACE, key_id: str = KEY, created_at: datetime = NOW
 ) -> tuple[Counter, ...]:
-    """Every counter of a call, the wallet's last."""
+    """Return every counter of a call, the wallet's last."""
     return (*counters_of(workspace, key_id, created_at), wallet_counter(workspace))
 
 
@@ -84,7 +84,7 @@ type OpenStore = Callable[[], Awaitable[Store]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where stores of one kind can be opened, one a process or several in this one: they share all they keep."""
+    """A place where any number of stores of one kind can be opened, in any process. They share their data."""
 
     path: Path
     url: str | None = None
@@ -93,11 +93,11 @@ class Place:
         return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
 
     def used(self, counter: Counter) -> Used:
-        """What a counter stands at."""
+        """Return the value of a counter."""
         return self.used_now([counter])[0]
 
     def used_now(self, counters: Sequence[Counter]) -> list[Used]:
-        """What each of ``counters`` stands at."""
+        """Return the value of each of ``counters``."""
         with ThreadPoolExecutor(1) as thread:  # No event loop may run in the thread that asks Redis.
             return thread.submit(self._read, counters).result()
 
@@ -106,7 +106,7 @@ class Place:
             return [read_used(*_asked(counter)) for counter in counters]
 
     def holds(self) -> list[str]:
-        """The ids of the calls that hold something."""
+        """Return the ids of the calls that have a hold."""
         if not self.url:
             return sorted(row["id"] for row in self.select("SELECT id FROM holds"))
         with redis.Redis.from_url(self.url, decode_responses=True, retry=NO_RETRY) as client:
@@ -115,18 +115,18 @@ class Place:
             )
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """The ledger's rows by id; each is there once, for the id is its key."""
+        """Return the ledger's rows by id."""
         return {row["id"]: row for row in booked(self.path)}
 
     def entries(self) -> dict[str, int]:
-        """The amounts of the wallets' entries by id."""
+        """Return the amounts of the wallet entries by id."""
         return {
             row["id"]: row["amount_nanousd"]
             for row in self.select("SELECT id, amount_nanousd FROM wallet_entries")
         }
 
     def age_circuits(self, seconds: float) -> None:
-        """Let time pass for the circuits: what they know is so much older, so no clock need be touched."""
+        """Make the circuits older by ``seconds``, so that no clock has to change."""
         by_us = round(seconds * 1_000_000)
         if not self.url:
             with self._connected() as connection:
@@ -141,7 +141,7 @@ class Place:
                 client.hset(CIRCUITS, name, f"{failures}:{began_us - by_us}:{max(retry_us - by_us, 0)}")
 
     def circuits(self) -> list[str]:
-        """The names of the circuits that are written down."""
+        """Return the names of the stored circuits."""
         if not self.url:
             return [row["name"] for row in self.select("SELECT name FROM circuits ORDER BY name")]
         with redis.Redis.from_url(self.url, decode_responses=True, retry=NO_RETRY) as client:
@@ -177,7 +177,7 @@ class Place:
 
 
 def _asked(counter: Counter) -> tuple[Limit, str, str]:
-    """A limit that looks at ``counter``, its workspace and its key."""
+    """Return a limit that uses ``counter``, its workspace and its key."""
     scope, _, name = counter.scope.partition(":")
     workspace, _, key_id = name.partition("/")
     kinds: dict[str, LimitKind] = {"key": "spend_cap", "workspace": "monthly_spend_cap", "wallet": "wallet"}
@@ -185,17 +185,17 @@ def _asked(counter: Counter) -> tuple[Limit, str, str]:
 
 
 async def takes(store: Store, workspace: str, limit_rpm: int) -> bool:
-    """Take a token, if there is one."""
+    """Take a token and return whether there was one."""
     return await store.take_token(workspace, limit_rpm) == 0
 
 
 def reason_of(decided: Hold | Denial) -> str | None:
-    """Return why a hold was denied, None where it was placed."""
+    """Return the reason of a denial, None for a hold."""
     return decided.reason if isinstance(decided, Denial) else None
 
 
 async def die(store: Store) -> None:
-    """End a store as the death of its process would: its lock and its connections are gone, nothing else is done."""
+    """End a store like a process that dies: release its lock and close its connections, and do nothing else."""
     assert isinstance(store, RedisStore | SqliteStore)
     store._process.close()
     if isinstance(store, RedisStore):

@@ -12,14 +12,14 @@ from addon.store.protocol import Store
 
 @pytest.fixture(params=["sqlite", "redis"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Where the stores of a test are opened."""
+    """The place where the stores of a test are opened."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else None
     return Place(tmp_path / "var" / "tollgate.db", url)
 
 
 @pytest.fixture
 async def open_store(place: Place) -> AsyncIterator[OpenStore]:
-    """Open a store, as one more process would; it is closed with the test."""
+    """Open stores like those of other processes. They are closed with the test."""
     async with AsyncExitStack() as opened:
 
         async def open_one() -> Store:

@@ -135,7 +135,7 @@ async def test_after_its_rest_one_call_of_all_workspaces_tries_a_provider_and_it
 ) -> None:
     for circuit in (ACME, BETA):
         await fail(store, FAILURES, circuit)
-    # The failure that opened it for all is the last that counts.
+    # The failure that opened the circuit for all is the last one that counts.
     place.age_circuits(REST_US / 1e6)
     for one in (store, other):
         await one.maintain()
@@ -246,7 +246,7 @@ async def test_a_line_tells_once_that_a_circuit_opened_and_another_that_it_close
     assert told() == ["circuit opened"]
     place.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
     await store.maintain()
-    await fail(store, 1)  # The first of a provider that was forgotten: it does not serve for that.
+    await fail(store, 1)  # The first failure of a provider that was forgotten. It logs nothing.
     assert told() == ["circuit opened"]
     await fail(store, FAILURES - 1)
     await other.maintain()

@@ -1,4 +1,4 @@
-"""A ledger's file that can't be written: calls are refused, what has to be booked is kept, and nothing is damaged."""
+"""A ledger that can't be written: calls are refused, settlements are kept, and nothing is damaged."""
 
 import logging
 from collections import UserDict
@@ -83,7 +83,7 @@ async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger
 
 
 class FailsOnce(UserDict[str, Any]):
-    """A row that can't be read the first time, as where memory is short."""
+    """A row that can't be read the first time, as without memory."""
 
     def keys(self) -> Any:
         self.keys = super().keys  # type: ignore[method-assign]
@@ -208,7 +208,7 @@ async def test_bookings_that_closing_can_not_write_are_logged_well_enough_to_be_
     assert booked(ledger_path) == []
 
 
-# With Redis, the file is only where calls are booked in the end.
+# With Redis, the file only gets the calls in the end.
 
 
 async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_is_filled_later(

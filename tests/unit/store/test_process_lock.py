@@ -7,8 +7,6 @@ from rig.stores import die
 
 from addon.store.sqlite.store import SqliteStore
 
-# Who is there.
-
 
 async def test_a_process_that_ended_leaves_no_file_behind(ledger_path: Path) -> None:
     owners = ledger_path.with_name("tollgate.db-owners")

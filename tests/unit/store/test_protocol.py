@@ -1,4 +1,4 @@
-"""What every store does, whichever database stands behind it: one suite for SQLite and for Redis."""
+"""The rules of every store: one suite for SQLite and for Redis."""
 
 import asyncio
 from dataclasses import replace
@@ -35,7 +35,7 @@ DAY = Counter("key:acme/ci", "2026-11-21")
 MONTH = Counter("workspace:acme", "2026-11")
 
 
-# The limiter.
+# Tokens.
 
 
 async def test_a_bucket_gives_as_many_tokens_as_it_has_to_all_stores_together(
@@ -164,7 +164,7 @@ async def test_a_take_that_finds_no_token_says_when_one_is_back(store: Store) ->
     assert await store.take_token(WORKSPACE, 2) == 0
     first_us, then_us = [await store.take_token(WORKSPACE, 2) for _ in range(2)]
     assert 60_000_000 >= first_us >= then_us > 0
-    # With a lower limit two must come back before there is one.
+    # With a lower limit, two tokens must come back before one is there.
     assert 60_000_000 >= await store.take_token(WORKSPACE, 1) > 0
 
 
@@ -264,7 +264,7 @@ async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held
 async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once(
     limit: Limit, want: Want, reason: str, store: Store, other: Store, place: Place
 ) -> None:
-    """The other call is there first, so all that the moving one may have is what it leaves."""
+    """The other call holds first, so the moving call may only have the rest."""
     await other.hold(request("first", want=want))
     await store.hold(request("a", want=replace(WANT, cap_tokens=2)))
     before = place.used_now(all_counters())

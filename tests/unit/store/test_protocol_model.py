@@ -1,4 +1,4 @@
-"""Both stores against a plain model of the rules: whatever happens in whatever order, the three of them agree.
+"""Both stores compared with a plain model of the rules: in any order of events, all three agree.
 
 The model is written from docs/limits.md: it keeps every call as it is and counts anew each time, so it has no counter
 that could drift, and no code of ours decides in it.
@@ -27,7 +27,7 @@ from policies.model import Key, Mode, Workspace
 from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
 
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
-"""A Saturday night: the day, the week and the month end soon after one another."""
+"""A Saturday night: the day, the week and the month end soon after each other."""
 
 KEYS = {
     "acme": (
@@ -46,7 +46,7 @@ PLACES = [(workspace, key) for workspace, keys in KEYS.items() for key in keys]
 
 @dataclass
 class Call:
-    """A call of the model, from its hold on."""
+    """A call of the model, from its hold onwards."""
 
     id: str
     workspace: str
@@ -57,7 +57,7 @@ class Call:
     owner: int
     stands: bool = True
     cost: int | None = None
-    """What it was booked with, or None."""
+    """The cost that was recorded, or None."""
     interrupted: bool = False
     asked_attempts: int = 1
     held_attempt: int = 1
@@ -68,7 +68,7 @@ class Call:
 
 
 def same_period(reset: str, one: datetime, other: datetime) -> bool:
-    """Whether two moments lie in one period."""
+    """Return whether two moments are in the same period."""
     if reset == "never":
         return True
     if reset == "daily":
@@ -79,14 +79,14 @@ def same_period(reset: str, one: datetime, other: datetime) -> bool:
 
 
 def mode_of(want: Want) -> Mode:
-    """Calls on a customer's key are not metered."""
+    """Return the want. Calls on a customer's key are not metered."""
     return "byok" if want == NOT_METERED else "payg"
 
 
 def attempt_of(
     call_id: str, workspace: str, key: Key, came_in: datetime, want: Want, attempt: int = 1
 ) -> HoldRequest:
-    """What one attempt of a call asks for."""
+    """Return the hold request of one attempt."""
     limits = limits_of(WORKSPACES[workspace], key, mode_of(want), came_in)
     return request(
         call_id,
@@ -101,14 +101,14 @@ def attempt_of(
 
 @dataclass
 class Model:
-    """All that ever happened."""
+    """The model: everything that has happened."""
 
     takes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WORKSPACES, 0))
     calls: dict[str, Call] = field(default_factory=dict)
     credits: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def take(self, workspace: str) -> bool:
-        """Take a token, if there is one."""
+        """Take a token and return whether there was one."""
         if self.takes[workspace] == RPM[workspace]:
             return False
         self.takes[workspace] += 1
@@ -156,7 +156,7 @@ class Model:
         return decided
 
     def decide(self, workspace: str, key: Key, at: datetime, want: Want) -> Hold | Denial:
-        """Go through the checks as the page lists them."""
+        """Run the checks in the order of docs/limits.md."""
         limits = {limit.kind: limit for limit in limits_of(WORKSPACES[workspace], key, mode_of(want), at)}
         if key.request_cap is not None:
             of = self.of_key(workspace, key, key.request_reset, at)
@@ -203,7 +203,7 @@ class Model:
         return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
 
     def move(self, call: Call, want: Want) -> Hold | Denial:
-        """As if the call had not been there."""
+        """Decide as if the call held nothing."""
         call.stands = False
         decided = self.decide(call.workspace, call.key, call.created_at, want)
         call.stands = True
@@ -225,7 +225,7 @@ class Model:
 
 
 class Comparison(RuleBasedStateMachine):
-    """Two stores of each kind, as two processes have them, and the model."""
+    """The model, and two stores of each kind, like those of two processes."""
 
     server: ClassVar[RedisServer]
 
@@ -248,7 +248,7 @@ class Comparison(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def both[T](self, process: int, ask: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """Ask the stores of one process; they say the same."""
+        """Ask both stores of one process, and return their common answer."""
         ours, theirs = [self.run(ask(stores[process])) for stores in self.stores]
         assert ours == theirs, "the stores disagree"
         return ours
@@ -289,7 +289,7 @@ class Comparison(RuleBasedStateMachine):
         late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
     def hold(self, process: int, place: tuple[str, Key], asked: list[Want], late_h: int) -> None:
-        """A call belongs to the period in which it came in, however late it is held."""
+        """Place holds. A call belongs to the period of its arrival, however late its hold is."""
         workspace, key = place
         came_in = self.now - timedelta(hours=late_h)
         for want in asked:
@@ -304,7 +304,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(asked=st.lists(wants, min_size=1, max_size=3), data=st.data())
     def move(self, asked: list[Want], data: st.DataObject) -> None:
-        """The process that holds a call tries it elsewhere, on either kind of key, and asks twice."""
+        """Move a call to another attempt, on either kind of key, twice."""
         calls = [call for call in self.model.calls.values() if call.stands]
         if not calls:
             return
@@ -320,7 +320,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(process=processes, cost=costs, data=st.data())
     def settle(self, process: int, cost: int, data: st.DataObject) -> None:
-        """Any call that was not voided, also one that was settled or interrupted before."""
+        """Settle a call that was not voided, also one that was settled or interrupted before."""
         if call := self.some_call(data):
             self.settle_call(process, call, cost)
 
@@ -343,7 +343,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def void(self, data: st.DataObject) -> None:
-        """The process that holds a call knows that it was not sent."""
+        """Void a call in the process that holds it: it was not sent."""
         call = self.some_call(data)
         if call is None or not call.stands or call.owner not in self.generation:
             return
@@ -373,7 +373,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(process=processes)
     def crash(self, process: int) -> None:
-        """One process dies; the next one opens, and ends what the dead one left."""
+        """Let one process die, and open another that settles its holds."""
         for place, stores in zip(self.places, self.stores, strict=True):
             self.run(die(stores[process]))
             stores[process] = self.run(self.opened(place))
@@ -403,7 +403,7 @@ class Comparison(RuleBasedStateMachine):
                 assert self.counters(place, workspace, key) == self.counters_of_model(workspace, key)
 
     def rows(self, place: Place) -> dict[str, tuple[int, int | None]]:
-        """Each call's cost, and the attempt at which it was interrupted."""
+        """Check each call's cost, and the attempt at which it was interrupted."""
         return {
             row_id: (row["retail_nanousd"], row["attempts"] if row["error_code"] == "interrupted" else None)
             for row_id, row in place.rows().items()
@@ -419,7 +419,7 @@ class Comparison(RuleBasedStateMachine):
         return place.used_now(all_counters(workspace, key.id, self.now))
 
     def counters_of_model(self, workspace: str, key: Key) -> list[Used]:
-        """In the order of ``all_counters``."""
+        """Return the counters in the order of ``all_counters``."""
         resets = ("never", "daily", "weekly", "monthly")
         return [
             *(self.model.of_key(workspace, key, reset, self.now) for reset in resets),
@@ -446,7 +446,7 @@ def test_both_stores_and_the_model_agree_whatever_happens(redis_server: RedisSer
             max_examples=examples,
             stateful_step_count=40,
             deadline=None,
-            # A failure is shown as it was found: each try works on real files and a real server, too slow to shrink.
+            # A failure is not shrunk: each try uses real files and a real server, which is too slow for that.
             phases=(Phase.reuse, Phase.generate),
             suppress_health_check=list(HealthCheck),
         ),

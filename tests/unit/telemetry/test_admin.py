@@ -1,4 +1,4 @@
-"""The admin port, asked over loopback."""
+"""The admin port, used over loopback."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The log lines, and the mask that no credential gets past."""
+"""The log lines, read back as JSON."""
 
 import asyncio
 import json
@@ -23,8 +23,6 @@ from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
 from policies.family import Family
 from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
-
-# Log lines.
 
 
 def _call(**changes: Any) -> Exchange:
@@ -117,7 +115,7 @@ def test_a_call_shows_no_secret_even_where_a_provider_returned_it(lines: Lines) 
 def test_ours_are_shown_from_info_and_others_from_warning(
     lines: Lines, logger: str, level: int, shown: bool
 ) -> None:
-    # mitmproxy opens the root logger for everything.
+    # mitmproxy sets the root logger to the lowest level.
     logging.getLogger().setLevel(logging.DEBUG)
     logging.getLogger(logger).log(level, "said")
     assert [line["logger"] for line in lines.all] == ([logger] if shown else [])
@@ -189,7 +187,7 @@ from addon.telemetry.logs import configure_logging
 async def speak(number):
     log = logging.getLogger("tollgate.speaker")
     for nth in range(1_500):
-        # Mostly as long as a call's line; some longer than what a pipe takes in one piece.
+        # Most are as long as the line of a call; some are longer than a pipe takes in one piece.
         log.info("x" * (200 + 37 * nth % 500 + 5_000 * (nth % 40 == 39)), extra={"nth": nth})
         if nth % 10 == 0:
             await asyncio.sleep(0)
@@ -214,7 +212,7 @@ def test_lines_of_four_processes_into_one_pipe_stay_whole_and_in_their_order() -
 
 
 def test_lines_share_a_write_as_long_as_a_pipe_takes_it_whole(lines: Lines) -> None:
-    # Such a pipe gives back each write by itself, in pieces of at most 4096 bytes.
+    # Such a pipe returns each write separately, in pieces of at most 4096 bytes.
     reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
     async def speak() -> None:

@@ -202,8 +202,8 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
 # The page.
 
 
-def tell_everything(metrics: Metrics) -> None:
-    """Let each metric have a sample."""
+def fill_every_metric(metrics: Metrics) -> None:
+    """Give each metric a sample."""
     fallback = replace(EXCHANGE.attempt, is_fallback=True)
     served = replace(EXCHANGE, route=Route((fallback,), "pinned"), first_byte_s=1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
@@ -216,7 +216,7 @@ def tell_everything(metrics: Metrics) -> None:
 
 
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
-    tell_everything(metrics)
+    fill_every_metric(metrics)
     told = {}
     for family in text_string_to_metric_families(metrics.render()[1].decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -230,7 +230,7 @@ def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metric
 
 
 def test_the_alerts_ask_for_metrics_labels_and_codes_that_exist(metrics: Metrics):
-    tell_everything(metrics)
+    fill_every_metric(metrics)
     told = read(metrics.render())
     asked = re.findall(r"(tollgate_\w+)(?:\{([^}]*)\})?[\[)]", PAGE.split("## Alerts")[1])
     assert len(asked) > 8

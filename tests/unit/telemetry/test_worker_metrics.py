@@ -37,7 +37,7 @@ for line in sys.stdin:
 
 
 class Worker:
-    """A process that counts as many calls as it is told, in a folder that it shares with others."""
+    """A process that counts calls on request, in a folder that it shares with others."""
 
     def __init__(self, folder: Path) -> None:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
@@ -52,10 +52,10 @@ class Worker:
         self._expect("ready")
 
     def count(self, calls: int) -> None:
-        self.tell(calls)
+        self.request(calls)
         self._expect("done")
 
-    def tell(self, calls: int) -> None:
+    def request(self, calls: int) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{calls}\n")
         self.process.stdin.flush()
@@ -64,7 +64,7 @@ class Worker:
         self._expect("done")
 
     def end(self, signum: signal.Signals = signal.SIGKILL) -> int:
-        """End it; return its process id."""
+        """End the process, and return its id."""
         self.process.send_signal(signum)
         self.process.communicate(timeout=BOUND_S)
         return self.process.pid
@@ -150,7 +150,7 @@ def test_the_page_is_whole_while_workers_count_and_the_sums_never_fall(tmp_path:
     metrics = WorkerMetrics(folder)
     with workers(folder, 2) as running:
         for worker in running:
-            worker.tell(5_000)
+            worker.request(5_000)
         seen = []
         for _ in range(50):
             samples = read(metrics.render()).get("tollgate_calls_total", {})

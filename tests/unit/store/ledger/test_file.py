@@ -27,7 +27,7 @@ async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
 
 
 async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
-    """Let the disk be full, and make calls until one is refused; return those that were settled."""
+    """Limit the file's size, and make calls until one is refused. Return the ids that were settled."""
     with second_connection(ledger_path) as other:
         pages = other.execute("PRAGMA page_count").fetchone()[0]
     store._file.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -83,7 +83,7 @@ async def test_a_file_that_is_gone_or_another_one_is_noticed(
 async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_passed(
     store: SqliteStore,
 ) -> None:
-    """As of a process that was stopped: all of its time is over, and it has hardly tried."""
+    """A clock like that of a process that was stopped: the time is over after hardly a try."""
     tries = 0
 
     def succeed_late() -> str:

@@ -1,4 +1,4 @@
-"""Several processes on one ledger, and one that is killed: every acknowledged row is there exactly once."""
+"""Several processes on one ledger, also killed ones: every acknowledged row is there exactly once."""
 
 import asyncio
 import fcntl
@@ -71,7 +71,7 @@ from rig.stores import Place, settlement, credit, request, wallet
 
 async def call(store, call_id):
     if isinstance(await store.hold(request(call_id, wallet())), Hold):
-        print(call_id, flush=True)  # From here on it may be sent upstream.
+        print(call_id, flush=True)  # From here on the call may be sent upstream.
         await asyncio.sleep(random.random() / 100)
         if random.random() < 0.5:
             await store.move_hold(request(call_id, wallet(), attempt=2))
@@ -197,7 +197,7 @@ async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and
 
 
 def _kill_two_at_work(ledger_path: Path, url: str, turn: int) -> set[str]:
-    """Let two processes make calls, kill them at some moment, and return which calls they said they would send."""
+    """Let two processes make calls, kill them at a random moment, and return the calls that they announced."""
     callers = [start(CALLER, ledger_path, f"{turn}-{name}", url) for name in ("a", "b")]
     said = [[caller.stdout.readline() for _ in range(40 + 17 * turn)] for caller in callers if caller.stdout]
     for caller in callers:

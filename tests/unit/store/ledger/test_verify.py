@@ -10,8 +10,6 @@ from rig.stores import request, settlement
 from addon.store.ledger.verify import verify
 from addon.store.protocol import Store
 
-# What verification finds.
-
 
 @pytest.mark.parametrize(
     ("damage", "found"),

@@ -1,4 +1,4 @@
-"""With Redis, one ledger has every call once, whatever gateways settled it and wherever they died."""
+"""The outboxes: one ledger gets every call once, whichever gateway settled it and whenever a gateway died."""
 
 from pathlib import Path
 

@@ -40,7 +40,7 @@ async def test_a_ledger_with_calls_is_counted_before_redis_is_used(rig: Rig) -> 
     assert rig.place.used(wallet_counter(WORKSPACE)) == Used(400 - USD)
     await store.settle(settlement("b", 50))
     await store.close()
-    # And back again: SQLite counts what was booked meanwhile.
+    # Back to SQLite: it counts the calls that Redis recorded too.
     again = alone.open()
     assert alone.used(EVER) == Used(450, 2)
     assert await alone.discrepancies() == []

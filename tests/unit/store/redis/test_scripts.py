@@ -1,4 +1,4 @@
-"""The scripts in Redis: they decide as the policies do, to the nano-dollar, and keep to the names of one workspace."""
+"""The Lua scripts: they decide like the policies, to the nano-dollar, and use only the keys of one workspace."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from policies.spend import Denial, Hold, Used, Want, place_hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 MOST = 9 * 10**15
-"""The largest limit there is."""
+"""The largest limit."""
 
 COUNTERS: Mapping[LimitKind, Counter] = {
     "request_cap": Counter("key:acme/ci", "2026-11-21"),
@@ -46,7 +46,7 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 
 
 def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used: Sequence[Used]) -> Any:
-    """What ``hold.lua`` decides with these counters; nothing is left of it."""
+    """Return the decision of ``hold.lua`` with these counters, and undo it."""
     keys = keys_of(WORKSPACE)
     names = [keys.state, keys.holds, keys.ended_call("a"), keys.counter(Counter("key:acme/ci", "ever"))]
     asked: list[str | int] = []
@@ -142,7 +142,7 @@ def test_a_counter_beyond_what_is_exact_refuses_rather_than_allows(client: redis
 def test_tokens_come_back_a_minute_later_never_earlier_and_at_most_a_slice_late(
     client: redis.Redis, limit_rpm: int, pauses_us: list[int]
 ) -> None:
-    """Time passes by moving what was taken back, so the script's own clock need not be touched."""
+    """Compare with the policy. Takes are moved back in time, so that the script's clock stays untouched."""
     keys = keys_of(WORKSPACE)
     client.delete(keys.takes)
     taken_at: list[float] = []
@@ -188,11 +188,11 @@ def _move(client: redis.Redis, takes: str, by_us: int) -> None:
         client.zadd(takes, moved)
 
 
-# Names.
+# Keys.
 
 
 async def a_bit_of_everything(place: Place) -> None:
-    """Every script runs at least once."""
+    """Run every script at least once."""
     store: Store = place.open()
     for workspace in ("acme", "bare"):
         await takes(store, workspace, 10)
@@ -215,7 +215,7 @@ async def a_bit_of_everything(place: Place) -> None:
 
 @contextmanager
 def monitored(server: RedisServer) -> Iterator[list[list[str]]]:
-    """Collect every command that the server runs, those of scripts with "lua" before them."""
+    """Collect every command that the server runs. Commands of scripts have the prefix "lua"."""
     seen: list[list[str]] = []
     with (
         redis.Redis.from_url(server.url, decode_responses=True, retry=NO_RETRY) as client,
@@ -232,7 +232,7 @@ def monitored(server: RedisServer) -> Iterator[list[list[str]]]:
 async def test_a_script_touches_only_the_names_that_it_is_given_and_they_share_a_slot(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    # From the second time on Redis knows the scripts, and shows their names in place of their texts.
+    # From the second time on Redis knows the scripts, and shows their digests instead of their texts.
     await a_bit_of_everything(Place(tmp_path / "first" / "tollgate.db", redis_server.url))
     redis_server.flush()
     with monitored(redis_server) as seen:
@@ -254,7 +254,7 @@ async def test_a_script_touches_only_the_names_that_it_is_given_and_they_share_a
 
 
 class ClusterNode(RedisServer):
-    """A server in cluster mode that has all slots: it refuses whatever would not work on many nodes."""
+    """A server in cluster mode with all slots: it refuses every command that would fail with several nodes."""
 
     def __init__(self, program: Path) -> None:
         super().__init__(program)

@@ -1,4 +1,4 @@
-"""Redis that comes back empty, older, or as another: noticed, refused, and rebuilt from the ledger."""
+"""A Redis that comes back empty, older or with another state is noticed and refused until it is rebuilt."""
 
 import asyncio
 from contextlib import closing
@@ -106,7 +106,7 @@ async def test_a_redis_that_came_back_older_is_refused_until_it_is_rebuilt(rig: 
     with pytest.raises(StoreUnavailable, match="some time ago"):
         await takes(store, WORKSPACE, 10)
     with pytest.raises(StoreUnavailable, match="came back empty"):
-        await rig.open()  # A process that never saw what is missing does not trust it either.
+        await rig.open()  # A process that never saw the missing data refuses this state too.
     await rebuild_state(SecretStr(rig.server.url), rig.place.path)
     await eventually(store.maintain)
     assert await takes(store, WORKSPACE, 10)
@@ -114,7 +114,7 @@ async def test_a_redis_that_came_back_older_is_refused_until_it_is_rebuilt(rig: 
 
 
 async def refusal_of(store: Store, reason: str) -> str:
-    """Ask until the store is refused for this reason: at first its connections are gone."""
+    """Repeat until the store gives this reason. At first the reason is a closed connection."""
     async with asyncio.timeout(BOUND_S):
         while True:
             with pytest.raises(StoreUnavailable) as refused:

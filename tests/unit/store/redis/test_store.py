@@ -1,4 +1,4 @@
-"""The store in Redis where Redis fails: calls are refused, never let through and never hung, and then all goes on."""
+"""The store in Redis when Redis fails: calls are refused at once, and work again when Redis is back."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -17,7 +17,7 @@ from policies.spend import NOT_METERED, Used
 EVER = Counter("key:acme/ci", "ever")
 
 
-# Redis that can't be asked.
+# Redis does not work.
 
 
 async def test_while_redis_refuses_connections_calls_are_refused_and_then_go_on(
@@ -84,7 +84,7 @@ async def test_a_redis_that_runs_somebodys_endless_script_is_refused(rig: Rig) -
 
 
 async def reason_of_refusal(store: Store) -> str:
-    """Wait until takes are refused, and return why."""
+    """Wait until takes are refused, and return the reason."""
     async with asyncio.timeout(BOUND_S):
         while True:
             try:
@@ -122,7 +122,7 @@ async def test_a_redis_that_may_evict_keys_is_not_used(rig: Rig) -> None:
         await rig.open()
 
 
-# What was not answered, and may be done yet.
+# Redis did not answer, and may still run the step.
 
 
 async def test_a_hold_that_was_given_up_is_released_although_redis_places_it_later(rig: Rig) -> None:
@@ -169,7 +169,7 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
 async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
     rig: Rig, settles_first: bool
 ) -> None:
-    """Whether Redis moves it before the call is settled, or after that."""
+    """The move reaches Redis before the call is settled, or after it."""
     store = await rig.open()
     await store.hold(request("a"))
     rig.server.freeze()

@@ -1,4 +1,4 @@
-"""What the store in Redis counts: tokens, bytes, seconds, and amounts that must be exact."""
+"""The token buckets in Redis: their size and their clock."""
 
 import pytest
 from rig.redis_stores import Rig
@@ -10,7 +10,7 @@ async def test_a_full_bucket_takes_less_than_64_kib(rig: Rig, limit_rpm: int) ->
     store = await rig.open()
     bucket = "tollgate:{acme}:takes"
     assert await takes(store, WORKSPACE, limit_rpm)
-    # The fullest that it can get, without waiting a minute: a group in each slice.
+    # The fullest bucket without waiting a minute: one group in each slice.
     seconds, micros = map(int, rig.server.command("TIME"))
     now = seconds * 1_000_000 + micros
     rig.server.command("DEL", bucket)
@@ -26,7 +26,7 @@ async def test_a_full_bucket_takes_less_than_64_kib(rig: Rig, limit_rpm: int) ->
 
 
 async def shift(rig: Rig, by_us: int) -> None:
-    """Move all takes in time, as if Redis's clock had gone the other way."""
+    """Move all takes in time, as if Redis's clock had moved in the other direction."""
     takes = "tollgate:{acme}:takes"
     for member, at in rig.server.command("ZRANGE", takes, 0, -1, "WITHSCORES"):
         total, count, began = member.split(":")

@@ -1,4 +1,4 @@
-"""The ledger in a real SQLite file: what is booked, what is refused, and the file itself."""
+"""The store in SQLite: holds of dead and living processes, and tokens, checked in the file."""
 
 from pathlib import Path
 
@@ -7,8 +7,6 @@ from rig.stores import Place, request, takes
 
 from addon.store.protocol import Store
 from addon.store.sqlite.store import SqliteStore
-
-# Holds and the limiter, where the file can be looked into.
 
 
 async def test_a_hold_of_an_owner_that_is_nowhere_ends(store: Store, ledger_path: Path) -> None:

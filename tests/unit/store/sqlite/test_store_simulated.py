@@ -1,4 +1,4 @@
-"""The real SQLite store on a simulated loop: what it decides by time follows the clock that it was opened with."""
+"""The real SQLite store on a simulated loop: its decisions follow the clock that it was opened with."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
