@@ -53,11 +53,11 @@ def test_the_largest_count_is_the_documented_one() -> None:
     assert "at most 10¹⁶" in PAGE
 
 
-def test_what_stands_for_a_call_s_cost_is_documented() -> None:
+def test_the_reference_of_a_calls_cost_is_documented() -> None:
     assert f"| `reference` | TEXT | no | `{CALL}` for a call's cost" in PAGE
 
 
-def test_what_stands_for_a_client_that_left_is_documented() -> None:
+def test_the_code_of_a_client_that_left_is_documented() -> None:
     assert f"{CLIENT_CLOSED_REQUEST} when the client left before the end" in PAGE
     assert f"with status {CLIENT_CLOSED_REQUEST} `{CLIENT_DISCONNECTED}`, or `{INTERRUPTED}`" in PAGE
 
@@ -78,7 +78,7 @@ LOGGED = {
 
 
 @pytest.mark.parametrize("event", LOGGED)
-def test_every_event_named_is_one_that_is_logged(event: str) -> None:
+def test_every_named_event_is_logged(event: str) -> None:
     assert f"`{event}`" in PAGE
     assert f'"event": "{event}"' in Path(str(LOGGED[event].__file__)).read_text()
 

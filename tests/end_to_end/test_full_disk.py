@@ -42,7 +42,7 @@ def _fill(folder: Path) -> Path:
     return filler
 
 
-def test_a_disk_that_is_really_full_is_logged_and_so_is_the_room_that_comes_back(
+def test_a_full_disk_and_its_recovery_are_logged(
     start_gateway: StartGateway, upstream: Upstream, small_disk: Path
 ) -> None:
     gateway = start_gateway(sections={"paths": {"database": str(small_disk / "tollgate.db")}})

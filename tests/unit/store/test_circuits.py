@@ -41,7 +41,7 @@ async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
     await fail(store, FAILURES - 1)
     await other.maintain()
     await other.record_attempt("OPENAI/payg/acme", failed=False)
-    assert place.circuits() == ["OPENAI/payg/"], "only when somebody succeeded last"
+    assert place.circuits() == ["OPENAI/payg/"], "only the time of the last success"
     await fail(store, FAILURES - 1)
     place.age_circuits(WINDOW_US / 1e6 + 1)
     await fail(store, FAILURES - 1)
@@ -49,7 +49,7 @@ async def test_a_success_in_between_or_a_long_time_keeps_a_circuit_closed(
     assert await store.circuit_allows("OPENAI/payg/acme", "call")
 
 
-async def test_after_its_rest_one_call_may_try_and_its_success_lets_the_others_in(
+async def test_after_its_rest_one_probe_is_allowed_and_its_success_closes_the_circuit(
     store: Store, other: Store, place: Place
 ) -> None:
     await fail(store, FAILURES)
@@ -96,7 +96,7 @@ ACME, BETA, GAMMA = (f"OPENAI/payg/{name}" for name in ("acme", "beta", "gamma")
 FOR_ALL = "OPENAI/payg/"
 
 
-async def test_the_failures_of_one_workspace_send_no_other_away_and_those_of_two_send_all(
+async def test_failures_of_one_workspace_open_no_other_circuit_and_those_of_two_open_all(
     store: Store, other: Store
 ) -> None:
     await fail(store, 3 * FAILURES, ACME)
@@ -116,7 +116,7 @@ async def test_the_failures_of_one_workspace_send_no_other_away_and_those_of_two
         assert await one.circuit_allows("GROQ/payg/gamma", "call")
 
 
-async def test_a_success_of_anybody_since_the_first_failure_keeps_a_provider_open_to_the_others(
+async def test_a_success_of_any_workspace_since_the_first_failure_keeps_the_others_circuits_closed(
     store: Store, other: Store
 ) -> None:
     await fail(store, FAILURES, ACME)
@@ -130,7 +130,7 @@ async def test_a_success_of_anybody_since_the_first_failure_keeps_a_provider_ope
         assert await one.circuit_allows(GAMMA, "call")
 
 
-async def test_after_its_rest_one_call_of_all_workspaces_tries_a_provider_and_its_success_lets_them_in(
+async def test_after_its_rest_one_probe_of_all_workspaces_is_allowed_and_its_success_closes_all(
     store: Store, other: Store, place: Place
 ) -> None:
     for circuit in (ACME, BETA):
@@ -171,7 +171,7 @@ async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
         assert not await other.circuit_allows(GAMMA, "call")
 
 
-async def test_a_probe_is_waited_for_as_long_as_its_process_says_that_it_goes_on(
+async def test_a_probe_lasts_as_long_as_its_process_renews_it(
     store: Store, other: Store, place: Place
 ) -> None:
     await fail(store, FAILURES)
@@ -187,7 +187,7 @@ async def test_a_probe_is_waited_for_as_long_as_its_process_says_that_it_goes_on
         assert not await other.circuit_allows(ACME, "call")
 
 
-async def test_a_probe_that_ends_without_a_word_is_followed_by_another_at_once(
+async def test_a_probe_that_ends_without_a_result_is_followed_by_another_at_once(
     store: Store, other: Store, place: Place
 ) -> None:
     await fail(store, FAILURES)
@@ -204,7 +204,7 @@ async def test_a_probe_that_ends_without_a_word_is_followed_by_another_at_once(
     assert await other.circuit_allows(ACME, "call")
 
 
-async def test_so_many_circuits_are_kept_and_no_more(
+async def test_the_number_of_circuits_is_bounded(
     store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("addon.store.circuits.MAX_CIRCUITS", 3)
@@ -214,7 +214,7 @@ async def test_so_many_circuits_are_kept_and_no_more(
     assert place.circuits() == ["OPENAI/payg/w0", "OPENAI/payg/w1", "OPENAI/payg/w2"]
 
 
-async def test_what_is_forgotten_is_removed_and_the_last_success_after_the_failures(
+async def test_old_circuits_are_removed_and_the_last_success_after_the_failures(
     store: Store, place: Place
 ) -> None:
     await fail(store, FAILURES)
@@ -226,7 +226,7 @@ async def test_what_is_forgotten_is_removed_and_the_last_success_after_the_failu
     assert place.circuits() == []
 
 
-async def test_what_works_is_never_written(store: Store, place: Place) -> None:
+async def test_successes_of_closed_circuits_are_never_written(store: Store, place: Place) -> None:
     await store.maintain()
     for name in ("OPENAI", "ANTHROPIC"):
         assert await store.circuit_allows(name, "call")
@@ -234,21 +234,21 @@ async def test_what_works_is_never_written(store: Store, place: Place) -> None:
     assert place.circuits() == []
 
 
-async def test_a_line_tells_once_that_a_circuit_opened_and_another_that_it_closed(
+async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
     store: Store, other: Store, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tollgate.circuits")
 
-    def told() -> list[str]:
+    def events() -> list[str]:
         return [record.__dict__["event"] for record in caplog.records if record.name == "tollgate.circuits"]
 
     await fail(store, FAILURES + 1)
-    assert told() == ["circuit opened"]
+    assert events() == ["circuit opened"]
     place.age_circuits((REST_US + FORGET_US) / 1e6 + 1)
     await store.maintain()
     await fail(store, 1)  # The first failure of a provider that was forgotten. It logs nothing.
-    assert told() == ["circuit opened"]
+    assert events() == ["circuit opened"]
     await fail(store, FAILURES - 1)
     await other.maintain()
     await other.record_attempt("OPENAI/payg/acme", failed=False)
-    assert told() == ["circuit opened", "circuit opened", "circuit closed"]
+    assert events() == ["circuit opened", "circuit opened", "circuit closed"]

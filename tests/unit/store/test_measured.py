@@ -62,16 +62,16 @@ async def test_a_measured_store_answers_as_the_store_and_every_operation_is_time
     await measured.settle(settlement("call-1"))
     assert value(read(metrics.render()), "tollgate_holds_in_flight") == 1
     await measured.void("call-2")
-    told = read(metrics.render())
-    assert value(told, "tollgate_holds_in_flight") == 0
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_holds_in_flight") == 0
     counts = {"take": 2, "hold": 4, "move": 1, "settle": 2, "void": 1}
     for operation, count in counts.items():
-        assert value(told, "tollgate_store_seconds_count", operation=operation) == count
-        assert value(told, "tollgate_store_seconds_sum", operation=operation) > 0
-    assert set(told["tollgate_store_errors_total"].values()) == {0.0}
+        assert value(samples, "tollgate_store_seconds_count", operation=operation) == count
+        assert value(samples, "tollgate_store_seconds_sum", operation=operation) > 0
+    assert set(samples["tollgate_store_errors_total"].values()) == {0.0}
 
 
-async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_not(
+async def test_a_failing_store_is_counted_as_an_error_and_its_hold_is_not(
     metrics: Metrics, store: SqliteStore, ledger_path: Path
 ):
     measured = MeasuredStore(store, metrics)
@@ -81,12 +81,12 @@ async def test_a_store_that_can_not_be_asked_is_counted_as_such_and_its_hold_is_
             await measured.take_token("acme", 1)
         with pytest.raises(StoreUnavailable):
             await measured.hold(hold_request("call-1"))
-    told = read(metrics.render())
-    assert value(told, "tollgate_store_errors_total", operation="take") == 1
-    assert value(told, "tollgate_store_errors_total", operation="hold") == 1
-    assert value(told, "tollgate_store_errors_total", operation="settle") == 0
-    assert value(told, "tollgate_store_seconds_count", operation="take") == 1
-    assert value(told, "tollgate_holds_in_flight") == 0
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_store_errors_total", operation="take") == 1
+    assert value(samples, "tollgate_store_errors_total", operation="hold") == 1
+    assert value(samples, "tollgate_store_errors_total", operation="settle") == 0
+    assert value(samples, "tollgate_store_seconds_count", operation="take") == 1
+    assert value(samples, "tollgate_holds_in_flight") == 0
 
 
 ONCE = ["store unavailable", "store recovered"]
@@ -128,7 +128,7 @@ def _events(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-async def test_whatever_ails_the_file_is_logged_once(
+async def test_every_fault_of_the_file_is_logged_once(
     cause: str, ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tollgate.store")
@@ -162,12 +162,12 @@ async def test_a_redis_that_is_gone_is_logged_once(
     await store.close()
 
 
-async def test_a_call_that_can_not_be_moved_says_nothing_of_the_store(
+async def test_a_call_that_can_not_be_moved_is_no_fault_of_the_store(
     ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = MeasuredStore(SqliteStore(ledger_path), Metrics("test"))
     await store.check()
     with pytest.raises(CallNotHeld):
-        await store.move_hold(request("nobody's", attempt=2))
+        await store.move_hold(request("unknown", attempt=2))
     assert _events(caplog) == []
     await store.close()

@@ -44,7 +44,7 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
     assert_undamaged(ledger_path)
 
 
-async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
+async def test_a_circuit_that_can_not_be_read_or_written_blocks_no_call(
     store: SqliteStore, ledger_path: Path
 ) -> None:
     place = Place(ledger_path)
@@ -68,7 +68,7 @@ async def test_a_circuit_that_can_not_be_read_or_written_keeps_no_call_away(
     assert await store.circuit_allows("OPENAI/payg/acme", "call")
 
 
-async def test_a_booking_is_kept_as_it_was_and_written_once(store: Store, ledger_path: Path) -> None:
+async def test_a_settlement_is_kept_as_it_was_and_written_once(store: Store, ledger_path: Path) -> None:
     row = make_row()
     with locked_by_another(ledger_path):
         for _ in range(2):
@@ -91,7 +91,7 @@ class FailsOnce(UserDict[str, Any]):
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "redis"])
-async def test_a_booking_is_kept_whatever_went_wrong(
+async def test_a_settlement_is_kept_after_any_error(
     backend: str, ledger_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = Place(ledger_path, request.getfixturevalue("redis_url") if backend == "redis" else None)
@@ -107,7 +107,7 @@ async def test_a_booking_is_kept_whatever_went_wrong(
     await store.close()
 
 
-async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
+async def test_a_pending_settlement_that_fails_again_blocks_no_other(
     store: SqliteStore, ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with locked_by_another(ledger_path):
@@ -123,7 +123,7 @@ async def test_a_kept_booking_that_fails_again_and_again_holds_up_no_other(
     assert len([record for record in caplog.records if "can't be recorded" in record.message]) == 1
 
 
-async def test_calls_are_refused_once_too_many_wait_to_be_booked(
+async def test_calls_are_refused_when_too_many_settlements_are_pending(
     store: SqliteStore, ledger_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept, "MAX_PENDING", 2)
@@ -146,7 +146,7 @@ async def test_a_hold_that_could_not_be_released_is_released_later(store: Store,
     assert Place(ledger_path).holds() == []
 
 
-async def test_close_writes_what_was_kept_and_may_be_called_twice(ledger_path: Path) -> None:
+async def test_close_writes_pending_settlements_and_may_be_called_twice(ledger_path: Path) -> None:
     store = SqliteStore(ledger_path)
     with locked_by_another(ledger_path), pytest.raises(StoreUnavailable):
         await store.settle(ended("a"))
@@ -155,7 +155,7 @@ async def test_close_writes_what_was_kept_and_may_be_called_twice(ledger_path: P
     assert booked_ids(ledger_path) == ["a"]
 
 
-async def test_a_booking_that_can_never_be_written_does_not_hold_up_the_others(
+async def test_a_settlement_that_can_never_be_written_blocks_no_other(
     store: Store, ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.hold(request("b"))
@@ -192,7 +192,7 @@ async def test_keeping_and_recovering_are_logged_once_each(
     assert booked_ids(ledger_path) == ["a", "b", "c"]
 
 
-async def test_bookings_that_closing_can_not_write_are_logged_well_enough_to_be_made_by_hand(
+async def test_settlements_that_close_can_not_write_are_logged_with_all_that_a_manual_entry_needs(
     ledger_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteStore(ledger_path)
@@ -211,7 +211,7 @@ async def test_bookings_that_closing_can_not_write_are_logged_well_enough_to_be_
 # With Redis, the file only gets the calls in the end.
 
 
-async def test_with_redis_a_ledger_that_can_not_be_written_refuses_no_call_and_is_filled_later(
+async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_later(
     ledger_path: Path, redis_url: str
 ) -> None:
     place = Place(ledger_path, redis_url)

@@ -38,22 +38,20 @@ MONTH = Counter("workspace:acme", "2026-11")
 # Tokens.
 
 
-async def test_a_bucket_gives_as_many_tokens_as_it_has_to_all_stores_together(
-    store: Store, other: Store
-) -> None:
+async def test_all_stores_together_get_only_the_tokens_of_the_bucket(store: Store, other: Store) -> None:
     assert [await takes(one, WORKSPACE, 3) for one in (store, other, store, other, store)] == [
         *[True] * 3,
         *[False] * 2,
     ]
 
 
-async def test_each_workspace_has_a_bucket_of_its_own(store: Store) -> None:
+async def test_each_workspace_has_its_own_bucket(store: Store) -> None:
     assert await takes(store, "acme", 1)
     assert await takes(store, "bare", 1)
     assert not await takes(store, "acme", 1)
 
 
-async def test_another_limit_counts_at_once(store: Store) -> None:
+async def test_a_new_limit_applies_at_once(store: Store) -> None:
     assert [await takes(store, WORKSPACE, 2) for _ in range(3)] == [True, True, False]
     assert [await takes(store, WORKSPACE, 4) for _ in range(3)] == [True, True, False]
     assert not await takes(store, WORKSPACE, 1)
@@ -66,7 +64,7 @@ async def test_takes_at_once_are_counted_one_by_one(store: Store, other: Store) 
 
 
 @pytest.mark.parametrize("limit_rpm", [400, 401, 1000])
-async def test_no_limit_is_passed_where_takes_are_remembered_in_groups(store: Store, limit_rpm: int) -> None:
+async def test_no_limit_is_exceeded_when_takes_are_grouped(store: Store, limit_rpm: int) -> None:
     assert all([await takes(store, WORKSPACE, limit_rpm) for _ in range(limit_rpm)])
     assert not await takes(store, WORKSPACE, limit_rpm)
 
@@ -78,7 +76,7 @@ def cap(kind: LimitKind, most: int, counter: Counter = EVER) -> Limit:
     return Limit(kind, counter, most)
 
 
-async def test_a_call_that_nothing_limits_is_held_in_full(store: Store, place: Place) -> None:
+async def test_a_call_without_limits_is_held_in_full(store: Store, place: Place) -> None:
     assert await store.hold(request("a")) == Hold(63_400, 100)
     assert place.used_now(all_counters()) == [Used(0, 0, 63_400, 1)] * 6
 
@@ -88,7 +86,7 @@ async def test_without_overage_protection_only_the_prompt_is_held(store: Store, 
     assert place.used(EVER) == Used(0, 0, 1_000, 1)
 
 
-async def test_what_calls_in_flight_hold_is_not_there_for_others(store: Store, other: Store) -> None:
+async def test_other_calls_can_not_use_what_calls_in_flight_hold(store: Store, other: Store) -> None:
     limit = cap("spend_cap", 63_400 + 1_000 + 624 * 3 + 623)
     assert await store.hold(request("a", limit)) == Hold(63_400, 100)
     assert await other.hold(request("b", limit)) == Hold(2_872, 3)
@@ -97,7 +95,7 @@ async def test_what_calls_in_flight_hold_is_not_there_for_others(store: Store, o
     assert await store.hold(request("c", limit)) == Hold(2_872, 3)
 
 
-async def test_a_denial_names_the_limit_and_the_calls_in_flight_that_are_to_blame(
+async def test_a_denial_names_the_limit_and_the_calls_in_flight_that_cause_it(
     store: Store, other: Store
 ) -> None:
     calls, month = cap("request_cap", 9), cap("monthly_spend_cap", 64_000, MONTH)
@@ -115,7 +113,7 @@ async def test_a_call_that_names_no_cap_leaves_something_for_the_next(store: Sto
     assert [hold.cap_tokens for hold in held if isinstance(hold, Hold)] == [19_000, 14_000, 10_250, 7_437]
 
 
-async def test_a_wallet_pays_what_it_has_and_then_no_more(store: Store, place: Place) -> None:
+async def test_a_wallet_pays_its_balance_and_no_more(store: Store, place: Place) -> None:
     assert reason_of(await store.hold(request("a", wallet()))) == "wallet"
     await store.credit(credit("c", 63_400))
     assert await store.hold(request("a", wallet())) == Hold(63_400, 100)
@@ -152,14 +150,14 @@ async def test_request_caps_count_the_calls_in_flight(store: Store, other: Store
     assert reason_of(await store.hold(request("c", limit))) == "request_cap"
 
 
-async def test_asking_again_returns_the_hold_that_stands(store: Store, other: Store, place: Place) -> None:
+async def test_a_second_request_returns_the_existing_hold(store: Store, other: Store, place: Place) -> None:
     limit = cap("spend_cap", 2_872)
     for one in (store, other, store):
         assert await one.hold(request("a", limit)) == Hold(2_872, 3)
     assert place.used(EVER) == Used(0, 0, 2_872, 1)
 
 
-async def test_a_take_that_finds_no_token_says_when_one_is_back(store: Store) -> None:
+async def test_a_take_without_a_token_returns_the_wait(store: Store) -> None:
     assert await store.take_token(WORKSPACE, 2) == 0
     assert await store.take_token(WORKSPACE, 2) == 0
     first_us, then_us = [await store.take_token(WORKSPACE, 2) for _ in range(2)]
@@ -205,7 +203,7 @@ async def test_keys_and_workspaces_do_not_count_for_each_other(store: Store, pla
 # Another attempt of a call.
 
 
-async def test_a_hold_that_moves_becomes_that_of_the_next_attempt(store: Store, place: Place) -> None:
+async def test_a_moved_hold_is_that_of_the_next_attempt(store: Store, place: Place) -> None:
     await store.hold(request("a"))
     assert await store.move_hold(request("a", want=replace(WANT, cap_tokens=7), attempt=2)) == Hold(5_368, 7)
     assert place.holds() == ["a"]
@@ -215,7 +213,7 @@ async def test_a_hold_that_moves_becomes_that_of_the_next_attempt(store: Store, 
     assert await place.discrepancies() == []
 
 
-async def test_moving_again_finds_the_hold_that_was_moved(store: Store, place: Place) -> None:
+async def test_a_second_move_returns_the_moved_hold(store: Store, place: Place) -> None:
     limit = cap("spend_cap", 2_872)
     await store.hold(request("a"))
     for _ in range(3):
@@ -224,7 +222,7 @@ async def test_moving_again_finds_the_hold_that_was_moved(store: Store, place: P
     assert place.used(EVER) == Used(0, 0, 2_872, 1)
 
 
-async def test_a_call_does_not_stand_in_its_own_way(store: Store) -> None:
+async def test_a_call_that_moves_does_not_count_against_itself(store: Store) -> None:
     calls, spend = cap("request_cap", 1), cap("spend_cap", 63_400)
     for want in (WANT, LOOSE):
         call_id = f"protected {want.is_protected}"
@@ -237,7 +235,7 @@ async def test_a_call_does_not_stand_in_its_own_way(store: Store) -> None:
         await store.void(call_id)
 
 
-async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held_for_and_back_is_not(
+async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_none(
     store: Store, place: Place
 ) -> None:
     await store.credit(credit("c", 63_400))
@@ -261,7 +259,7 @@ async def test_a_call_on_the_customer_s_key_that_moves_to_the_platform_s_is_held
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once(
+async def test_a_denied_move_keeps_the_hold_and_the_call_settles_once(
     limit: Limit, want: Want, reason: str, store: Store, other: Store, place: Place
 ) -> None:
     """The other call holds first, so the moving call may only have the rest."""
@@ -278,7 +276,7 @@ async def test_a_move_that_is_denied_leaves_the_hold_which_the_call_settles_once
     assert await place.discrepancies() == []
 
 
-async def test_what_holds_nothing_can_not_be_moved(store: Store, other: Store, place: Place) -> None:
+async def test_a_call_without_a_hold_can_not_be_moved(store: Store, other: Store, place: Place) -> None:
     await store.hold(request("voided"))
     await store.void("voided")
     await store.hold(request("settled"))
@@ -306,15 +304,15 @@ async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: S
 
 
 @pytest.mark.parametrize("is_denied", [False, True])
-async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_attempt_that_is_held_for(
+async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_held_attempt(
     is_denied: bool, open_store: OpenStore, place: Place
 ) -> None:
     dying = await open_store()
     await dying.hold(request("a"))
     await dying.move_hold(request("a", *[cap("request_cap", 0)] * is_denied, attempt=2))
     await die(dying)
-    heir = await open_store()
-    await heir.maintain()
+    successor = await open_store()
+    await successor.maintain()
     assert place.holds() == []
     assert [(row["attempts"], row["error_code"]) for row in place.rows().values()] == [
         (1 if is_denied else 2, "interrupted")
@@ -367,7 +365,7 @@ async def test_a_call_settles_through_another_store_than_the_one_that_held_it(
     assert place.used(EVER) == Used(1_560, 1, 0, 0)
 
 
-async def test_a_call_that_was_never_held_is_booked_all_the_same(store: Store, place: Place) -> None:
+async def test_a_call_without_a_hold_is_recorded_too(store: Store, place: Place) -> None:
     await store.settle(settlement("a"))
     await store.maintain()
     assert set(place.rows()) == {"a"}
@@ -413,9 +411,7 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store:
     assert (place.holds(), place.rows()) == ([], {})
 
 
-async def test_a_row_of_before_there_were_counts_of_cache_writes_is_booked_without(
-    store: Store, place: Place
-) -> None:
+async def test_a_row_of_an_older_version_has_no_cache_write_tokens(store: Store, place: Place) -> None:
     await store.hold(request("a"))
     row = call_row("a")
     del row["cache_write_tokens"]
@@ -424,7 +420,7 @@ async def test_a_row_of_before_there_were_counts_of_cache_writes_is_booked_witho
     assert (place.holds(), place.rows()["a"]["cache_write_tokens"]) == ([], None)
 
 
-async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
+async def test_no_text_of_clients_or_providers_keeps_a_call_out_of_the_ledger(
     store: Store, place: Place
 ) -> None:
     odd = {"end_user": "a\ud800b", "requested_model": "x\0y", "completion_tokens": 10**400}
@@ -436,7 +432,7 @@ async def test_what_clients_and_providers_write_keeps_no_call_out_of_the_ledger(
     assert await place.discrepancies() == []
 
 
-async def test_amounts_beyond_what_a_float_can_tell_are_added_exactly(store: Store, place: Place) -> None:
+async def test_amounts_beyond_the_precision_of_floats_are_added_exactly(store: Store, place: Place) -> None:
     for number in range(3):
         await store.settle(settlement(f"a-{number}", LARGEST - 1, from_wallet=False))
     assert place.used(EVER).spent_nanousd == 3 * (LARGEST - 1)
@@ -466,8 +462,8 @@ async def test_the_calls_of_a_dead_process_end_as_interrupted_when_another_opens
     await dying.hold(request("b", workspace="bare"))
     await dying.settle(settlement("done"))
     await die(dying)
-    heir = await open_store()
-    await heir.maintain()
+    successor = await open_store()
+    await successor.maintain()
     assert place.holds() == []
     rows = place.rows()
     assert set(rows) == {"a", "b", "done"}
@@ -491,7 +487,7 @@ async def test_the_calls_of_a_dead_process_end_while_another_lives(
     assert place.rows()["a"]["error_code"] == "interrupted"
 
 
-async def test_nobody_ends_the_calls_of_a_process_that_lives(
+async def test_the_calls_of_a_living_process_stay_in_flight(
     store: Store, open_store: OpenStore, place: Place
 ) -> None:
     await store.hold(request("a"))
@@ -501,25 +497,25 @@ async def test_nobody_ends_the_calls_of_a_process_that_lives(
     assert place.rows() == {}
 
 
-async def test_a_call_that_was_taken_for_dead_and_lived_has_its_row_replaced(
+async def test_a_call_that_was_interrupted_but_lived_has_its_row_replaced(
     open_store: OpenStore, place: Place
 ) -> None:
     first = await open_store()
     await first.hold(request("a"))
     await die(first)
-    heir = await open_store()
-    await heir.maintain()
+    successor = await open_store()
+    await successor.maintain()
     assert place.rows()["a"]["error_code"] == "interrupted"
-    await heir.settle(settlement("a", 70))
-    await heir.settle(settlement("a", 70))
-    await heir.maintain()
+    await successor.settle(settlement("a", 70))
+    await successor.settle(settlement("a", 70))
+    await successor.maintain()
     assert place.rows() == {"a": settlement("a", 70).row}
     assert place.used(EVER) == Used(70, 1, 0, 0)
     assert place.entries() == {"a": -70}
     assert await place.discrepancies() == []
 
 
-async def test_what_was_kept_is_there_when_another_store_opens(place: Place, open_store: OpenStore) -> None:
+async def test_data_is_there_when_another_store_opens(place: Place, open_store: OpenStore) -> None:
     first = await open_store()
     await first.credit(credit("c", USD))
     await takes(first, WORKSPACE, 1)
@@ -532,7 +528,7 @@ async def test_what_was_kept_is_there_when_another_store_opens(place: Place, ope
     assert place.rows().keys() == {"a"}
 
 
-async def test_a_workspace_may_be_called_anything_that_its_file_may(store: Store, place: Place) -> None:
+async def test_every_name_of_a_workspace_file_works(store: Store, place: Place) -> None:
     names = ("tollgate", "a.b-c_d", "0", "x" * 64)
     for number, name in enumerate(names):
         assert await takes(store, name, 1)

@@ -116,10 +116,13 @@ class Model:
 
     def count(self, includes: Callable[[Call], bool]) -> Used:
         calls = [call for call in self.calls.values() if includes(call)]
-        booked = [call for call in calls if call.cost is not None]
+        settled = [call for call in calls if call.cost is not None]
         held = [call for call in calls if call.stands]
         return Used(
-            sum(call.cost or 0 for call in booked), len(booked), sum(call.amount for call in held), len(held)
+            sum(call.cost or 0 for call in settled),
+            len(settled),
+            sum(call.amount for call in held),
+            len(held),
         )
 
     def of_key(self, workspace: str, key: Key, reset: str, at: datetime) -> Used:
@@ -438,7 +441,9 @@ class Comparison(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("examples", [45])
-def test_both_stores_and_the_model_agree_whatever_happens(redis_server: RedisServer, examples: int) -> None:
+def test_both_stores_and_the_model_agree_in_every_order_of_events(
+    redis_server: RedisServer, examples: int
+) -> None:
     Comparison.server = redis_server
     run_state_machine_as_test(
         Comparison,

@@ -7,7 +7,7 @@ import logging
 from rig.log_lines import Lines
 
 
-def test_a_traceback_is_one_string_on_the_same_line_without_any_word_of_an_exception(lines: Lines) -> None:
+def test_a_traceback_is_one_string_on_the_same_line_without_any_message(lines: Lines) -> None:
     said = "a-private-word"
     try:
         try:
@@ -24,7 +24,7 @@ def test_a_traceback_is_one_string_on_the_same_line_without_any_word_of_an_excep
     assert said not in json.dumps(line)
 
 
-def test_what_the_system_says_of_a_fault_is_told(lines: Lines) -> None:
+def test_a_message_of_the_system_is_logged(lines: Lines) -> None:
     try:
         raise OSError(errno.ENOSPC, "whatever", "/a-private-word")
     except OSError:

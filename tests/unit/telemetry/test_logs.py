@@ -77,7 +77,7 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
     }
 
 
-def test_a_refusal_is_one_line_whatever_is_known_of_the_call(lines: Lines) -> None:
+def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines) -> None:
     stranger = Exchange(
         "req_2", datetime.now(UTC), 5.0, Stage.REFUSED, status=401, error_code="invalid_api_key"
     )
@@ -91,7 +91,7 @@ def test_a_refusal_is_one_line_whatever_is_known_of_the_call(lines: Lines) -> No
     assert line["duration_ms"] == 2
 
 
-def test_a_call_shows_no_secret_even_where_a_provider_returned_it(lines: Lines) -> None:
+def test_a_call_shows_no_secret_even_if_a_provider_returned_it(lines: Lines) -> None:
     log_call(_call(finish_reason="sk-fake0000"), 101.0)
     assert "sk-fake" not in lines.getvalue()
     assert (lines.one["finish_reason"], lines.one["id"]) == (MASK, "req_1")
@@ -112,7 +112,7 @@ def test_a_call_shows_no_secret_even_where_a_provider_returned_it(lines: Lines) 
         ("some.library", logging.WARNING, True),
     ],
 )
-def test_ours_are_shown_from_info_and_others_from_warning(
+def test_our_loggers_are_shown_from_info_and_others_from_warning(
     lines: Lines, logger: str, level: int, shown: bool
 ) -> None:
     # mitmproxy sets the root logger to the lowest level.
@@ -121,7 +121,7 @@ def test_ours_are_shown_from_info_and_others_from_warning(
     assert [line["logger"] for line in lines.all] == ([logger] if shown else [])
 
 
-def test_what_a_library_says_is_withheld_and_what_an_operators_module_says_is_not(lines: Lines) -> None:
+def test_messages_of_libraries_are_withheld_and_those_of_operators_modules_are_not(lines: Lines) -> None:
     logging.getLogger("mitmproxy.proxy.server").warning("a-private-word")
     logging.getLogger("my_policy").warning("told")
     record = logging.LogRecord("some.library", logging.WARNING, pytest.__file__, 7, "a word", None, None)
@@ -136,7 +136,7 @@ def test_a_stack_is_a_string_too(lines: Lines) -> None:
     assert "test_a_stack_is_a_string_too" in lines.one["stack"]
 
 
-def test_extra_fields_of_ours_are_shown_and_masked_and_those_of_others_are_not(lines: Lines) -> None:
+def test_extra_fields_of_our_loggers_are_shown_and_masked_and_others_are_not(lines: Lines) -> None:
     url = "http://user:hunter@127.0.0.1:1"
     nested = MappingProxyType({"key": "sk-fake0000"})
     extra = {"event": "listening", "url": url, "nested": nested, "level": "shout"}
@@ -237,11 +237,11 @@ def test_no_line_is_longer_than_a_pipe_takes_whole(message: str, extra: dict[str
     record = logging.makeLogRecord({"name": "tollgate", "msg": "%s", "args": (message,), **extra})
     line = JsonFormatter(worker=1).format(record)
     assert len(line.encode()) < 4096
-    told = json.loads(line)
-    assert told.keys() >= {"time", "level", "logger", "message", "worker", *extra}
+    line_read = json.loads(line)
+    assert line_read.keys() >= {"time", "level", "logger", "message", "worker", *extra}
     for name, value in (extra | {"message": message}).items():
-        head, cut, tail = told[name].partition(" … ")
-        assert told[name] == mask_credentials(value) or (cut and head in value and tail in value)
+        head, cut, tail = line_read[name].partition(" … ")
+        assert line_read[name] == mask_credentials(value) or (cut and head in value and tail in value)
 
 
 def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
@@ -254,14 +254,14 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
         fail(60)
     except RuntimeError:
         logging.getLogger("tollgate").exception("deep")
-    told = lines.one
-    assert told["message"] == "deep"
-    assert told["exception"].startswith("Traceback (most recent call last):\n")
-    assert " … " in told["exception"]
-    assert told["exception"].endswith("RuntimeError")
+    line_read = lines.one
+    assert line_read["message"] == "deep"
+    assert line_read["exception"].startswith("Traceback (most recent call last):\n")
+    assert " … " in line_read["exception"]
+    assert line_read["exception"].endswith("RuntimeError")
 
 
-def test_a_pipe_that_nobody_reads_any_more_ends_no_call() -> None:
+def test_a_pipe_without_a_reader_ends_no_call() -> None:
     code = (
         "import logging; from addon.telemetry.logs import configure_logging; configure_logging()\n"
         "for _ in range(3): logging.getLogger('tollgate').warning('unheard')\n"
@@ -281,7 +281,7 @@ def test_a_pipe_that_nobody_reads_any_more_ends_no_call() -> None:
     assert (ended.returncode, ended.stdout) == (0, "still here\n")
 
 
-def test_the_lines_of_one_of_several_processes_bear_its_number(lines: Lines) -> None:
+def test_the_lines_of_one_of_several_processes_have_its_number(lines: Lines) -> None:
     configure_logging(stream := Lines(), worker=3)
     logging.getLogger("tollgate").info("mine")
     logging.getLogger("mitmproxy").warning("and of others in me")

@@ -32,39 +32,39 @@ def metrics() -> Metrics:
 def test_a_settled_call_is_counted_with_its_tokens_its_cost_and_its_time(metrics: Metrics):
     metrics.call_ended(EXCHANGE, CATALOG, now_s=3.5)
     metrics.call_ended(EXCHANGE, CATALOG, now_s=3.5)
-    told = read(metrics.render())
+    samples = read(metrics.render())
     calls = {"model": "tester-large", "provider": "TESTER", "mode": "payg", "status": "200"}
-    assert value(told, "tollgate_calls_total", **calls) == 2
+    assert value(samples, "tollgate_calls_total", **calls) == 2
     tokens = {
-        kind: value(told, "tollgate_tokens_total", kind=kind, model="tester-large")
+        kind: value(samples, "tollgate_tokens_total", kind=kind, model="tester-large")
         for kind in ("prompt", "cached", "completion", "reasoning")
     }
     assert tokens == {"prompt": 20, "cached": 8, "completion": 10, "reasoning": 4}
     cost = {"model": "tester-large", "mode": "payg"}
-    assert value(told, "tollgate_cost_usd_total", price="retail", **cost) == pytest.approx(3.12)
-    assert value(told, "tollgate_cost_usd_total", price="wholesale", **cost) == pytest.approx(3.0)
+    assert value(samples, "tollgate_cost_usd_total", price="retail", **cost) == pytest.approx(3.12)
+    assert value(samples, "tollgate_cost_usd_total", price="wholesale", **cost) == pytest.approx(3.0)
     whole = {"provider": "TESTER", "stream": "false"}
-    assert value(told, "tollgate_call_seconds_sum", **whole) == pytest.approx(5.0)
-    assert value(told, "tollgate_call_seconds_bucket", le="2.5", **whole) == 2
-    assert value(told, "tollgate_call_seconds_bucket", le="1.0", **whole) == 0
+    assert value(samples, "tollgate_call_seconds_sum", **whole) == pytest.approx(5.0)
+    assert value(samples, "tollgate_call_seconds_bucket", le="2.5", **whole) == 2
+    assert value(samples, "tollgate_call_seconds_bucket", le="1.0", **whole) == 0
 
 
-def test_only_a_stream_that_began_has_a_first_byte(metrics: Metrics):
+def test_only_a_stream_that_started_has_a_first_byte(metrics: Metrics):
     metrics.call_ended(exchange_by(stream=False), CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, first_byte_s=None), CATALOG, now_s=2.0)
     assert "tollgate_upstream_first_byte_seconds_sum" not in read(metrics.render())
     metrics.call_ended(exchange_by(stream=True), CATALOG, now_s=2.0)
-    told = read(metrics.render())
-    assert value(told, "tollgate_upstream_first_byte_seconds_sum", provider="TESTER") == pytest.approx(0.2)
-    assert value(told, "tollgate_call_seconds_count", provider="TESTER", stream="true") == 2
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_upstream_first_byte_seconds_sum", provider="TESTER") == pytest.approx(0.2)
+    assert value(samples, "tollgate_call_seconds_count", provider="TESTER", stream="true") == 2
 
 
-def test_what_was_not_reported_and_not_billed_adds_nothing(metrics: Metrics):
+def test_unreported_tokens_and_unbilled_costs_add_nothing(metrics: Metrics):
     nothing = exchange_by(mode="byok", usage=Usage(), wholesale_nanousd=0, retail_nanousd=0)
     metrics.call_ended(nothing, CATALOG, now_s=2.0)
-    told = read(metrics.render())
-    assert sum(told["tollgate_tokens_total"].values()) == 0
-    assert sum(told["tollgate_cost_usd_total"].values()) == 0
+    samples = read(metrics.render())
+    assert sum(samples["tollgate_tokens_total"].values()) == 0
+    assert sum(samples["tollgate_cost_usd_total"].values()) == 0
 
 
 def _of_one_call(exchange: Exchange) -> Samples:
@@ -80,14 +80,16 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     metrics.attempt_failed("TESTER", "upstream_error")
     fell_back = replace(EXCHANGE, route=Route(attempts, "pinned"), attempts=2, first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
-    told = read(metrics.render())
-    assert list(told["tollgate_calls_total"]) == [
+    samples = read(metrics.render())
+    assert list(samples["tollgate_calls_total"]) == [
         frozenset({"model": "other-small", "provider": "OTHER", "mode": "payg", "status": "200"}.items())
     ]
-    assert told["tollgate_upstream_errors_total"] == {
+    assert samples["tollgate_upstream_errors_total"] == {
         frozenset({"provider": "TESTER", "code": "upstream_error"}.items()): 1
     }
-    assert told["tollgate_fallbacks_total"] == {frozenset({"provider": "OTHER", "mode": "payg"}.items()): 1}
+    assert samples["tollgate_fallbacks_total"] == {
+        frozenset({"provider": "OTHER", "mode": "payg"}.items()): 1
+    }
     assert "tollgate_fallbacks_total" not in _of_one_call(replace(fell_back, first_byte_s=None))
 
 
@@ -104,42 +106,42 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
         (200, None, False),
     ],
 )
-def test_an_attempt_that_its_provider_failed_is_an_upstream_error_once_and_no_other_is(
+def test_only_an_attempt_that_failed_at_its_provider_is_an_upstream_error(
     metrics: Metrics, status: int, code: str | None, counts: bool
 ):
     metrics.call_ended(exchange_by(status=status, error_code=code), CATALOG, now_s=2.0)
     if code is not None:
         metrics.attempt_failed("TESTER", code)
-    told = read(metrics.render())
+    samples = read(metrics.render())
     expected = {frozenset({"provider": "TESTER", "code": code}.items()): 1.0} if counts else {}
-    assert told.get("tollgate_upstream_errors_total", {}) == expected
+    assert samples.get("tollgate_upstream_errors_total", {}) == expected
 
 
-def test_every_refusal_begins_at_zero_and_is_counted_by_its_code(metrics: Metrics):
+def test_every_refusal_starts_at_zero_and_is_counted_by_its_code(metrics: Metrics):
     before = read(metrics.render())["tollgate_refusals_total"]
     assert {dict(labels)["code"] for labels in before} == REFUSAL_CODES
     assert set(get_args(RefusalCode)) < REFUSAL_CODES
     assert set(before.values()) == {0.0}
     for code in ("payment_required", "payment_required", "client_disconnected"):
         metrics.call_refused(code)
-    told = read(metrics.render())
-    assert value(told, "tollgate_refusals_total", code="payment_required") == 2
-    assert value(told, "tollgate_refusals_total", code="client_disconnected") == 1
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_refusals_total", code="payment_required") == 2
+    assert value(samples, "tollgate_refusals_total", code="client_disconnected") == 1
 
 
 @settings(max_examples=50)
 @given(code=st.text(), slug=st.text())
-def test_no_text_from_elsewhere_becomes_a_label(code: str, slug: str):
+def test_no_foreign_text_becomes_a_label(code: str, slug: str):
     metrics = Metrics("1.2.3")
     metrics.call_refused(code)
     metrics.call_ended(exchange_by(replace(MODEL, slug=slug), error_code=code), CATALOG, now_s=2.0)
-    told = read(metrics.render())
-    labels = [dict(labels) for by_labels in told.values() for labels in by_labels]
+    samples = read(metrics.render())
+    labels = [dict(labels) for by_labels in samples.values() for labels in by_labels]
     assert {found["code"] for found in labels if "code" in found} <= REFUSAL_CODES | UPSTREAM_CODES
     assert {found["model"] for found in labels if "model" in found} <= CATALOG | {OTHER}
 
 
-def test_nothing_of_the_customer_stands_on_the_page(metrics: Metrics):
+def test_the_page_contains_no_data_of_a_customer(metrics: Metrics):
     custom = replace(MODEL, slug="TESTER/acmes-own-model")
     metrics.call_ended(exchange_by(custom, "byok"), CATALOG, now_s=2.0)
     metrics.call_ended(EXCHANGE, CATALOG, now_s=2.0)
@@ -148,42 +150,42 @@ def test_nothing_of_the_customer_stands_on_the_page(metrics: Metrics):
         assert private not in body
 
 
-def test_an_absurd_count_neither_breaks_a_call_nor_makes_the_sum_deaf_to_later_ones(metrics: Metrics):
+def test_an_absurd_count_breaks_no_call_and_keeps_the_sum_exact(metrics: Metrics):
     absurd = exchange_by(usage=Usage(10**400, 1), retail_nanousd=10**500)
     metrics.call_ended(absurd, CATALOG, now_s=2.0)
     metrics.call_ended(EXCHANGE, CATALOG, now_s=2.0)
-    told = read(metrics.render())
-    assert value(told, "tollgate_tokens_total", kind="prompt", model="tester-large") == MOST + 10
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_tokens_total", kind="prompt", model="tester-large") == MOST + 10
 
 
-def test_a_gauge_of_what_is_there_no_more_is_zero(metrics: Metrics):
+def test_a_gauge_of_something_that_is_gone_is_zero(metrics: Metrics):
     metrics.set_circuits_open({("TESTER", "payg", "all"): 1, ("TESTER", "byok", "workspace"): 3})
     metrics.set_circuits_open({("OTHER", "payg", "all"): 1})
-    told = read(metrics.render())
-    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="payg", scope="all") == 0
-    assert value(told, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 0
-    assert value(told, "tollgate_circuits_open", provider="OTHER", mode="payg", scope="all") == 1
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_circuits_open", provider="TESTER", mode="payg", scope="all") == 0
+    assert value(samples, "tollgate_circuits_open", provider="TESTER", mode="byok", scope="workspace") == 0
+    assert value(samples, "tollgate_circuits_open", provider="OTHER", mode="payg", scope="all") == 1
 
 
-def test_broken_files_are_named_the_first_of_them_one_by_one(metrics: Metrics):
+def test_broken_files_are_named_up_to_a_bound(metrics: Metrics):
     files = [Path(f"/somewhere/workspaces/w{number:03}.toml") for number in range(MOST_NAMED + 5)]
     metrics.set_broken_files(files)
-    told = read(metrics.render())["tollgate_broken_files"]
-    assert len(told) == MOST_NAMED + 1
-    assert told[frozenset({("file", "workspaces/w000.toml")})] == 1
-    assert told[frozenset({("file", OTHER)})] == 5
+    samples = read(metrics.render())["tollgate_broken_files"]
+    assert len(samples) == MOST_NAMED + 1
+    assert samples[frozenset({("file", "workspaces/w000.toml")})] == 1
+    assert samples[frozenset({("file", OTHER)})] == 5
     metrics.set_broken_files(files[:1])
     assert sum(read(metrics.render())["tollgate_broken_files"].values()) == 1
 
 
-def test_the_process_tells_its_version_and_when_it_began(metrics: Metrics):
-    told = read(metrics.render())
-    assert value(told, "tollgate_build_info", version="1.2.3") == 1
-    assert value(told, "tollgate_workers") == value(told, "tollgate_worker_starts_total") == 1
-    assert 1_700_000_000 < value(told, "tollgate_start_time_seconds") < 10_000_000_000
+def test_the_page_has_the_version_and_the_start_time(metrics: Metrics):
+    samples = read(metrics.render())
+    assert value(samples, "tollgate_build_info", version="1.2.3") == 1
+    assert value(samples, "tollgate_workers") == value(samples, "tollgate_worker_starts_total") == 1
+    assert 1_700_000_000 < value(samples, "tollgate_start_time_seconds") < 10_000_000_000
 
 
-def test_two_gateways_in_one_program_count_apart(metrics: Metrics):
+def test_two_gateways_in_one_process_count_separately(metrics: Metrics):
     other = Metrics("1.2.3")
     other.call_refused("bad_request")
     assert value(read(metrics.render()), "tollgate_refusals_total", code="bad_request") == 0
@@ -192,11 +194,11 @@ def test_two_gateways_in_one_program_count_apart(metrics: Metrics):
 def test_the_pool_of_connections_is_counted(metrics: Metrics):
     for open_now, idle_now, opened, reused in ((3, 1, 5, 7), (2, 2, 6, 9)):
         metrics.set_upstream_connections(open_now=open_now, idle_now=idle_now, opened=opened, reused=reused)
-        told = read(metrics.render())
-        assert value(told, "tollgate_upstream_connections", state="open") == open_now
-        assert value(told, "tollgate_upstream_connections", state="idle") == idle_now
-        assert value(told, "tollgate_upstream_connections_opened_total") == opened
-        assert value(told, "tollgate_upstream_connections_reused_total") == reused
+        samples = read(metrics.render())
+        assert value(samples, "tollgate_upstream_connections", state="open") == open_now
+        assert value(samples, "tollgate_upstream_connections", state="idle") == idle_now
+        assert value(samples, "tollgate_upstream_connections_opened_total") == opened
+        assert value(samples, "tollgate_upstream_connections_reused_total") == reused
 
 
 # The page.
@@ -217,27 +219,27 @@ def fill_every_metric(metrics: Metrics) -> None:
 
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
     fill_every_metric(metrics)
-    told = {}
+    samples = {}
     for family in text_string_to_metric_families(metrics.render()[1].decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
-        told[name] = (family.type, labels)
+        samples[name] = (family.type, labels)
     rows = re.findall(r"^\| `(tollgate_\w+)` \| (\w+) \| ([^|]*)\| \S", PAGE, re.MULTILINE)
     documented = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
-    ours = {name: found for name, found in told.items() if name.startswith("tollgate_")}
+    ours = {name: found for name, found in samples.items() if name.startswith("tollgate_")}
     assert documented == ours
-    assert {name for name in told.keys() - ours.keys() if f"`{name}`" not in PAGE} == set()
+    assert {name for name in samples.keys() - ours.keys() if f"`{name}`" not in PAGE} == set()
 
 
-def test_the_alerts_ask_for_metrics_labels_and_codes_that_exist(metrics: Metrics):
+def test_the_alerts_use_metrics_labels_and_codes_that_exist(metrics: Metrics):
     fill_every_metric(metrics)
-    told = read(metrics.render())
+    samples = read(metrics.render())
     asked = re.findall(r"(tollgate_\w+)(?:\{([^}]*)\})?[\[)]", PAGE.split("## Alerts")[1])
     assert len(asked) > 8
     for name, selector in asked:
-        assert name in told
+        assert name in samples
         for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selector):
-            assert all(label in dict(labels) for labels in told[name])
+            assert all(label in dict(labels) for labels in samples[name])
             known = REFUSAL_CODES | UPSTREAM_CODES
-            known |= {dict(labels)[label] for labels in told[name]}
+            known |= {dict(labels)[label] for labels in samples[name]}
             assert set(values.split("|")) <= known

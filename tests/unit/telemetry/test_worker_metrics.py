@@ -91,7 +91,7 @@ def workers(folder: Path, count: int) -> Iterator[list[Worker]]:
 CALLS = {"model": "tester-large", "provider": "TESTER", "mode": "payg", "status": "200"}
 
 
-def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Path):
+def test_workers_are_added_up_and_the_counts_of_a_killed_one_stay(tmp_path: Path):
     folder = tmp_path / "metrics"
     metrics = WorkerMetrics(folder)
     with workers(folder, 2) as (one, other):
@@ -129,7 +129,7 @@ def test_workers_are_summed_up_and_what_a_killed_one_counted_stays(tmp_path: Pat
         assert value(samples, "tollgate_worker_starts_total") == 2
 
 
-def test_no_file_is_left_of_workers_that_ended_and_their_sums_stay(tmp_path: Path):
+def test_workers_that_ended_leave_no_file_and_their_sums_stay(tmp_path: Path):
     folder = tmp_path / "metrics"
     metrics = WorkerMetrics(folder)
     for _ in range(3):

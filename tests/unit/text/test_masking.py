@@ -101,18 +101,18 @@ LEFT_ALONE = [
 
 
 @pytest.mark.parametrize(("text", "masked"), MASKED)
-def test_what_looks_like_a_credential_is_masked(text: str, masked: str) -> None:
+def test_text_like_a_credential_is_masked(text: str, masked: str) -> None:
     assert mask_credentials(text) == masked
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE)
-def test_ordinary_prose_is_left_alone(text: str) -> None:
+def test_ordinary_text_is_not_masked(text: str) -> None:
     assert mask_credentials(text) == text
 
 
 # The last one has no end, so it takes all that follows with it.
 @pytest.mark.parametrize(("text", "masked"), MASKED[:-1])
-def test_a_credential_is_masked_amid_other_lines(text: str, masked: str) -> None:
+def test_a_credential_is_masked_between_other_lines(text: str, masked: str) -> None:
     assert mask_credentials(f"before\n{text}\nafter") == f"before\n{masked}\nafter"
 
 
@@ -122,7 +122,7 @@ def test_a_credential_is_masked_amid_other_lines(text: str, masked: str) -> None
     around=st.tuples(st.text(max_size=10), st.text(max_size=10)),
 )
 @settings(max_examples=40)
-def test_no_key_survives_whatever_stands_around_it(prefix: str, body: str, around: tuple[str, str]) -> None:
+def test_no_key_survives_any_surrounding_text(prefix: str, body: str, around: tuple[str, str]) -> None:
     before, after = around
     assert body not in mask_credentials(f"{before} {prefix}{body} {after}")
 

@@ -15,9 +15,7 @@ from addon.store.protocol import Store, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
 
-async def test_while_one_call_waits_for_the_lock_others_of_the_process_go_on(
-    store: Store, ledger_path: Path
-) -> None:
+async def test_while_one_call_waits_for_the_lock_other_tasks_run(store: Store, ledger_path: Path) -> None:
     with locked_by_another(ledger_path):
         waiting = asyncio.create_task(takes(store, WORKSPACE, 10))
         for _ in range(3):
@@ -42,7 +40,7 @@ async def fill(store: SqliteStore, ledger_path: Path) -> list[str]:
     raise AssertionError("the disk never filled")
 
 
-async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_nothing(
+async def test_a_full_disk_refuses_calls_keeps_settlements_and_damages_nothing(
     store: SqliteStore, ledger_path: Path
 ) -> None:
     await store.hold(request("in flight"))
@@ -61,7 +59,7 @@ async def test_a_full_disk_refuses_calls_keeps_what_is_to_be_booked_and_damages_
     assert_undamaged(ledger_path)
 
 
-async def test_a_file_that_can_only_be_read_is_noticed(store: SqliteStore) -> None:
+async def test_a_read_only_file_is_noticed(store: SqliteStore) -> None:
     store._file.connection.execute("PRAGMA query_only = 1")
     await assert_all_refused(store, "readonly")
 
@@ -73,14 +71,14 @@ def take_away(file: Path, *, put_another: bool) -> None:
 
 
 @pytest.mark.parametrize(("put_another", "reason"), [(True, "removed or replaced"), (False, "no such file")])
-async def test_a_file_that_is_gone_or_another_one_is_noticed(
+async def test_a_removed_or_replaced_file_is_noticed(
     put_another: bool, reason: str, store: SqliteStore, ledger_path: Path
 ) -> None:
     take_away(ledger_path, put_another=put_another)
     await assert_all_refused(store, reason)
 
 
-async def test_a_locked_file_is_tried_again_a_number_of_times_whatever_time_has_passed(
+async def test_a_locked_file_is_tried_several_times_even_after_the_timeout(
     store: SqliteStore,
 ) -> None:
     """A clock like that of a process that was stopped: the time is over after hardly a try."""
@@ -116,7 +114,7 @@ def test_a_mode_that_the_operator_chose_stays(ledger_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["text", "folder", "no folder"])
-def test_what_is_no_database_is_not_opened_and_the_error_names_it(broken: str, ledger_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_by_name(broken: str, ledger_path: Path) -> None:
     if broken == "no folder":
         ledger_path.parent.write_text("a file")
     else:

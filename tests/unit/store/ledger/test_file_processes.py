@@ -116,7 +116,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_path: Path)
     assert len(booked(ledger_path)) == 4
 
 
-def test_while_one_opens_a_ledger_no_other_can_begin_to(
+def test_only_one_process_opens_a_new_ledger_at_a_time(
     ledger_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def migrate_and_try_the_lock(connection: sqlite3.Connection) -> None:
@@ -187,21 +187,26 @@ async def test_processes_that_are_killed_leave_no_hold_one_row_for_each_call_and
     sent: set[str] = set()
     for turn in range(4):
         sent |= await asyncio.to_thread(_kill_two_at_work, ledger_path, url, turn)
-    heir = place.open()
-    await heir.check()
-    await heir.maintain()
+    successor = place.open()
+    await successor.check()
+    await successor.maintain()
     assert place.holds() == []
     assert sent <= place.rows().keys(), "a call that may have been sent has no row"
     assert await place.discrepancies() == []
-    await heir.close()
+    await successor.close()
 
 
 def _kill_two_at_work(ledger_path: Path, url: str, turn: int) -> set[str]:
     """Let two processes make calls, kill them at a random moment, and return the calls that they announced."""
     callers = [start(CALLER, ledger_path, f"{turn}-{name}", url) for name in ("a", "b")]
-    said = [[caller.stdout.readline() for _ in range(40 + 17 * turn)] for caller in callers if caller.stdout]
+    outputs = [caller.stdout for caller in callers if caller.stdout]
+    first = [[output.readline() for _ in range(40 + 17 * turn)] for output in outputs]
     for caller in callers:
         caller.kill()
-    rest = [caller.communicate(timeout=BOUND_S)[0].splitlines(keepends=True) for caller in callers]
-    assert [caller.returncode for caller in callers] == [-signal.SIGKILL] * 2
-    return {line.strip() for lines in (*said, *rest) for line in lines if line.endswith("\n")}
+    rest = [
+        output.readlines() for output in outputs
+    ]  # ``communicate`` would skip lines that are buffered here.
+    assert [caller.wait(BOUND_S) for caller in callers] == [-signal.SIGKILL] * 2
+    for output in outputs:
+        output.close()
+    return {line.strip() for lines in (*first, *rest) for line in lines if line.endswith("\n")}

@@ -12,7 +12,7 @@ from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
 
-def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path) -> None:
+def test_a_second_start_finds_the_rows_and_applies_no_step_twice(ledger_path: Path) -> None:
     ledger_path.parent.mkdir()
     ledger_path.touch()
     for row_id in ("first", "second"):
@@ -24,7 +24,7 @@ def test_opening_again_finds_the_rows_and_takes_no_step_twice(ledger_path: Path)
         assert reader.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-async def test_a_ledger_that_knew_no_passed_over_provider_keeps_its_rows_and_takes_such_a_row(
+async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts_new_ones(
     ledger_path: Path,
 ) -> None:
     ledger_path.parent.mkdir()

@@ -11,7 +11,7 @@ from addon.store.ledger.migrations import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store
 
 
-async def test_a_row_is_booked_as_the_exchange_made_it(store: Store, ledger_path: Path) -> None:
+async def test_a_row_is_recorded_as_the_exchange_made_it(store: Store, ledger_path: Path) -> None:
     row = make_row()
     await store.settle(Settlement(row, from_wallet=False))
     assert booked(ledger_path) == [row]
@@ -29,7 +29,7 @@ async def test_settling_an_id_again_changes_nothing(store: Store, ledger_path: P
     assert booked(ledger_path) == [make_row()]
 
 
-async def test_everything_that_may_be_unknown_is_booked_as_null(store: Store, ledger_path: Path) -> None:
+async def test_every_unknown_value_is_recorded_as_null(store: Store, ledger_path: Path) -> None:
     unknown = dict.fromkeys(
         [
             "requested_model",
@@ -87,7 +87,7 @@ async def test_everything_that_may_be_unknown_is_booked_as_null(store: Store, le
     ],
     ids=str,
 )
-async def test_an_illegal_row_is_refused_and_the_next_one_is_booked(
+async def test_an_illegal_row_is_refused_and_the_next_one_is_recorded(
     changes: dict[str, Any], store: Store, ledger_path: Path
 ) -> None:
     with pytest.raises(IllegalRowError):

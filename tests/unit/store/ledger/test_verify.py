@@ -30,7 +30,7 @@ from addon.store.protocol import Store
     ],
     ids=str,
 )
-async def test_verification_finds_what_does_not_agree(
+async def test_verification_finds_every_discrepancy(
     damage: str, found: str, store: Store, ledger_path: Path
 ) -> None:
     await store.settle(settlement("a"))

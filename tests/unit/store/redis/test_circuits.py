@@ -7,7 +7,7 @@ from addon.store.redis.keys import CIRCUITS
 from policies.circuit_breaker import FAILURES, REST_US
 
 
-async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> None:
+async def test_while_redis_is_frozen_circuits_block_no_call(rig: Rig) -> None:
     store = await rig.open()
     for _ in range(FAILURES):
         await store.record_attempt("OPENAI/payg/acme", failed=True)
@@ -20,7 +20,7 @@ async def test_while_redis_is_frozen_circuits_keep_no_call_away(rig: Rig) -> Non
     await assert_sound(rig, store)
 
 
-async def test_a_circuit_in_the_words_of_another_version_is_closed(rig: Rig) -> None:
+async def test_a_circuit_in_the_format_of_another_version_is_closed(rig: Rig) -> None:
     store = await rig.open()
     with redis.Redis.from_url(rig.server.url) as client:
         client.hset(CIRCUITS, mapping={"OPENAI": "open until Monday", "GROQ": "5:1"})

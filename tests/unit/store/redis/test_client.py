@@ -15,7 +15,7 @@ from addon.store.redis.client import CONNECTIONS, RedisClient
 from addon.store.redis.store import RedisStore
 
 
-async def test_a_redis_that_forgot_the_scripts_is_given_them_again(rig: Rig) -> None:
+async def test_a_redis_that_forgot_the_scripts_gets_them_again(rig: Rig) -> None:
     store = await rig.open()
     await takes(store, WORKSPACE, 1)
     rig.server.command("SCRIPT", "FLUSH")
@@ -35,7 +35,7 @@ async def test_no_message_has_the_password(start_redis: StartRedis, tmp_path: Pa
         RedisStore(tmp_path / "var" / "tollgate.db", SecretStr("redis://:hunter2@host:port/0"))
 
 
-async def test_no_caller_gets_the_answer_to_anothers_question_and_no_connection_is_lost(rig: Rig) -> None:
+async def test_no_caller_gets_the_answer_to_another_command_and_no_connection_is_lost(rig: Rig) -> None:
     client = RedisClient(SecretStr(rig.server.url))
     dice = random.Random(1)
 

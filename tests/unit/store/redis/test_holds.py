@@ -24,7 +24,7 @@ async def test_a_call_that_can_not_be_counted_exactly_is_refused(rig: Rig) -> No
     assert rig.place.holds() == []
 
 
-async def test_a_call_that_nothing_bounds_is_held_as_the_policy_says(rig: Rig) -> None:
+async def test_a_call_without_limits_is_held_as_the_policy_says(rig: Rig) -> None:
     store = await rig.open()
     for number, want in enumerate((Want(1, 10**12, 10**12, is_protected=True), WANT)):
         assert await store.hold(request(f"a-{number}", want=want)) == place_hold(want, (), {})

@@ -4,7 +4,7 @@ from rig.redis_stores import Rig
 from rig.stores import request, settlement
 
 
-async def test_counters_of_periods_that_end_vanish_and_those_for_ever_stay(rig: Rig) -> None:
+async def test_counters_of_past_periods_expire_and_those_without_a_period_stay(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("a"))
     await store.settle(settlement("a"))

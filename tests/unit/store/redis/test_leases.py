@@ -28,7 +28,7 @@ async def test_the_calls_of_another_machine_end_when_its_lease_is_over(rig: Rig,
     assert rig.server.command("ZCARD", "{tollgate}:leases") == 0
 
 
-async def test_a_process_that_was_frozen_past_its_lease_takes_another_before_it_holds(rig: Rig) -> None:
+async def test_a_process_frozen_past_its_lease_takes_a_new_lease_before_it_holds(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("a"))
     assert isinstance(store, RedisStore)
@@ -38,7 +38,7 @@ async def test_a_process_that_was_frozen_past_its_lease_takes_another_before_it_
     assert store._leases._ends[WORKSPACE] != ended
 
 
-async def test_upkeep_without_the_folder_of_its_processes_is_refused_and_nobody_is_taken_for_dead(
+async def test_maintain_without_the_folder_of_locks_is_refused_and_no_process_counts_as_dead(
     rig: Rig,
 ) -> None:
     store = await rig.open()

@@ -20,8 +20,8 @@ async def test_a_row_whose_gateway_died_before_writing_it_is_written_by_the_next
     for number in range(5):
         await store.settle(settlement(f"a-{number}"))
     await die(store)
-    heir = await rig.open()
-    await heir.maintain()
+    successor = await rig.open()
+    await successor.maintain()
     assert rig.place.rows().keys() == {f"a-{number}" for number in range(5)}
     assert rig.server.command("XLEN", "tollgate:{acme}:outbox") == 0
 
@@ -39,13 +39,13 @@ async def test_a_row_that_was_read_by_a_gateway_that_died_is_written_by_the_next
     assert await drain(SecretStr(rig.server.url), rig.place.path) == 0
 
 
-async def test_a_row_that_a_killed_neighbour_had_read_is_written_at_once(rig: Rig) -> None:
-    store, neighbour = await rig.open(), await rig.open()
-    for one in (store, neighbour):
+async def test_a_row_that_a_killed_process_had_read_is_written_at_once(rig: Rig) -> None:
+    store, other_process = await rig.open(), await rig.open()
+    for one in (store, other_process):
         await one.maintain()
-    await neighbour.settle(settlement("a"))
+    await other_process.settle(settlement("a"))
     rig.server.command("XREADGROUP", "GROUP", "ledger", "gateway", "STREAMS", "tollgate:{acme}:outbox", ">")
-    await die(neighbour)
+    await die(other_process)
     await store.maintain()
     assert rig.place.rows().keys() == {"a"}
 

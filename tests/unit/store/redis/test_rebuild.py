@@ -80,14 +80,14 @@ async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig
     assert rig.place.used(EVER) == Used(0, 0, 63_400, 1)
     assert reason_of(await store.hold(request("b", limit))) == "budget_of_prompt"
     await die(store)
-    heir = await rig.open()
-    await heir.maintain()
+    successor = await rig.open()
+    await successor.maintain()
     row = rig.place.rows()["a"]
     assert (row["error_code"], row["attempts"]) == ("interrupted", 2)
     assert await rig.place.discrepancies() == []
 
 
-async def test_rebuilding_an_emptied_redis_does_not_give_the_last_minutes_tokens_back(rig: Rig) -> None:
+async def test_a_rebuild_does_not_give_back_the_tokens_of_the_last_minute(rig: Rig) -> None:
     store = await rig.open()
     for number in range(3):
         assert await takes(store, WORKSPACE, 4)

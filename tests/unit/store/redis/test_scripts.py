@@ -126,7 +126,7 @@ def test_a_hold_is_decided_in_redis_as_the_policy_decides_it(
 
 
 @pytest.mark.parametrize("spent", [2**53 - 1, 2**53 + 1, 10**16 + 1, 2**62 + 1])
-def test_a_counter_beyond_what_is_exact_refuses_rather_than_allows(client: redis.Redis, spent: int) -> None:
+def test_a_counter_beyond_the_exact_range_refuses(client: redis.Redis, spent: int) -> None:
     limit = Limit("spend_cap", COUNTERS["spend_cap"], MOST)
     want = Want(1, 1, 1, is_protected=True)
     assert hold_in_redis(client, want, [limit], [Used(spent)]) == Denial("spend_cap", limit)
@@ -229,7 +229,7 @@ def monitored(server: RedisServer) -> Iterator[list[list[str]]]:
             seen.append([command["client_type"], *command["command"].split(" ")])
 
 
-async def test_a_script_touches_only_the_names_that_it_is_given_and_they_share_a_slot(
+async def test_a_script_uses_only_its_keys_and_they_share_a_slot(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
     # From the second time on Redis knows the scripts, and shows their digests instead of their texts.

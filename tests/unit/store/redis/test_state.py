@@ -47,7 +47,7 @@ async def test_an_emptied_redis_is_noticed_by_every_operation_and_rebuilt_from_t
     await assert_sound(rig, store)
 
 
-async def test_an_emptied_redis_lets_no_workspace_in_that_is_new(rig: Rig) -> None:
+async def test_an_emptied_redis_admits_no_new_workspace(rig: Rig) -> None:
     store = await rig.open()
     await takes(store, "acme", 1)
     rig.server.flush()
@@ -64,14 +64,14 @@ async def test_an_emptied_redis_is_noticed_at_the_next_start(rig: Rig) -> None:
         await rig.open()
 
 
-async def test_a_ledger_that_never_booked_remembers_that_redis_was_not_empty(rig: Rig) -> None:
+async def test_an_empty_ledger_remembers_that_redis_was_not_empty(rig: Rig) -> None:
     await (await rig.open()).close()
     rig.server.flush()
     with pytest.raises(StoreUnavailable, match="came back empty"):
         await rig.open()
 
 
-async def test_a_gateway_that_begins_anew_in_an_emptied_redis_is_not_followed(
+async def test_a_new_state_of_another_gateway_in_an_emptied_redis_is_refused(
     rig: Rig, tmp_path: Path
 ) -> None:
     store = await rig.open()
@@ -123,7 +123,7 @@ async def refusal_of(store: Store, reason: str) -> str:
                 return str(refused.value)
 
 
-async def test_a_workspace_that_somebody_else_made_since_it_was_missed_is_not_lost(rig: Rig) -> None:
+async def test_a_workspace_that_another_process_just_created_is_not_lost(rig: Rig) -> None:
     await rig.open()
     client = RedisClient(SecretStr(rig.server.url))
     with closing(LedgerFile(rig.place.path)) as file:

@@ -63,7 +63,7 @@ async def test_many_calls_at_once_on_a_frozen_redis_are_all_refused_and_leave_no
     assert rig.place.used(EVER) == Used(1_560, 1, 0, 0)
 
 
-async def test_a_redis_that_is_slow_is_refused_like_one_that_is_silent(rig: Rig) -> None:
+async def test_a_slow_redis_is_refused_like_a_silent_one(rig: Rig) -> None:
     store = await rig.open()
     rig.server.command("CLIENT", "PAUSE", 60_000, "WRITE")
     await assert_all_refused(store, "no answer within")
@@ -71,7 +71,7 @@ async def test_a_redis_that_is_slow_is_refused_like_one_that_is_silent(rig: Rig)
     await assert_sound(rig, store)
 
 
-async def test_a_redis_that_runs_somebodys_endless_script_is_refused(rig: Rig) -> None:
+async def test_a_redis_that_runs_an_endless_script_is_refused(rig: Rig) -> None:
     store = await rig.open()
     rig.server.command("CONFIG", "SET", "busy-reply-threshold", 1)
     endless = asyncio.create_task(asyncio.to_thread(rig.server.command, "EVAL", "while true do end", 0))
@@ -125,7 +125,7 @@ async def test_a_redis_that_may_evict_keys_is_not_used(rig: Rig) -> None:
 # Redis did not answer, and may still run the step.
 
 
-async def test_a_hold_that_was_given_up_is_released_although_redis_places_it_later(rig: Rig) -> None:
+async def test_a_hold_without_an_answer_is_released_even_if_redis_places_it_later(rig: Rig) -> None:
     store = await rig.open()
     await takes(store, WORKSPACE, 10)
     await store.hold(request("warm"))
@@ -188,7 +188,7 @@ async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
     assert await rig.place.discrepancies() == []
 
 
-async def test_a_move_whose_caller_leaves_is_not_the_end_of_the_hold(rig: Rig) -> None:
+async def test_a_hold_survives_a_move_whose_caller_leaves(rig: Rig) -> None:
     store = await rig.open()
     for number in range(20):
         await store.hold(request(f"call-{number}"))
@@ -221,7 +221,7 @@ async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:
     assert rig.place.entries() == {"a": -1_560}
 
 
-async def test_what_could_not_be_settled_is_settled_when_the_store_closes(rig: Rig) -> None:
+async def test_pending_settlements_are_written_when_the_store_closes(rig: Rig) -> None:
     store = await rig.open()
     await store.hold(request("a"))
     rig.server.freeze()
@@ -233,7 +233,7 @@ async def test_what_could_not_be_settled_is_settled_when_the_store_closes(rig: R
     assert rig.place.rows().keys() == {"a"}
 
 
-async def test_a_booking_that_closing_can_not_make_is_logged_for_hand(
+async def test_a_settlement_that_close_can_not_write_is_logged(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await rig.open()

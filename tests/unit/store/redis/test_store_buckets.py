@@ -53,7 +53,7 @@ async def test_after_an_idle_minute_there_is_a_full_burst(rig: Rig) -> None:
         await shift(rig, -61_000_000)
 
 
-async def test_a_clock_that_goes_back_lets_nothing_through_and_locks_nobody_out_for_more_than_a_minute(
+async def test_a_clock_that_goes_back_admits_no_extra_call_and_blocks_for_at_most_a_minute(
     rig: Rig,
 ) -> None:
     store = await rig.open()

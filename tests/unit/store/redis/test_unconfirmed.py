@@ -20,7 +20,9 @@ from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.store import RedisStore
 
 
-async def test_what_an_emptied_redis_had_not_given_to_the_ledger_is_written_again_once(rig: Rig) -> None:
+async def test_calls_that_an_emptied_redis_had_not_given_to_the_ledger_are_settled_again_once(
+    rig: Rig,
+) -> None:
     store = await rig.open()
     await store.credit(credit("c", USD))
     await store.settle(settlement("in the ledger"))
@@ -42,7 +44,7 @@ async def test_what_an_emptied_redis_had_not_given_to_the_ledger_is_written_agai
     await assert_sound(rig, store)
 
 
-async def test_a_booking_is_let_go_of_once_the_ledger_has_it(
+async def test_a_settlement_is_forgotten_when_the_ledger_has_it(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unconfirmed, "KEEP_S", 0.0)
@@ -58,7 +60,7 @@ async def test_a_booking_is_let_go_of_once_the_ledger_has_it(
     assert store._unconfirmed.settlements() == []
 
 
-def test_no_more_bookings_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kept_settlements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_BOOKINGS", 2)
     kept = unconfirmed.UnconfirmedCalls()
     for name in "abac":
@@ -66,7 +68,7 @@ def test_no_more_bookings_are_kept_than_there_is_room_for(monkeypatch: pytest.Mo
     assert [one.row["id"] for one in kept.settlements()] == ["a", "c"]
 
 
-async def test_what_redis_lost_and_nobody_rebuilt_is_in_the_log(
+async def test_calls_that_redis_lost_are_logged_without_a_rebuild(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await rig.open()

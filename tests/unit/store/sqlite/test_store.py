@@ -9,7 +9,7 @@ from addon.store.protocol import Store
 from addon.store.sqlite.store import SqliteStore
 
 
-async def test_a_hold_of_an_owner_that_is_nowhere_ends(store: Store, ledger_path: Path) -> None:
+async def test_a_hold_of_an_unknown_owner_is_settled(store: Store, ledger_path: Path) -> None:
     await store.hold(request("a"))
     with second_connection(ledger_path) as other:
         other.execute("UPDATE holds SET owner = 'elsewhere'")
@@ -22,9 +22,9 @@ async def test_a_hold_of_a_living_owner_stays_however_old_it_is(store: Store, le
     await store.hold(request("a"))
     with second_connection(ledger_path) as other:
         other.execute("UPDATE holds SET expires_at = '2020'")
-    neighbour = SqliteStore(ledger_path)
-    await neighbour.maintain()
-    await neighbour.close()
+    other_process = SqliteStore(ledger_path)
+    await other_process.maintain()
+    await other_process.close()
     assert Place(ledger_path).holds() == ["a"]
 
 
@@ -50,14 +50,14 @@ async def test_after_an_idle_minute_there_is_a_full_burst(store: Store, ledger_p
         pass_time(ledger_path, 61)
 
 
-async def test_takes_before_the_machine_started_are_over(store: Store, ledger_path: Path) -> None:
+async def test_takes_from_before_the_machine_started_do_not_count(store: Store, ledger_path: Path) -> None:
     assert await takes(store, "acme", 1)
     pass_time(ledger_path, -(10**6))
     assert await takes(store, "acme", 1)
     assert not await takes(store, "acme", 1)
 
 
-async def test_a_bucket_remembers_no_more_groups_than_it_may(store: Store, ledger_path: Path) -> None:
+async def test_a_bucket_has_a_bounded_number_of_groups(store: Store, ledger_path: Path) -> None:
     for _ in range(420):
         assert await takes(store, "acme", 100_000)
         with second_connection(ledger_path) as other:

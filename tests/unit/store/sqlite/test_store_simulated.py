@@ -48,7 +48,7 @@ def test_a_token_is_back_a_minute_after_it_was_taken(run: Callable[[Main[object]
     assert run(main) == [0, 0, 60_000_000, 1_000_000, 0]
 
 
-def test_a_circuit_that_opened_is_not_believed_when_it_was_not_read_for_long(
+def test_an_open_circuit_is_ignored_when_it_was_not_read_for_long(
     run: Callable[[Main[object]], object],
 ):
     async def main(world: World, store: SqliteStore) -> list[bool]:

@@ -13,7 +13,7 @@ from addon.store.sqlite.store import SqliteStore
     ("limit_rpm", "wait_us"),
     [(4, 59_999_000), (3, 59_999_100), (2, 59_999_200), (1, 59_999_300)],
 )
-def test_a_token_is_back_a_minute_after_it_was_taken_whatever_the_limit_was_then(
+def test_a_token_is_back_a_minute_after_it_was_taken_under_any_earlier_limit(
     tmp_path: Path, limit_rpm: int, wait_us: int
 ) -> None:
     store = SqliteStore(tmp_path / "tollgate.db")
