@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from rig.configuration import ROOT
+from rig.live_settings import LiveSettings
 from rig.reviewed import reviewed
 from rig.settings_files import edit, replace, write_files
 
@@ -16,7 +17,6 @@ from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.snapshot import Snapshot, SnapshotSettings
 from policies.refusal import Refusal
 from policies.review import Narrowing, review
-from unit.settings.test_watcher import Live, live  # noqa: F401
 
 FILE = Path("/etc/tollgate/policies/mine.py")
 SECRET = "sk-obviously-fake-secret"
@@ -236,7 +236,7 @@ def test_the_same_source_is_the_same_policy_and_another_is_another(conf_file: Pa
     assert (caps_of(before), caps_of(after)) == (7, 8)
 
 
-def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(live: Live) -> None:  # noqa: F811
+def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(live: LiveSettings) -> None:
     file = write_policy(live.folder, "mine", GOOD)
     live.edit("proxy.conf", "", '[policies]\nextra = ["mine"]\n')
     assert caps_of(live.after(2)) == 7
@@ -249,10 +249,10 @@ def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(live: L
     ):
         replace(file, broken)
         assert caps_of(live.after(2)) == 8
-        assert live.told.startswith(f"{file}: line 1: ")
-        assert reason in live.told
+        assert live.problems.startswith(f"{file}: line 1: ")
+        assert reason in live.problems
     file.unlink()
     assert caps_of(live.after(2)) == 8
-    assert f"policies.extra[0]: {file}: no such file" in live.told
+    assert f"policies.extra[0]: {file}: no such file" in live.problems
     replace(file, GOOD.replace("7", "9"))
-    assert (caps_of(live.after(2)), live.told) == (9, "")
+    assert (caps_of(live.after(2)), live.problems) == (9, "")

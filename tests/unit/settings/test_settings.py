@@ -79,3 +79,10 @@ def test_the_fingerprint_does_not_depend_on_secrets(conf_file: Path) -> None:
     assert load_settings(conf_file, {"OPENAI_KEY": "sk-fake-1"}).fingerprint == (
         load_settings(conf_file, {"OPENAI_KEY": "sk-fake-2"}).fingerprint
     )
+
+
+def test_load_settings_refuses_a_broken_workspace_file(tmp_path: Path) -> None:
+    conf_file = write_files(tmp_path)
+    (tmp_path / "policies/workspaces/acme.toml").write_text("broken")
+    with pytest.raises(SettingsError, match=r"acme\.toml: is not TOML"):
+        load_settings(conf_file, {})

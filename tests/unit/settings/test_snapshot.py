@@ -1,6 +1,6 @@
 """Workers build the settings of their supervisor from one file, in which no secret can be read.
 
-That they are the same settings, whatever became of the files, is checked at each look of ``test_watcher.py``.
+``LiveSettings`` checks after its looks that workers have the same settings, whatever happens to the files.
 """
 
 import stat

@@ -1,0 +1,255 @@
+"""Each workspace file is loaded by itself. A broken one keeps its last good settings and affects no other."""
+
+from pathlib import Path
+
+import pytest
+from rig.live_settings import LiveSettings
+from rig.settings_files import ACME, BETA, CONF, HASH_A, HASH_B, MODELS, PROVIDERS, edit, write_files
+
+from addon.settings.file_content import MAX_FILE_BYTES
+
+NEW = "policies/workspaces/new.toml"
+BYOK = '[byok.OPENAI]\nsecret = "file:../../acme.secret"\nrouting = true\n'
+
+BROKEN = {
+    "text that is not TOML": 'name = "Acme\n',
+    "an unknown key": f'name = "Acme"\nsurprise = 1\n[[keys]]\nid = "ci"\nhash = "sha256:{HASH_A}"\n',
+    "an unknown model": 'name = "Acme"\ndefault_model = "gone"\n',
+    "an unknown provider": 'name = "Acme"\n[byok.NOBODY]\nsecret = "env:X"\n',
+    "a key twice": f'name = "Acme"\n{2 * f"""[[keys]]\nid = "x"\nhash = "sha256:{HASH_A}"\n"""}',
+    "an empty file": "",
+    "a bare secret": 'name = "Acme"\n[byok.OPENAI]\nsecret = "sk-obviously-fake"\n',
+    "too large a file": "#" * (MAX_FILE_BYTES + 1),
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_a_broken_workspace_keeps_its_last_good_settings_and_affects_no_other(
+    live: LiveSettings, text: str
+) -> None:
+    before = live.acme
+    live.write(ACME, text)
+    live.edit(BETA, '"Beta"', '"Better"')
+    live.edit(CONF, "", "[limits]\npro_rpm = 7\n")
+    live.after(2)
+    assert live.acme == before
+    assert live.settings.workspaces["beta"].name == "Better"
+    assert live.settings.conf.limits.pro_rpm == 7
+    [problem] = live.settings.problems
+    assert (problem.file, problem.workspace) == (live.folder / ACME, "acme")
+    assert problem.consequence == "workspace acme keeps its last good settings"
+    assert "sk-obviously-fake" not in live.problems
+    # A restart serves the last good settings too.
+    live.start()
+    assert live.acme == before
+    assert live.settings.problems == (problem,)
+    assert live.find_owner(HASH_A) == "acme"
+
+
+def test_a_workspace_that_never_loaded_is_not_served_and_affects_no_other(live: LiveSettings) -> None:
+    live.write(NEW, 'name = "New"\nplan = "gold"\n')
+    live.after(2)
+    assert live.settings.workspaces.keys() == {"acme", "beta"}
+    [problem] = live.settings.problems
+    assert problem.consequence == "workspace new is not served"
+    live.edit(NEW, "gold", "pro")
+    live.after(2)
+    assert (live.settings.workspaces["new"].plan, live.problems) == ("pro", "")
+
+
+def test_a_file_whose_name_is_not_an_id_is_reported_until_it_is_deleted(live: LiveSettings) -> None:
+    file = live.folder / "policies/workspaces/be ta.toml"
+    file.write_text('name = "Beta"\n')
+    live.after(2)
+    assert live.settings.workspaces.keys() == {"acme", "beta"}
+    assert f"{file}: the file's name is the workspace's id" in live.problems
+    file.unlink()
+    live.after(2)
+    assert live.problems == ""
+
+
+def test_a_deleted_file_revokes_also_after_it_was_broken_and_after_a_restart(live: LiveSettings) -> None:
+    live.write(ACME, "broken")
+    live.after(2)
+    assert live.find_owner(HASH_A) == "acme"
+    (live.folder / ACME).unlink()
+    live.after(1)
+    assert live.find_owner(HASH_A) == "acme"
+    live.after(1)
+    assert (live.find_owner(HASH_A), live.problems) == (None, "")
+    assert [file.name for file in (live.folder / "var/last-good").iterdir()] == ["beta.toml"]
+    # A new file under its name has no last good text.
+    live.write(ACME, "broken")
+    live.after(2)
+    assert live.find_owner(HASH_A) is None
+
+
+def test_a_file_deleted_while_no_gateway_runs_is_revoked_at_the_start(live: LiveSettings) -> None:
+    live.write(ACME, "broken")
+    live.after(2)
+    (live.folder / ACME).unlink()
+    live.start()
+    assert live.find_owner(HASH_A) is None
+
+
+def test_a_file_that_comes_back_after_one_look_revokes_nothing(live: LiveSettings) -> None:
+    text = live.text(ACME)
+    for _ in range(5):
+        (live.folder / ACME).unlink()
+        live.after(1)
+        assert live.find_owner(HASH_A) == "acme"
+        live.write(ACME, text)
+        live.after(1)
+        assert live.find_owner(HASH_A) == "acme"
+
+
+def test_a_deleted_folder_revokes_all_and_is_reported(live: LiveSettings) -> None:
+    (live.folder / "policies/workspaces").rename(live.folder / "elsewhere")
+    live.after(2)
+    assert live.settings.workspaces == {}
+    assert "policies/workspaces: no such folder" in live.problems
+    (live.folder / "elsewhere").rename(live.folder / "policies/workspaces")
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.problems) == ("acme", "")
+
+
+# After a change of the catalog or of a secret.
+
+
+def test_a_deleted_model_breaks_the_files_that_name_it_and_their_other_settings_stay(
+    live: LiveSettings,
+) -> None:
+    live.edit(ACME, "", '[[rules]]\nkeywords = ["sql"]\nmodel = "openai/gpt-oss-20b"\n')
+    live.after(2)
+    whole = live.text(MODELS)
+    first, _, third = whole.split("\n\n")
+    live.write(MODELS, f"{first}\n\n{third}")
+    live.after(2)
+    assert live.settings.models.keys() == {"gpt-4o-mini", "sandbox-chat"}
+    assert 'rules[0].model: unknown model "openai/gpt-oss-20b"' in live.problems
+    assert [rule.model for rule in live.acme.rules] == ["openai/gpt-oss-20b"]
+    assert live.find_owner(HASH_A) == "acme"
+    live.start()
+    assert live.find_owner(HASH_A) == "acme"
+    live.write(MODELS, whole)
+    live.after(2)
+    assert live.problems == ""
+
+
+def test_a_deleted_provider_does_not_bill_its_customers_for_another(live: LiveSettings) -> None:
+    (live.folder / "acme.secret").write_text("sk-obviously-fake-too")
+    live.edit(ACME, "", BYOK.replace("OPENAI", "GROQ"))
+    live.after(2)
+    assert live.acme.byok["GROQ"].secret is not None
+    first, _, third = live.text(PROVIDERS).split("\n\n")
+    live.write(PROVIDERS, f"{first}\n\n{third}")
+    first, _, third = live.text(MODELS).split("\n\n")
+    live.write(MODELS, f"{first}\n\n{third}")
+    live.after(2)
+    assert "byok.GROQ: unknown provider" in live.problems
+    assert (live.acme.byok["GROQ"].secret, live.acme.byok["GROQ"].routing) == (None, True)
+
+
+def test_a_secret_that_can_not_be_read_any_more_is_kept(live: LiveSettings) -> None:
+    secret = live.folder / "acme.secret"
+    secret.write_text("sk-obviously-fake-too")
+    live.edit(ACME, "", BYOK)
+    live.after(2)
+    before = live.acme
+    secret.unlink()
+    live.after(2)
+    assert "byok.OPENAI.secret: the file that it names can't be read" in live.problems
+    assert live.acme == before
+    # A new process does not know the secret. It refuses only the calls that need it.
+    live.start()
+    assert live.acme.byok["OPENAI"].secret is None
+    secret.write_text("sk-obviously-fake-three")
+    live.after(2)
+    assert live.acme.byok["OPENAI"].secret != before.byok["OPENAI"].secret
+    assert live.problems == ""
+
+
+# One hash in two files.
+
+
+def test_the_workspace_that_had_a_hash_keeps_it(live: LiveSettings) -> None:
+    before = live.settings.workspaces["beta"]
+    live.edit(BETA, HASH_B, HASH_A)
+    live.edit(BETA, '"Beta"', '"Better"')
+    live.after(2)
+    assert live.find_owner(HASH_A) == "acme"
+    assert live.find_owner(HASH_B) == "beta"
+    assert live.settings.workspaces["beta"] == before
+    [problem] = live.settings.problems
+    assert problem.file == live.folder / BETA
+    assert 'keys[0].hash: the same hash as key "ci" of workspace "acme"' in live.problems
+    live.start()
+    assert live.find_owner(HASH_A) == "acme"
+    # Once the other file drops the hash, the new owner gets it.
+    live.edit(ACME, HASH_A, "d" * 64)
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.problems) == ("beta", "")
+    assert live.settings.workspaces["beta"].name == "Better"
+
+
+def test_a_copied_file_takes_no_key_from_the_original(live: LiveSettings) -> None:
+    live.write(
+        "policies/workspaces/aaa.toml",
+        live.text(ACME) + f'[[keys]]\nid = "own"\nhash = "sha256:{"e" * 64}"\n',
+    )
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner("e" * 64)) == ("acme", "aaa")
+    assert 'aaa.toml: keys[0].hash: the same hash as key "ci" of workspace "acme"' in live.problems
+
+
+def test_two_files_may_swap_their_keys(live: LiveSettings) -> None:
+    live.edit(ACME, HASH_A, HASH_B)
+    live.edit(BETA, HASH_B, HASH_A)
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B), live.problems) == ("beta", "acme", "")
+
+
+def test_a_workspace_that_loses_a_contest_keeps_the_hashes_it_had(live: LiveSettings) -> None:
+    # Beta claims acme's hash and drops its own. Acme claims that one and keeps its own.
+    live.edit(BETA, HASH_B, HASH_A)
+    live.edit(ACME, "c" * 64, HASH_B)
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B)) == ("acme", "beta")
+    assert len(live.settings.problems) == 2
+
+
+def test_a_broken_file_keeps_its_hash(live: LiveSettings) -> None:
+    live.write(ACME, "broken")
+    live.edit(BETA, HASH_B, HASH_A)
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B)) == ("acme", "beta")
+
+
+def test_at_a_first_start_both_workspaces_refuse_a_shared_hash_only(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    edit(tmp_path / BETA, "", f'[[keys]]\nid = "copy"\nhash = "sha256:{HASH_A}"\n')
+    live = LiveSettings(tmp_path)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B)) == (None, "beta")
+    assert {problem.file.name for problem in live.settings.problems} == {"acme.toml", "beta.toml"}
+    assert {problem.consequence for problem in live.settings.problems} == {
+        "the key is refused to workspace acme",
+        "the key is refused to workspace beta",
+    }
+    live.start()
+    assert live.find_owner(HASH_A) is None
+    live.edit(BETA, f"sha256:{HASH_A}", f"sha256:{'e' * 64}")
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner("e" * 64), live.problems) == ("acme", "beta", "")
+
+
+def test_an_edit_parses_and_resolves_its_own_file_only(live: LiveSettings) -> None:
+    for number in range(50):
+        live.write(f"policies/workspaces/w{number}.toml", f'name = "W{number}"\n')
+    live.after(2)
+    before = live.settings
+    live.edit("policies/workspaces/w7.toml", "W7", "Seven")
+    live.after(2)
+    same = [name for name, made in live.settings.workspaces.items() if made is before.workspaces[name]]
+    assert len(same) == 51
+    assert live.settings.models is before.models
+    assert live.settings.workspaces["w7"].name == "Seven"
