@@ -1,6 +1,6 @@
-"""Fixtures of the end-to-end tests: one fake upstream and one gateway for the whole run, clean for each test.
+"""Fixtures of the end-to-end tests. One fake upstream and one gateway serve the whole run; each test resets them.
 
-A test that needs other settings starts a gateway of its own with ``start_gateway``.
+A test that needs other settings starts its own gateway with ``start_gateway``.
 """
 
 import ssl
@@ -20,7 +20,7 @@ from rig.redis_fixtures import _redis_program, _shared_redis, redis_server, redi
 from rig.redis_stores import rig  # noqa: F401
 from rig.upstream import DeafPort, RefusingPort, Upstream
 
-# How fast the machine is decides nothing.
+# No result depends on the speed of the machine.
 settings.register_profile("tollgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tollgate")
 
@@ -31,7 +31,7 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no process of the run is left alone with one of them."""
+    """Run the slowest files first, so that the processes of the run end at about the same time."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
 
 
@@ -59,7 +59,7 @@ MODELS: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
-    """The certificate authority that every gateway of the run trusts."""
+    """The certificate authority that all gateways of the run trust."""
     return trustme.CA()
 
 
@@ -71,7 +71,7 @@ def _server_context(authority: trustme.CA) -> ssl.SSLContext:
 
 @pytest.fixture(scope="session")
 def upstreams(authority: trustme.CA) -> Iterator[dict[str, Any]]:
-    """Every provider of the run by name: three that answer, and three places that do not."""
+    """All providers of the run by name: three that answer and three that do not."""
     with (
         Upstream() as tester,
         Upstream(tls=_server_context(authority)) as secure,
@@ -92,7 +92,7 @@ def upstreams(authority: trustme.CA) -> Iterator[dict[str, Any]]:
 def start_gateway(
     upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartGateway]:
-    """Start a gateway: ``start(models=..., sections=...)``; it is stopped when the run ends."""
+    """Start a gateway with ``start(models=..., sections=...)``. It stops at the end of the run."""
     ca_file = tmp_path_factory.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(str(ca_file))
     bases = {name: at.base_url for name, at in upstreams.items()}
@@ -118,7 +118,7 @@ def start_gateway(
             return started[-1]
 
         yield start
-        # All are told before the first is waited for, so that they end beside each other.
+        # Signal all gateways first and then wait, so that they stop at the same time.
         for gateway in started:
             if gateway.is_running:
                 gateway.terminate()
@@ -131,7 +131,7 @@ def _shared_gateway(start_gateway: StartGateway) -> Gateway:
 
 @pytest.fixture
 def upstream(upstreams: dict[str, Any]) -> Iterator[Upstream]:
-    """The provider TESTER, with nothing received yet and answering ordinarily; it must understand all it receives."""
+    """The provider TESTER in its initial state. The test fails if the provider can't parse a request."""
     tester: Upstream = upstreams["TESTER"]
     tester.reset()
     yield tester
@@ -140,13 +140,13 @@ def upstream(upstreams: dict[str, Any]) -> Iterator[Upstream]:
 
 @pytest.fixture
 def gateway(_shared_gateway: Gateway, upstream: Upstream) -> Gateway:
-    """The gateway that the whole run shares, over a clean ``upstream``."""
+    """The gateway that all tests share, with ``upstream`` in its initial state."""
     return _shared_gateway
 
 
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
-    """An HTTP client of ``gateway`` with a good key and the right content type."""
+    """An HTTP client of ``gateway`` with a valid key and the right content type."""
     with httpx.Client(
         base_url=gateway.url, headers=gateway.headers, timeout=BOUND_S, trust_env=False
     ) as made:
@@ -155,7 +155,7 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
-    """Where a ledger may be made; its folder is not there yet."""
+    """A path for a new ledger. Its folder does not exist yet."""
     return tmp_path / "var" / "tollgate.db"
 
 
@@ -164,7 +164,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture
 def chat(client: httpx.Client) -> Chat:
-    """Make a chat call: ``chat(model=..., stream=...)``; the messages are a plain hello unless given."""
+    """Make a chat call with ``chat(model=..., stream=...)``. The default message is a greeting."""
 
     def send(**body: Any) -> httpx.Response:
         return client.post("/v1/chat/completions", json={"messages": HELLO} | body)
@@ -174,7 +174,7 @@ def chat(client: httpx.Client) -> Chat:
 
 @pytest.fixture(scope="session")
 def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The part of proxy.conf that makes a gateway speak TLS to its clients."""
+    """The part of proxy.conf that turns on TLS toward clients."""
     pem = tmp_path_factory.mktemp("certificate") / "server.pem"
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
     return {"listen": {"tls_certificate": str(pem)}}
@@ -182,13 +182,13 @@ def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
-    """A gateway that speaks TLS to its clients."""
+    """A gateway with TLS toward clients."""
     return start_gateway(sections=secure_sections)
 
 
 @pytest.fixture
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    """What a client needs to trust ``secure_gateway``."""
+    """The TLS settings of a client that trusts ``secure_gateway``."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context

@@ -1,4 +1,4 @@
-"""Contract, "Errors" and "Authentication": both error tables, and the one shape of every refusal."""
+"""Contract, "Errors" and "Authentication": both error tables, and the shape that all errors share."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ TYPES = {
 
 
 def assert_error(answer: httpx.Response | Answer, status: int, code: str, kind: str) -> dict[str, Any]:
-    """The answer is the contract's error object with these three; returns ``error``."""
+    """Check that the answer is the contract's error object with these values. Return its ``error``."""
     headers = dict(answer.headers)
     assert headers["content-type"].split(";")[0] == "application/json"
     assert headers["x-request-id"]
@@ -78,7 +78,7 @@ AUTHORIZATIONS = {
 
 
 @pytest.mark.parametrize("name", AUTHORIZATIONS)
-def test_without_an_active_key_nothing_is_served(gateway: Gateway, upstream: Upstream, name: str) -> None:
+def test_a_request_without_an_active_key_gets_401(gateway: Gateway, upstream: Upstream, name: str) -> None:
     key = gateway.key
     names = {
         "key": key,
@@ -89,7 +89,7 @@ def test_without_an_active_key_nothing_is_served(gateway: Gateway, upstream: Ups
     }
     template = AUTHORIZATIONS[name]
     headers = [] if template is None else [("Authorization", template.format(**names))]
-    # Raw, because a well-behaved client would not send some of these.
+    # Sent as raw bytes, because an HTTP client would not send some of these.
     with RawClient(gateway.url) as raw:
         raw.send(request_bytes("POST", PATH, [*headers, ("Content-Type", "application/json")], GOOD))
         answer = raw.read_answer()
@@ -99,7 +99,7 @@ def test_without_an_active_key_nothing_is_served(gateway: Gateway, upstream: Ups
 
 
 @pytest.mark.parametrize("headers", [{"X-Api-Key": "{key}"}, {"Cookie": "key={key}"}, {"Api-Key": "{key}"}])
-def test_a_key_counts_only_in_the_authorization_header(gateway: Gateway, headers: dict[str, str]) -> None:
+def test_only_the_authorization_header_carries_the_key(gateway: Gateway, headers: dict[str, str]) -> None:
     filled = {name: value.format(key=gateway.key) for name, value in headers.items()}
     answer = httpx.post(
         gateway.url + PATH, json={"messages": HELLO}, headers=filled, timeout=BOUND_S, trust_env=False
@@ -135,7 +135,7 @@ NO_SUCH_PATH = [
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", NO_SUCH_PATH)
 def test_every_other_path_is_not_found(gateway: Gateway, upstream: Upstream, path: str, method: str) -> None:
-    # Raw, because a client library would tidy the path up.
+    # Sent as raw bytes, because an HTTP client would normalize the path.
     with RawClient(gateway.url) as raw:
         raw.send(request_bytes(method, path, gateway.headers.items(), GOOD))
         answer = raw.read_answer()
@@ -187,7 +187,7 @@ BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_that_is_no_sound_json_object_is_refused(
+def test_a_body_that_is_not_a_valid_json_object_is_refused(
     client: httpx.Client, upstream: Upstream, name: str
 ) -> None:
     answer = client.post(PATH, content=BODIES[name])
@@ -207,7 +207,7 @@ def test_another_content_type_is_unsupported(client: httpx.Client, upstream: Ups
 @pytest.mark.parametrize(
     "kind", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json;x=y"]
 )
-def test_a_json_content_type_may_be_written_in_every_usual_way(client: httpx.Client, kind: str) -> None:
+def test_the_usual_forms_of_the_json_content_type_are_accepted(client: httpx.Client, kind: str) -> None:
     assert client.post(PATH, content=GOOD, headers={"Content-Type": kind}).status_code == 200
 
 
@@ -248,13 +248,13 @@ def test_a_provider_without_a_key_is_refused_before_anything_is_sent(chat: Chat,
 
 
 @pytest.mark.parametrize("model", ["tester-retired", "tester-byok"])
-def test_a_refused_call_is_no_row(chat: Chat, gateway: Gateway, model: str) -> None:
+def test_a_refused_call_writes_no_ledger_row(chat: Chat, gateway: Gateway, model: str) -> None:
     refused = chat(model=model).headers["x-request-id"]
     gateway.wait_for_row(chat().headers["x-request-id"])
     assert refused not in [row["id"] for row in gateway.ledger_rows()]
 
 
-def test_the_earlier_check_answers_first(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_checks_run_in_the_order_of_the_contract(client: httpx.Client, gateway: Gateway) -> None:
     bad_key = {"Authorization": "Bearer nobody"}
     for method, path, headers, content, status in (
         ("POST", "/v1/nowhere", bad_key, b"not json", 404),
@@ -286,7 +286,7 @@ NORMALIZED: list[tuple[int, int, str, str]] = [
     (502, 502, "upstream_error", "api_error"),
     (503, 503, "upstream_error", "api_error"),
     (504, 504, "upstream_error", "api_error"),
-    # Not standard statuses, or none that a client of this contract may follow.
+    # These statuses are not standard, or a client of this contract may not follow them.
     (529, 502, "upstream_error", "api_error"),
     (520, 502, "upstream_error", "api_error"),
     (599, 502, "upstream_error", "api_error"),
@@ -335,18 +335,14 @@ WORDINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WORDINGS)
-def test_the_message_is_found_however_the_provider_words_it(
-    chat: Chat, upstream: Upstream, name: str
-) -> None:
+def test_the_message_is_found_in_each_form_of_error_body(chat: Chat, upstream: Upstream, name: str) -> None:
     upstream.behave(whole(WORDINGS[name], 400))
     error = assert_error(chat(), 400, "invalid_request_error", "invalid_request_error")
     assert "Too long." in error["message"]
 
 
 @pytest.mark.parametrize("blanks", [60_000, 900_000])
-def test_a_long_run_of_blanks_that_the_provider_repeats_is_answered_at_once(
-    chat: Chat, upstream: Upstream, blanks: int
-) -> None:
+def test_an_error_with_a_long_run_of_blanks_is_answered(chat: Chat, upstream: Upstream, blanks: int) -> None:
     def repeat(request: Received) -> Script:
         said = request.json()["messages"][0]["content"]
         return whole({"error": {"message": f"Invalid value: '{said}'.", "type": "x"}}, 400)
@@ -419,7 +415,7 @@ def test_a_200_that_is_no_completion_is_an_upstream_error(
 
 
 @pytest.mark.parametrize(("stated", "status"), [(429, 429), (503, 503), (529, 502), ("rate_limited", 502)])
-def test_a_200_that_states_its_error_status_gets_that_status(
+def test_a_200_with_an_error_status_in_its_body_gets_that_status(
     chat: Chat, upstream: Upstream, stated: Any, status: int
 ) -> None:
     upstream.behave(whole({"error": {"message": "overloaded", "code": stated}}))
@@ -481,7 +477,7 @@ def test_an_upstream_that_cannot_be_reached_is_an_upstream_error(
     assert (row["status"], row["provider"], row["attempts"]) == (502, "REFUSING", 1)
 
 
-def test_the_same_connection_goes_on_after_every_error(gateway: Gateway, upstream: Upstream) -> None:
+def test_the_client_connection_stays_open_after_each_error(gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(gateway.url) as raw:
         for script in (BROKEN["closes at once"], whole(b"", 500), GARBAGE["empty"], ordinary):
             upstream.behave(script)
@@ -510,7 +506,7 @@ def test_an_upstream_that_always_closes_is_asked_at_most_twice(chat: Chat, upstr
     assert len(upstream.requests) <= 2
 
 
-def test_connections_that_went_away_while_idle_cost_nothing(chat: Chat, upstream: Upstream) -> None:
+def test_idle_connections_that_closed_cause_no_failure(chat: Chat, upstream: Upstream) -> None:
     for _ in range(3):
         assert chat().status_code == 200
         upstream.close_idle_connections()
@@ -550,14 +546,14 @@ def test_an_error_names_the_model_by_its_slug(chat: Chat, upstream: Upstream, st
 
 @pytest.fixture(scope="module")
 def strict_gateway(start_gateway: StartGateway) -> Gateway:
-    """A gateway that takes small bodies only, of clients and of providers."""
+    """A gateway that accepts only small bodies, from clients and from providers."""
     sections = {"limits": {"max_request_bytes": 4096}, "upstream": {"max_response_bytes": 8192}}
     return start_gateway(sections=sections)
 
 
 @pytest.fixture(scope="module")
 def hasty_gateway(start_gateway: StartGateway) -> Gateway:
-    """A gateway that waits a second for an answer: nothing succeeds there on a slow machine."""
+    """A gateway that waits one second for an answer. On a slow machine no call succeeds there."""
     return start_gateway(
         sections={"upstream": {"first_byte_timeout_s": 1, "idle_timeout_s": 1, "whole_timeout_s": 1}}
     )
@@ -605,7 +601,7 @@ def test_a_body_of_exactly_the_bound_is_served(strict: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_an_upstream_that_says_nothing_times_out(
+def test_an_upstream_that_sends_nothing_times_out(
     hasty: httpx.Client, hasty_gateway: Gateway, upstream: Upstream, stream: bool
 ) -> None:
     upstream.behave((UNTIL_CLIENT_LEAVES,))

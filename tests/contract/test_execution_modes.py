@@ -1,7 +1,7 @@
-"""Contract, "Execution modes": a customer's own key through a real gateway: who is called with which key, and who pays.
+"""Contract, "Execution modes": the key that each provider gets, and the payer, when a customer has an own key.
 
-Every situation of routing is a line in tests/unit/policies/test_routing.py. Here is
-what only a running gateway can show.
+tests/unit/policies/test_routing.py has a line for each case of routing. These tests cover only the cases that need
+a running gateway.
 """
 
 import json
@@ -47,7 +47,7 @@ type Ask = Callable[..., httpx.Response]
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
-    """One gateway whose workspaces are on plan standard and have empty wallets: nothing metered is served."""
+    """A gateway whose workspaces have plan standard and empty wallets, so that it serves no metered call."""
     base = upstreams["TESTER"].base_url
     keys = {name: new_key() for name in ("ci", "capped", "slow", "rich")}
     byok = {"byok": BYOK, "rules": RULES}
@@ -91,13 +91,13 @@ def booked(gateway: Gateway, answer: httpx.Response) -> dict[str, Any]:
 
 
 def sent_keys(request: Received) -> tuple[bool, bool]:
-    """Whether the customer's and the platform's key are anywhere in what the provider got."""
+    """Return whether the provider received the customer's key, and whether it received the platform's key."""
     everything = json.dumps(request.headers) + request.target + request.body.decode()
     return CUSTOMER_KEY in everything, PROVIDER_KEY in everything
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_own_key_is_the_only_one_its_provider_sees_and_nobody_pays(
+def test_the_provider_of_an_own_key_gets_only_that_key_and_the_call_is_free(
     ask: Ask, gateway: Gateway, upstream: Upstream, stream: bool
 ) -> None:
     answer = ask("own", stream=stream)
@@ -111,9 +111,7 @@ def test_an_own_key_is_the_only_one_its_provider_sees_and_nobody_pays(
     assert (line["mode"], line["decided_by"]) == ("byok", "byok_tier1")
 
 
-def test_the_platforms_key_is_the_only_one_that_another_provider_sees(
-    ask: Ask, gateway: Gateway, upstream: Upstream
-) -> None:
+def test_another_provider_gets_only_the_platforms_key(ask: Ask, gateway: Gateway, upstream: Upstream) -> None:
     answer = ask("paid", key="rich")
     assert sent_keys(upstream.last) == (False, True)
     row = booked(gateway, answer)
@@ -121,7 +119,7 @@ def test_the_platforms_key_is_the_only_one_that_another_provider_sees(
     assert row["retail_nanousd"] > 0
 
 
-def test_an_empty_wallet_and_a_reached_spend_cap_are_no_reason_to_refuse_an_own_key(
+def test_an_empty_wallet_and_a_reached_spend_cap_do_not_refuse_an_own_key(
     ask: Ask, upstream: Upstream
 ) -> None:
     assert_error(ask("paid"), 402, "payment_required", "invalid_request_error")
@@ -129,10 +127,10 @@ def test_an_empty_wallet_and_a_reached_spend_cap_are_no_reason_to_refuse_an_own_
     assert ask("own").status_code == 200
 
 
-def test_the_catalogs_maximum_holds_for_an_own_key_and_overage_protection_lowers_nothing(
+def test_an_own_key_gets_the_catalogs_maximum_without_overage_protection(
     ask: Ask, upstream: Upstream
 ) -> None:
-    # Both calls that the key's request cap allows; the third is one too many, whoever pays.
+    # The request cap of the key allows two calls. The third is refused in every mode.
     assert ask("own", key="capped").status_code == 200
     assert upstream.last.json()["max_completion_tokens"] == 16384
     assert ask("own-only", key="capped", max_tokens=7).status_code == 200
@@ -147,7 +145,7 @@ def test_calls_with_an_own_key_count_for_the_workspaces_rate(ask: Ask, upstream:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_model_outside_the_catalog_bears_its_requested_name(
+def test_a_model_outside_the_catalog_keeps_its_requested_name(
     ask: Ask, gateway: Gateway, upstream: Upstream, stream: bool
 ) -> None:
     name = "Tester/vendor/new-model:1"
@@ -170,7 +168,7 @@ def test_a_model_outside_the_catalog_bears_its_requested_name(
     assert (row["provider"], row["mode"], row["retail_nanousd"]) == ("TESTER", "byok", 0)
 
 
-def test_its_cap_is_the_clients_in_the_field_of_the_custom_family(ask: Ask, upstream: Upstream) -> None:
+def test_the_clients_cap_is_sent_in_the_field_of_the_custom_family(ask: Ask, upstream: Upstream) -> None:
     assert ask("tester/x", max_completion_tokens=900_000).status_code == 200
     sent = upstream.last.json()
     assert {name: sent[name] for name in sent.keys() & NO_TOKEN_FIELDS} == {"max_tokens": 900_000}
@@ -192,7 +190,7 @@ def test_an_api_that_requires_a_cap_gets_one(ask: Ask, upstream: Upstream) -> No
     assert upstream.last.header("x-api-key") == CUSTOMER_KEY
 
 
-def test_a_stream_of_an_uncapped_model_that_breaks_off_is_booked_by_estimate(
+def test_an_interrupted_stream_of_an_uncapped_model_is_recorded_by_estimate(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(chunked(event(chunk("x" * 400)), CLOSE))
@@ -200,7 +198,7 @@ def test_a_stream_of_an_uncapped_model_that_breaks_off_is_booked_by_estimate(
     assert (row["usage_source"], row["completion_tokens"], row["retail_nanousd"]) == ("estimated", 100, 0)
 
 
-def test_a_rule_reads_the_last_user_message_also_where_it_has_parts(ask: Ask, gateway: Gateway) -> None:
+def test_a_rule_reads_the_parts_of_the_last_user_message(ask: Ask, gateway: Gateway) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
     parts = [picture, {"type": "text", "text": "Fix my SQL!"}]
     messages = [*HELLO, {"role": "assistant", "content": "vip"}, {"role": "user", "content": parts}]
@@ -233,7 +231,7 @@ def test_an_error_shows_no_key_of_either_kind(
 
 A_KEY = "sk-fake-0000-1111-2222"
 
-# what is asked, with which message; then status, code, a part of the message
+# request, message; expected status, code, part of the message
 REFUSED: list[tuple[str | None, str, int, str, str]] = [
     (None, "hello", 400, "bad_request", "Name a model"),
     ("no-such-model", "hello", 400, "bad_request", "No model of that name"),

@@ -1,4 +1,4 @@
-"""Contract, "Limits" and "402 situations": the rate, the caps, the wallet and overage protection, from outside."""
+"""Contract, "Limits" and "402 situations": rate, caps, wallet and overage protection, as a client sees them."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ from contract.test_errors import assert_error
 
 PATH = "/v1/chat/completions"
 MODELS = {
-    # A dollar a thousand prompt tokens, a dollar a hundred completion tokens, at retail.
+    # Retail prices: 1 USD for 1,000 prompt tokens, 1 USD for 100 completion tokens.
     "dear": model(input_price_per_m="1000", output_price_per_m="10000", max_completion_tokens=1_000),
     "cheap": model(input_price_per_m="0.001", output_price_per_m="0.001"),
 }
@@ -29,7 +29,7 @@ PAID_NANOUSD = 10 * 1_000_000 + 5 * 10_000_000
 
 
 class Limited:
-    """A gateway with one workspace of its own, whose file and wallet the test decides."""
+    """A gateway with one workspace. The test sets its file and its wallet."""
 
     def __init__(self, start: StartGateway, key: dict[str, Any], wallet: str | None, **settings: Any) -> None:
         secret = new_key()
@@ -83,7 +83,7 @@ def test_a_plan_admits_its_calls_a_minute_and_no_more(
         answers = [client.post(url, json=body) for _ in range(rpm + 5)]
         minutes = 1 + int((time.monotonic() - began_s) / 60)
     statuses = [answer.status_code for answer in answers]
-    # A machine that needs more than a minute for these calls may get the tokens of the next.
+    # A machine that needs more than a minute for these calls may get the tokens of the next minute.
     assert statuses == [200] * rpm + [429] * 5 or (minutes > 1 and statuses.count(200) <= rpm * minutes)
     assert len(upstream.requests) == statuses.count(200)
     if answers[-1].status_code == 429:
@@ -91,7 +91,7 @@ def test_a_plan_admits_its_calls_a_minute_and_no_more(
         assert str(rpm) in error["message"]
 
 
-def test_every_key_of_a_workspace_draws_on_one_rate(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_all_keys_of_a_workspace_share_one_rate(start_gateway: StartGateway, upstream: Upstream) -> None:
     keys = {name: new_key() for name in ("a", "b", "other")}
     shared = workspace(("a", keys["a"], True), ("b", keys["b"], True), rpm_override=2)
     other = workspace(("other", keys["other"], True), rpm_override=1)
@@ -107,7 +107,7 @@ def test_every_key_of_a_workspace_draws_on_one_rate(start_gateway: StartGateway,
     assert [status(name) for name in ("a", "b", "a", "b", "other", "other")] == [200, 200, 429, 429, 200, 429]
 
 
-def test_a_call_whose_body_is_bad_took_its_token_and_one_without_a_key_took_none(limited: Any) -> None:
+def test_a_call_with_a_bad_body_takes_a_token_and_one_without_a_key_takes_none(limited: Any) -> None:
     one = limited(rpm_override=2)
     for _ in range(3):
         assert (
@@ -120,7 +120,7 @@ def test_a_call_whose_body_is_bad_took_its_token_and_one_without_a_key_took_none
     assert httpx.get(url, headers=one.headers, timeout=BOUND_S, trust_env=False).status_code == 200
 
 
-def test_a_refused_rate_takes_no_body(limited: Any) -> None:
+def test_a_call_over_the_rate_is_refused_before_its_body(limited: Any) -> None:
     one = limited(rpm_override=1)
     assert one.chat().status_code == 200
     with httpx.Client(
@@ -184,7 +184,7 @@ def test_a_key_whose_spend_cap_is_reached_is_refused_until_the_next_period(
 # --- wallet and month ----------------------------------------------------------------------------------------
 
 
-def test_an_empty_wallet_refuses_and_a_top_up_lets_through(limited: Any, upstream: Upstream) -> None:
+def test_an_empty_wallet_refuses_calls_until_a_top_up(limited: Any, upstream: Upstream) -> None:
     one = limited(plan="standard")
     error = assert_error(one.chat(), 402, "payment_required", "invalid_request_error")
     assert error["message"].startswith("Insufficient API credits; top up")
@@ -198,7 +198,7 @@ def test_an_empty_wallet_refuses_and_a_top_up_lets_through(limited: Any, upstrea
     assert len(upstream.requests) == 2
 
 
-def test_every_call_that_the_wallet_paid_for_is_an_entry_of_it(limited: Any) -> None:
+def test_each_call_that_the_wallet_pays_is_a_wallet_entry(limited: Any) -> None:
     one = limited(plan="standard", wallet="1")
     answer = one.chat()
     row = one.settled(answer)
@@ -212,13 +212,13 @@ def test_every_call_that_the_wallet_paid_for_is_an_entry_of_it(limited: Any) -> 
     assert spent(one.ledger, "wallet:acme") == (PAID_NANOUSD - 10**9, 0)
 
 
-def test_a_pro_workspace_needs_no_wallet_and_leaves_it_alone(limited: Any) -> None:
+def test_a_pro_workspace_does_not_use_its_wallet(limited: Any) -> None:
     one = limited(plan="pro", wallet="1")
     one.settled(one.chat())
     assert spent(one.ledger, "wallet:acme") == (-(10**9), 0)
 
 
-def test_a_month_whose_cap_is_reached_refuses(limited: Any) -> None:
+def test_a_reached_monthly_cap_refuses_calls(limited: Any) -> None:
     one = limited(monthly_spend_cap_usd="0.01")
     one.settled(one.chat())
     error = assert_error(one.chat(), 402, "payment_required", "invalid_request_error")
@@ -228,7 +228,7 @@ def test_a_month_whose_cap_is_reached_refuses(limited: Any) -> None:
 # --- overage protection --------------------------------------------------------------------------------------
 
 
-def test_overage_protection_lowers_the_cap_to_what_is_left(limited: Any, upstream: Upstream) -> None:
+def test_overage_protection_lowers_the_cap_to_the_money_left(limited: Any, upstream: Upstream) -> None:
     one = limited(monthly_spend_cap_usd="1", overage_protection=True)
     upstream.behave((Gate(), *whole(completion(usage=PAID))))
     with ThreadPoolExecutor(1) as pool:
@@ -256,13 +256,13 @@ def test_the_hold_is_for_all_choices(limited: Any, upstream: Upstream) -> None:
     assert upstream.last.json()["max_completion_tokens"] <= of_one // 4
 
 
-def test_without_overage_protection_nothing_is_lowered(limited: Any, upstream: Upstream) -> None:
+def test_without_overage_protection_the_cap_stays(limited: Any, upstream: Upstream) -> None:
     one = limited(monthly_spend_cap_usd="1")
     assert one.chat().status_code == 200
     assert upstream.last.json()["max_completion_tokens"] == 1_000
 
 
-def test_no_dollars_for_a_completion_refuses(limited: Any, upstream: Upstream) -> None:
+def test_a_call_without_money_for_a_completion_is_refused(limited: Any, upstream: Upstream) -> None:
     one = limited(monthly_spend_cap_usd="0.35", overage_protection=True)
     upstream.behave(whole(completion(usage=PAID | {"completion_tokens": 30})))
     one.settled(one.chat())
@@ -275,7 +275,7 @@ def test_no_dollars_for_a_completion_refuses(limited: Any, upstream: Upstream) -
     assert len(upstream.requests) == 1
 
 
-# --- what becomes of a hold ----------------------------------------------------------------------------------
+# --- how a hold ends -----------------------------------------------------------------------------------------
 
 UPSTREAM_FAILURES: dict[str, Any] = {
     "500": whole({"error": {"message": "no"}}, 500),
@@ -298,7 +298,7 @@ def test_a_call_that_failed_releases_its_hold_and_costs_nothing(
     assert spent(one.ledger, "wallet:acme") == (-(10**9), 0)
 
 
-def test_a_hold_stands_until_its_stream_ends_and_becomes_the_cost(limited: Any, upstream: Upstream) -> None:
+def test_a_hold_lasts_until_its_stream_ends_and_becomes_the_cost(limited: Any, upstream: Upstream) -> None:
     one = limited(plan="standard", wallet="1", overage_protection=True)
     gate = Gate()
     upstream.behave((*stream_of("a")[:2], gate, *stream_of("b", usage=PAID)[1:]))
@@ -346,7 +346,7 @@ def test_a_call_that_is_refused_for_money_leaves_no_row_and_no_hold(limited: Any
     assert holds(one.ledger) == []
 
 
-def test_what_is_estimated_is_never_more_than_what_was_held(limited: Any, upstream: Upstream) -> None:
+def test_an_estimated_cost_never_exceeds_the_hold(limited: Any, upstream: Upstream) -> None:
     one = limited(plan="standard", wallet="1", overage_protection=True)
     upstream.behave(chunked(event(chunk("word " * 2_000)), UNTIL_CLIENT_LEAVES, finish=False))
     body = {"model": "dear", "messages": HELLO, "stream": True, "max_tokens": 20}
@@ -354,7 +354,7 @@ def test_what_is_estimated_is_never_more_than_what_was_held(limited: Any, upstre
     with httpx.stream(
         "POST", url, json=body, headers=one.headers, timeout=BOUND_S, trust_env=False
     ) as answer:
-        lines = answer.iter_lines()  # Kept, for an iterator that is dropped closes the answer.
+        lines = answer.iter_lines()  # Keep the iterator: the answer closes when it is deleted.
         next(lines)
         (hold,) = holds(one.ledger)
     row = one.gateway.wait_for_row(answer.headers["x-request-id"])

@@ -22,7 +22,7 @@ KEYS = {
     "inputPricePerMRetail": Decimal,
     "outputPricePerMRetail": Decimal,
     "isByokOnly": bool,
-    # Beyond the contract, for clients that look for them.
+    # Not in the contract: some clients read these keys.
     "id": str,
     "object": str,
 }
@@ -48,7 +48,7 @@ def test_the_catalog_is_public_json_with_an_array_at_the_root(anonymous: httpx.C
     assert answer.text.startswith("[")
 
 
-def test_every_row_has_the_six_keys_of_the_contract_and_those_that_clients_look_for(
+def test_each_row_has_the_six_keys_of_the_contract_and_the_extra_ones(
     anonymous: httpx.Client,
 ) -> None:
     for row in _rows(anonymous.get("/v1/models")).values():
@@ -56,7 +56,7 @@ def test_every_row_has_the_six_keys_of_the_contract_and_those_that_clients_look_
         assert (row["id"], row["object"]) == (row["modelSlug"], "model")
 
 
-def test_every_active_model_is_listed_once_and_no_other(anonymous: httpx.Client) -> None:
+def test_each_active_model_is_listed_once_and_no_other(anonymous: httpx.Client) -> None:
     answer = anonymous.get("/v1/models")
     assert set(_rows(answer)) == {slug for slug, row in MODELS.items() if row["active"]}
     assert len(answer.json()) == len(_rows(answer))
@@ -122,7 +122,7 @@ def test_the_etag_saves_the_second_download(anonymous: httpx.Client) -> None:
 # --- one row ---------------------------------------------------------------------------------------------------
 
 
-def test_one_row_is_the_one_of_the_list_with_the_lists_headers(anonymous: httpx.Client) -> None:
+def test_one_row_equals_its_row_in_the_list_with_the_same_headers(anonymous: httpx.Client) -> None:
     listed = {row["modelSlug"]: row for row in anonymous.get("/v1/models").json()}
     for slug, row in listed.items():
         answer = anonymous.get(f"/v1/models/{slug}")
@@ -146,7 +146,7 @@ def test_one_row_has_an_etag_and_a_head(anonymous: httpx.Client) -> None:
     "path",
     ["vendor/tall", "vendor%2Ftall", "vendor%2ftall", "Vendor/Tall", "vendor/tall?x=1", "%20vendor%2Ftall"],
 )
-def test_a_slug_with_a_slash_is_found_however_it_is_spelled(anonymous: httpx.Client, path: str) -> None:
+def test_a_slug_with_a_slash_is_found_in_each_spelling(anonymous: httpx.Client, path: str) -> None:
     assert anonymous.get(f"/v1/models/{path}").json()["modelSlug"] == "vendor/tall"
 
 
@@ -187,10 +187,10 @@ def test_the_catalog_touches_no_upstream_and_no_ledger(
 
 
 @pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic x", "", "Bearer"])
-def test_no_key_is_looked_at(anonymous: httpx.Client, authorization: str) -> None:
+def test_the_catalog_ignores_keys(anonymous: httpx.Client, authorization: str) -> None:
     assert anonymous.get("/v1/models", headers={"Authorization": authorization}).status_code == 200
 
 
-def test_a_browser_gets_no_leave_to_read_it(anonymous: httpx.Client) -> None:
+def test_the_catalog_has_no_cors_headers(anonymous: httpx.Client) -> None:
     answer = anonymous.get("/v1/models", headers={"Origin": "https://page.test"})
     assert not [name for name in answer.headers if name.startswith("access-control")]

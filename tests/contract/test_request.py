@@ -1,4 +1,4 @@
-"""Contract, "Chat request body" and "Message object": what a client may send, and what of it the upstream receives."""
+"""Contract, "Chat request body" and "Message object": the fields that a client may send and the upstream receives."""
 
 import json
 from typing import Any
@@ -58,7 +58,9 @@ FORWARDED: list[tuple[str, Any]] = [
 def test_a_field_of_the_contract_reaches_the_upstream_as_it_was_sent(
     chat: Chat, upstream: Upstream, field: str, value: Any
 ) -> None:
-    beside = {"tools": [TOOL]} if field == "parallel_tool_calls" else {}  # Without tools it means nothing.
+    beside = (
+        {"tools": [TOOL]} if field == "parallel_tool_calls" else {}
+    )  # The gateway drops it when there are no tools.
     assert chat(model="tester-large", **beside, **{field: value}).status_code == 200
     assert upstream.last.json()[field] == value
 
@@ -116,7 +118,7 @@ NAMED = "function_call, functions, messages.reaction, metadata, store, +1"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_not_sent_on_is_named_in_a_header(chat: Chat, upstream: Upstream, stream: bool) -> None:
+def test_a_header_names_the_dropped_fields(chat: Chat, upstream: Upstream, stream: bool) -> None:
     answer = chat(**DROPPED, stream=stream)
     assert (answer.status_code, answer.headers["x-gateway-dropped"]) == (200, NAMED)
     upstream.behave(whole({"error": {"message": "no"}}, status=400))
@@ -127,9 +129,7 @@ def test_what_is_not_sent_on_is_named_in_a_header(chat: Chat, upstream: Upstream
 @pytest.mark.parametrize(
     "body", [{}, {"stream": True, "max_tokens": 5, "seed": None}, {"metadata": {}, "temperature": "hot"}]
 )
-def test_where_nothing_was_dropped_or_nothing_was_routed_nothing_is_named(
-    chat: Chat, body: dict[str, Any]
-) -> None:
+def test_the_header_is_absent_when_nothing_was_dropped_or_routed(chat: Chat, body: dict[str, Any]) -> None:
     assert "x-gateway-dropped" not in chat(**body).headers
 
 
@@ -218,7 +218,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), WRONG)
-def test_a_wrong_type_or_range_is_refused_by_the_name_of_its_field(
+def test_the_error_of_a_wrong_type_or_range_names_the_field(
     chat: Chat, upstream: Upstream, field: str, value: Any
 ) -> None:
     answer = chat(**{field: value})
@@ -308,7 +308,7 @@ CAPS: list[tuple[tuple[str, str, int], dict[str, Any], int | None]] = [
 
 
 @pytest.mark.parametrize(("model", "asked", "wins"), CAPS)
-def test_the_cap_is_the_smallest_one_in_the_one_field_that_the_family_wants(
+def test_the_smallest_cap_is_sent_in_the_field_of_the_family(
     chat: Chat, upstream: Upstream, model: tuple[str, str, int], asked: dict[str, Any], wins: int | None
 ) -> None:
     slug, field, hard_maximum = model
@@ -321,7 +321,7 @@ def test_the_cap_is_the_smallest_one_in_the_one_field_that_the_family_wants(
 # --- the model, and streams ----------------------------------------------------------------------------------
 
 
-def test_a_pinned_slug_goes_out_as_the_vendors_own_model_id(chat: Chat, upstream: Upstream) -> None:
+def test_a_pinned_slug_is_sent_as_the_vendors_model_id(chat: Chat, upstream: Upstream) -> None:
     assert chat(model="tester-small").json()["model"] == "tester-small"
     assert upstream.last.json()["model"] == "vendor-small"
 
@@ -382,7 +382,7 @@ CLIENT_HEADERS = {
 }
 
 
-def test_only_headers_that_belong_there_go_upstream(client: httpx.Client, upstream: Upstream) -> None:
+def test_only_the_allowed_headers_go_upstream(client: httpx.Client, upstream: Upstream) -> None:
     body = {"messages": [{"role": "user", "content": "hello"}]}
     answer = client.post("/v1/chat/completions", json=body, headers=CLIENT_HEADERS)
     assert answer.status_code == 200

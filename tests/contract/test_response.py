@@ -28,14 +28,12 @@ def test_the_response_has_the_contracts_fields(chat: Chat, upstream: Upstream) -
 
 
 @pytest.mark.parametrize("said", ["vendor-model-2026", "", None, 5, "tester-small", "tester-large", {"a": 1}])
-def test_the_model_is_the_catalog_slug_whatever_the_upstream_says(
-    chat: Chat, upstream: Upstream, said: Any
-) -> None:
+def test_the_model_of_the_answer_is_the_catalog_slug(chat: Chat, upstream: Upstream, said: Any) -> None:
     upstream.behave(whole(completion(model=said)))
     assert chat(model="tester-large").json()["model"] == "tester-large"
 
 
-def test_the_model_is_the_catalog_slug_where_the_upstream_names_none(chat: Chat, upstream: Upstream) -> None:
+def test_the_model_is_the_catalog_slug_if_the_upstream_names_none(chat: Chat, upstream: Upstream) -> None:
     unnamed = completion()
     del unnamed["model"]
     upstream.behave(whole(unnamed))
@@ -114,7 +112,7 @@ def test_cache_counts_are_never_invented(
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_tokens_without_anything_to_see_are_explained_in_reasoning_content(
+def test_reasoning_content_explains_tokens_without_text(
     chat: Chat, upstream: Upstream, content: str | None
 ) -> None:
     usage = _tokens(64)
@@ -135,7 +133,7 @@ NOTHING_TO_EXPLAIN: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("name", NOTHING_TO_EXPLAIN)
-def test_no_note_where_there_is_nothing_to_explain(chat: Chat, upstream: Upstream, name: str) -> None:
+def test_answers_with_text_get_no_explanation(chat: Chat, upstream: Upstream, name: str) -> None:
     message, tokens = NOTHING_TO_EXPLAIN[name]
     choice = _choice(message, "tool_calls" if "tool_calls" in message else "stop")
     upstream.behave(whole(completion(choices=[choice], usage=_tokens(tokens))))
@@ -172,7 +170,7 @@ UPSTREAM_HEADERS = [
 
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 @pytest.mark.parametrize("stream", [False, True])
-def test_of_the_upstreams_headers_none_comes_back(
+def test_no_header_of_the_upstream_is_returned(
     chat: Chat, upstream: Upstream, status: int, stream: bool
 ) -> None:
     body = completion() if status == 200 else {"error": {"message": "no"}}
@@ -190,7 +188,7 @@ def test_every_call_has_a_request_id_of_its_own(chat: Chat) -> None:
     assert len(ids) == 5
 
 
-def test_a_browser_gets_no_leave_to_read_an_answer(client: httpx.Client) -> None:
+def test_answers_have_no_cors_headers(client: httpx.Client) -> None:
     body = {"messages": [{"role": "user", "content": "hello"}]}
     answer = client.post("/v1/chat/completions", json=body, headers={"Origin": "https://page.test"})
     assert answer.status_code == 200
@@ -215,7 +213,7 @@ ENVELOPES: dict[str, Callable[[bytes], Script]] = {
 
 
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_a_completion_is_understood_however_it_is_wrapped(chat: Chat, upstream: Upstream, name: str) -> None:
+def test_a_completion_is_read_in_each_framing(chat: Chat, upstream: Upstream, name: str) -> None:
     upstream.behave(ENVELOPES[name](json.dumps(completion("ça va ✓"), ensure_ascii=False).encode()))
     answer = chat()
     assert (answer.status_code, answer.json()) == (200, completion("ça va ✓") | {"model": "tester-large"})
@@ -244,7 +242,7 @@ def test_an_upstream_connection_is_used_again(chat: Chat, upstream: Upstream) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_is_booked_as_one_row_under_its_request_id(
+def test_a_call_is_one_ledger_row_with_its_request_id(
     chat: Chat, gateway: Gateway, upstream: Upstream, stream: bool
 ) -> None:
     answer = chat(model="tester-large", stream=stream, user="customer-7")
@@ -281,9 +279,7 @@ def test_a_call_is_booked_as_one_row_under_its_request_id(
     }
 
 
-def test_cached_tokens_are_booked_at_the_cached_price(
-    chat: Chat, gateway: Gateway, upstream: Upstream
-) -> None:
+def test_cached_tokens_cost_the_cached_price(chat: Chat, gateway: Gateway, upstream: Upstream) -> None:
     usage = {
         "prompt_tokens": 1000,
         "completion_tokens": 100,
@@ -306,7 +302,7 @@ def test_a_providers_zero_stays_zero(chat: Chat, gateway: Gateway, upstream: Ups
     assert row["usage_source"] == "provider"
 
 
-def test_a_call_leaves_one_log_line_that_says_no_word_of_its_content(
+def test_a_call_writes_one_log_line_without_its_content(
     chat: Chat, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(whole(completion("a-private-answer")))

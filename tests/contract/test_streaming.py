@@ -15,7 +15,7 @@ SLUG = "tester-large"
 
 
 def events_of(answer: httpx.Response) -> list[Any]:
-    """The payloads of a streamed answer, ``[DONE]`` as the text that it is; the framing is the contract's."""
+    """Check the framing of a stream. Return its payloads, with ``[DONE]`` as text."""
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert "\r" not in answer.text
@@ -27,7 +27,7 @@ def events_of(answer: httpx.Response) -> list[Any]:
 
 
 def framed(*chunks: dict[str, Any]) -> list[Any]:
-    """The chunks as they are sent, where none but the model changes."""
+    """Return the chunks as the gateway sends them: only the model is replaced."""
     return [*(made | {"model": SLUG} for made in chunks), "[DONE]"]
 
 
@@ -62,7 +62,7 @@ def test_stream_options_are_validated(chat: Chat, upstream: Upstream, options: o
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": None}, {"include_usage": False}])
-def test_usage_that_was_not_asked_for_stands_beside_a_choice(
+def test_usage_without_a_request_for_it_comes_with_a_choice(
     chat: Chat, upstream: Upstream, options: object
 ) -> None:
     *chunks, _ = events_of(chat(stream=True, stream_options=options))
@@ -143,11 +143,11 @@ SENT = {
     "usage null until the end": [chunk("hi") | {"usage": None}, chunk(finish="stop", usage=USAGE)],
     "a first chunk without choices": [chunk("hi") | {"prompt_filter_results": []}, chunk(finish="stop")],
 }
-"""What the client gets where usage, the end and events without a choice change place."""
+"""The events that the client gets for each order of usage, end and events without a choice."""
 
 
 @pytest.mark.parametrize("name", CHUNKS)
-def test_every_chunk_bears_the_slug_and_is_otherwise_untouched(
+def test_each_chunk_has_the_slug_and_is_otherwise_unchanged(
     chat: Chat, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(chunked(*(event(made) for made in CHUNKS[name]), DONE))
@@ -155,7 +155,7 @@ def test_every_chunk_bears_the_slug_and_is_otherwise_untouched(
     assert events_of(chat(model=SLUG, stream=True, n=2)) == framed(*expected)
 
 
-def test_outside_the_model_not_a_byte_is_changed(chat: Chat, upstream: Upstream) -> None:
+def test_only_the_bytes_of_the_model_change(chat: Chat, upstream: Upstream) -> None:
     sent = (
         b'data: {"id":"1",  "model" : "vendor","created":1e0,"object":"chat.completion.chunk" ,'
         b'"choices":[{"index":0,"delta":{"content":"\\u00e9\xc3\xa9"}}]}\n\n'
@@ -199,7 +199,7 @@ def test_every_successful_stream_ends_with_exactly_one_done(
 
 
 def _error_of(answer: httpx.Response) -> dict[str, Any]:
-    """The error of a stream: its last event where one began, its body where none did."""
+    """Return the error of a stream: its last event, or the body if no stream began."""
     bearer = events_of(answer)[-1] if answer.status_code == 200 else answer.json()
     assert isinstance(bearer, dict), bearer
     error: dict[str, Any] = bearer["error"]
@@ -232,7 +232,7 @@ def test_an_error_in_a_stream_is_normalized_and_ends_it_without_done(
 
 
 @pytest.mark.parametrize("after", [0, 1], ids=["at once", "after a chunk"])
-def test_an_error_in_a_stream_bears_no_key_and_no_upstream_model_id(
+def test_an_error_in_a_stream_shows_no_key_and_no_upstream_model_id(
     chat: Chat, upstream: Upstream, after: int
 ) -> None:
     said = {"error": {"message": f"{PROVIDER_KEY} may not use vendor/large-2026"}}
@@ -264,7 +264,7 @@ def test_a_200_that_is_no_stream_is_an_upstream_error(chat: Chat, upstream: Upst
 @pytest.mark.parametrize(
     "kind", ["text/event-stream", "text/event-stream;charset=UTF-8", "application/octet-stream", None]
 )
-def test_a_stream_is_one_whatever_its_content_type_says(
+def test_a_stream_is_recognized_without_its_content_type(
     chat: Chat, upstream: Upstream, kind: str | None
 ) -> None:
     upstream.behave(chunked(event(chunk("hi")), event(chunk(finish="stop")), DONE, content_type=kind))

@@ -18,7 +18,7 @@ SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MU
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, under its whole name."""
+    """Return each command without subcommands, by its full name."""
     for word, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, f"{name} {word}")
@@ -37,7 +37,7 @@ COMMANDS = {title_of(name, command): command for name, command in commands(main,
 NAMES = {title_of(name, command): name for name, command in commands(main, "tollgate")}
 
 
-def test_every_command_has_a_section_with_its_arguments_and_no_other_has() -> None:
+def test_exactly_the_commands_have_a_section_with_their_arguments() -> None:
     assert set(SECTIONS) == set(COMMANDS)
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md names every key that operators may write, with its default, and proxy.conf shows the same."""
+"""docs/configuration.md and proxy.conf have every key that operators may write, with its default."""
 
 import json
 import re
@@ -37,12 +37,12 @@ SECTIONS: dict[str, type[Table]] = {
     "`[[rules]]`": workspace_schema.RuleTable,
     "`[[heuristics]]`": workspace_schema.HeuristicTable,
 }
-# Required by a rule of the whole table, so that its field alone does not say so.
+# A rule of the whole table requires these keys; their fields do not.
 REQUIRED_BY_RULE = {("`[PROVIDER]`", "base_url"), ("`[PROVIDER]`", "platform_key")}
 
 
 def documented_rows(heading: str) -> dict[str, list[str]]:
-    """The rows of the table below ``### heading``: key → [type, default, meaning]."""
+    """Return the rows of the table below ``### heading``: key → [type, default, meaning]."""
     _, _, rest = DOCUMENT.partition(f"\n### {heading}\n")
     section = re.split(r"\n##", rest)[0]
     rows = [
@@ -52,7 +52,7 @@ def documented_rows(heading: str) -> dict[str, list[str]]:
 
 
 def shown_default(section: str, key: str, field: FieldInfo) -> str:
-    """A field's default as the document writes it."""
+    """Return the default of a field in the notation of the document."""
     if field.is_required() or (section, key) in REQUIRED_BY_RULE:
         return "required"
     if key == "tls_certificate":
@@ -78,7 +78,7 @@ def test_a_section_documents_exactly_the_keys_of_its_schema(section: str) -> Non
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_section_states_the_default_of_each_key_and_says_something_about_it(section: str) -> None:
+def test_a_section_has_the_default_and_the_meaning_of_each_key(section: str) -> None:
     rows = documented_rows(section)
     for key, field in SECTIONS[section].model_fields.items():
         kind, default, meaning = rows[key]
@@ -95,14 +95,14 @@ def test_no_schema_is_left_out_of_the_document() -> None:
     assert {f"`[{name}]`" for name in ProxyConf.model_fields} < set(SECTIONS)
 
 
-def test_the_shipped_proxy_conf_spells_out_every_key(tmp_path: Path) -> None:
+def test_the_shipped_proxy_conf_has_every_key(tmp_path: Path) -> None:
     shipped = tomllib.loads((ROOT / "proxy.conf").read_text(encoding="utf-8"))
     assert {name: list(section) for name, section in shipped.items()} == {
         name: list(SECTIONS[f"`[{name}]`"].model_fields) for name in ProxyConf.model_fields
     }
 
 
-def test_the_shipped_proxy_conf_states_the_defaults(tmp_path: Path) -> None:
+def test_the_shipped_proxy_conf_has_the_defaults(tmp_path: Path) -> None:
     shipped, empty = tmp_path / "shipped.conf", tmp_path / "empty.conf"
     shipped.write_bytes((ROOT / "proxy.conf").read_bytes())
     empty.write_text("")

@@ -20,7 +20,7 @@ def section(title: str) -> str:
 
 
 def rows(title: str) -> list[tuple[str, str, str]]:
-    """Status, code and type of every row of a section's table."""
+    """Return status, code and type of each row of a section's table."""
     found = re.findall(r"^\| ([\w ]+) \| `(\w+)` \| `(\w+)` \|", section(title), re.MULTILINE)
     return [(status, code, kind) for status, code, kind in found]
 
@@ -30,12 +30,12 @@ def test_the_gateways_table_is_the_one_in_the_code() -> None:
     assert documented == dict(REFUSALS)
 
 
-def test_every_code_that_can_be_refused_with_has_a_status() -> None:
+def test_every_code_of_a_refusal_has_a_status() -> None:
     assert set(REFUSALS) == set(get_args(RefusalCode))
 
 
 @pytest.mark.parametrize(("status", "code", "kind"), rows("Errors of a provider"))
-def test_the_providers_table_is_what_the_code_does(status: str, code: str, kind: str) -> None:
+def test_the_providers_table_agrees_with_the_code(status: str, code: str, kind: str) -> None:
     meant = {"5xx": (500, 501, 502, 503, 504), "other 4xx": (400, 402, 405, 408, 409, 413, 415, 422)}
     for each in meant.get(status) or (int(status),):
         answer = upstream_error(each, b"")

@@ -1,4 +1,4 @@
-"""docs/operating.md names every bound with its number."""
+"""docs/operating.md has every bound with its number."""
 
 import re
 from dataclasses import fields
@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 
 
 def rows(title: str) -> list[list[str]]:
-    """The cells of the table below ``## title``, its two head lines left out."""
+    """Return the cells of the table below ``## title``, without its two head lines."""
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
 

@@ -1,4 +1,4 @@
-"""The pages hang together: links lead somewhere, tests that are named exist, and no module is left out."""
+"""The pages are consistent: link targets exist, named tests exist, and each module is described."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ ARCHITECTURE = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of a page's headings."""
+    """Return the anchors that GitHub makes from the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -26,7 +26,7 @@ def defined_tests() -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file_and_heading_that_exist(page: Path) -> None:
+def test_every_link_has_an_existing_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith("https://"):
             continue
@@ -37,7 +37,7 @@ def test_every_link_leads_to_a_file_and_heading_that_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
-def test_a_decision_says_what_led_to_it_what_was_decided_and_what_follows(page: Path) -> None:
+def test_a_decision_has_context_decision_and_consequences(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = [text.find(f"\n**{part}.** ") for part in ("Context", "Decision", "Consequences")]
     assert -1 not in places
@@ -52,13 +52,13 @@ def test_the_index_lists_each_decision_once_under_its_heading() -> None:
     assert sorted(listed) == sorted(zip(headings, (page.stem for page in DECISIONS), strict=True))
 
 
-def test_every_test_that_is_said_to_keep_a_mitmproxy_fact_exists() -> None:
+def test_every_test_named_with_a_mitmproxy_fact_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", FACTS))
     assert len(named) > 10
     assert named <= defined_tests()
 
 
-def test_every_test_of_a_numbered_mitmproxy_fact_is_named_beside_its_number() -> None:
+def test_each_numbered_mitmproxy_fact_names_its_tests() -> None:
     rows = dict(re.findall(r"^\| (\d) \| (.*)$", FACTS, re.MULTILINE))
     assert list(rows) == list("123456789")
     source = (ROOT / "tests" / "end_to_end" / "test_mitmproxy_facts.py").read_text(encoding="utf-8")

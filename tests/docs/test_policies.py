@@ -1,4 +1,4 @@
-"""docs/policies.md says what policies see and may, and shows examples that do what it says of them."""
+"""docs/policies.md is right about the data and the rights of a policy, and its examples work as described."""
 
 import re
 from dataclasses import fields
@@ -18,7 +18,7 @@ EXAMPLES = sorted((ROOT / "docs" / "examples" / "policies").glob("*.py"))
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading, without its first two lines."""
+    """Return the cells of the table below a heading, without its two head lines."""
     _, _, rest = PAGE.partition(f"\n### {heading}\n")
     lines = [line for line in re.split(r"\n##", rest)[0].splitlines() if line.startswith("| `")]
     return [re.split(r"\s*\|\s*", line.strip("| ")) for line in lines]
@@ -47,14 +47,14 @@ def test_the_page_lists_the_codes_of_a_refusal_with_their_status() -> None:
     assert listed == [(code, REFUSALS[code][0]) for code in REFUSAL_CODES]
 
 
-def test_what_the_page_says_can_be_imported_can_be() -> None:
+def test_the_imports_that_the_page_allows_work() -> None:
     imports = re.findall(r"^\| `(from policies\.[^`]+)` \|", PAGE, re.MULTILINE)
     assert len(imports) == 3
     compile_policy("mine", "\n".join([*imports, "def review(call): ..."]).encode(), Path("mine.py"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_the_page_shows_each_example_as_its_file_is(file: Path) -> None:
+def test_each_example_equals_its_file(file: Path) -> None:
     assert f"```python\n{file.read_text(encoding='utf-8')}```" in PAGE
     assert f'"{file.stem}"' in PAGE
 
@@ -70,7 +70,7 @@ def test_the_page_shows_each_example_as_its_file_is(file: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_fallback", [False, True])
-def test_house_rules_let_a_key_use_its_models_only(
+def test_house_rules_limit_a_key_to_its_models(
     key_id: str, slug: str, refused: bool, is_fallback: bool
 ) -> None:
     call = reviewed(key_id=key_id, model_slug=slug, is_fallback=is_fallback)
@@ -90,7 +90,7 @@ def test_house_rules_let_a_key_use_its_models_only(
         ("Geheimnis", False),
     ],
 )
-def test_house_rules_let_no_message_have_a_banned_word(text: str, refused: bool) -> None:
+def test_house_rules_refuse_messages_with_a_banned_word(text: str, refused: bool) -> None:
     in_the_past = (ReviewedMessage("assistant", text), ReviewedMessage("user", "go on"))
     for call in (reviewed(text), reviewed(messages=in_the_past)):
         refusal = refusal_of("house_rules", call)
@@ -101,5 +101,7 @@ def test_house_rules_let_no_message_have_a_banned_word(text: str, refused: bool)
     ("key_id", "choices", "cap"),
     [("trial", 1, 256), ("trial", 3, 85), ("trial", 999, 1), ("ci", 1, 2000), ("laptop", 1, None)],
 )
-def test_short_answers_narrow_all_choices_together(key_id: str, choices: int, cap: int | None) -> None:
+def test_short_answers_lowers_the_cap_of_all_choices_together(
+    key_id: str, choices: int, cap: int | None
+) -> None:
     assert review(reviewed(key_id=key_id, choices=choices), [example("short_answers")]) == cap

@@ -1,4 +1,4 @@
-"""docs/providers.md: its table is the shipped one, and every block of TOML on it serves a call of the OpenAI SDK."""
+"""docs/providers.md: its table agrees with the catalog, and each block of TOML serves a call of the OpenAI SDK."""
 
 import re
 import tomllib
@@ -29,7 +29,7 @@ KEY_HEADERS = {"authorization", "api-key", "x-api-key", "x-goog-api-key"}
 
 
 def blocks() -> dict[str, dict[str, Any]]:
-    """What the page would have an operator add, by the name of the file; no table is there twice."""
+    """Return the TOML that the page asks an operator to add, by file name. No table appears twice."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, text in re.findall(r"```toml\n# catalog_data/(\w+)\.toml\n(.*?)```", PAGE, re.DOTALL):
         tables = tomllib.loads(text)
@@ -51,7 +51,7 @@ def test_every_block_says_which_file_it_belongs_to() -> None:
     }
 
 
-def test_no_block_repeats_what_is_shipped() -> None:
+def test_no_block_repeats_the_shipped_catalog() -> None:
     for name, tables in blocks().items():
         assert not tables.keys() & shipped(name).keys()
 
@@ -86,7 +86,7 @@ def test_the_documented_times_are_the_real_ones() -> None:
 
 @pytest.fixture(scope="module")
 def loopback() -> Iterator[Upstream]:
-    """Stands where every provider of the page stands, and mints tokens."""
+    """A server that takes the place of each provider of the page, and issues access tokens."""
 
     def answer(request: Received) -> Script:
         if request.target == "/token":
@@ -107,7 +107,7 @@ def loopback() -> Iterator[Upstream]:
 def gateway(
     loopback: Upstream, start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory
 ) -> Gateway:
-    """One that has the shipped providers and families and those of the page, each at the loopback's port."""
+    """A gateway with the shipped providers and families and those of the page, all at the port of ``loopback``."""
     here = f"http://127.0.0.1:{loopback.port}"
     secrets = tmp_path_factory.mktemp("secrets")
     (secrets / "good.json").write_text(key_file(f"{here}/token"), encoding="utf-8")
@@ -137,7 +137,7 @@ def sdk(gateway: Gateway, loopback: Upstream) -> Iterator[OpenAI]:
     assert loopback.failures == []
 
 
-# slug, where the call arrives, how it shows the key
+# slug, path of the request, header with the key
 CALLS = {
     "deepseek-v4-flash-novita": ("/openai/v1/chat/completions", ("authorization", "Bearer fake-novita-0000")),
     "gpt-4o-mini-azure": ("/openai/v1/chat/completions", ("api-key", "fake-azure-0000")),
@@ -175,7 +175,7 @@ def test_a_model_of_the_page_answers(slug: str, stream: bool, sdk: OpenAI, loopb
     assert asked.json()["model"] == blocks()["models"][slug]["upstream_model_id"]
 
 
-def test_the_family_of_the_page_is_what_is_sent(sdk: OpenAI, loopback: Upstream) -> None:
+def test_requests_follow_the_family_of_the_page(sdk: OpenAI, loopback: Upstream) -> None:
     sdk.chat.completions.create(
         model="deepseek-v4-flash-novita",
         messages=HELLO,
@@ -189,7 +189,7 @@ def test_the_family_of_the_page_is_what_is_sent(sdk: OpenAI, loopback: Upstream)
     assert not sent.keys() & {"max_completion_tokens", "user", "parallel_tool_calls", "service_tier"}
 
 
-def test_an_account_that_gets_no_token_fails_the_call_before_it_is_sent(
+def test_a_call_without_an_access_token_fails_before_it_is_sent(
     sdk: OpenAI, gateway: Gateway, loopback: Upstream
 ) -> None:
     with pytest.raises(APIStatusError) as caught:
@@ -200,7 +200,7 @@ def test_an_account_that_gets_no_token_fails_the_call_before_it_is_sent(
     assert "invalid_grant: Invalid JWT Signature." in str(line)
 
 
-def test_a_token_that_the_provider_repeats_is_masked(sdk: OpenAI) -> None:
+def test_a_token_in_an_answer_of_the_provider_is_masked(sdk: OpenAI) -> None:
     said: Any = [{"role": "user", "content": "echo"}]
     with pytest.raises(APIStatusError) as caught:
         sdk.chat.completions.create(model="gemini-3.5-flash-vertex", messages=said)

@@ -1,4 +1,4 @@
-"""Imports run one way, in the order of ``PACKAGES``, and modules that say "Pure." reach no outside world."""
+"""Packages import only later packages of ``PACKAGES``. Modules that say "Pure." do no input or output."""
 
 import ast
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ STRANGERS = (
     ("addon.calls", "addon.sandbox"),
     ("addon.settings", "addon.telemetry"),
 )
-"""Pairs of packages of which the first, though it may by the order, imports nothing of the second."""
+"""Pairs of packages: the order would allow an import, but the first imports nothing from the second."""
 
 OUTSIDE_WORLD = frozenset(
     {
@@ -49,9 +49,9 @@ PURE_MODULES = {
     ),
     *("addon.sandbox.request", "addon.sandbox.reply", "addon.sandbox.schema", "addon.sandbox.completion"),
 }
-"""Modules outside the pure packages that must be pure: they turn bytes and values into bytes and values."""
+"""Pure modules outside the pure packages: they turn bytes and values into bytes and values."""
 PURE_PACKAGES = ("addon.dialects", "addon.answers")
-"""Packages of which each module must be pure."""
+"""Packages with only pure modules."""
 
 
 def module_name(path: Path) -> str:
@@ -66,9 +66,9 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 
 
 def imports_of(module: str) -> Iterator[str]:
-    """Give the dotted names that ``module`` imports, those for type checking too.
+    """Yield the dotted names that ``module`` imports, also those for type checking.
 
-    ``from a import b`` gives ``a.b`` where that is a module.
+    ``from a import b`` yields ``a.b`` if that is a module.
     """
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
@@ -87,7 +87,7 @@ def is_in(module: str, packages: tuple[str, ...]) -> bool:
 
 
 def package_of(module: str) -> str:
-    """Return the one of ``PACKAGES`` that holds ``module``."""
+    """Return the package of ``PACKAGES`` that contains ``module``."""
     parts = module.split(".")
     name = parts[0] if parts[0] == "policies" else ".".join(parts[:2])
     assert name in PACKAGES, f"{module} is in none of PACKAGES"
@@ -99,7 +99,7 @@ def outside_world_of(module: str) -> set[str]:
 
 
 def reachable(module: str) -> set[str]:
-    """Return ``module`` and all of the project's modules that it imports, directly or not."""
+    """Return ``module`` and all modules of the project that it imports, directly or indirectly."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
@@ -112,7 +112,7 @@ def reachable(module: str) -> set[str]:
 PURE = [name for name in FILES if "Pure." in (ast.get_docstring(TREES[name]) or "")]
 
 
-def test_the_modules_were_found_and_read():
+def test_the_modules_are_found_and_read():
     assert {"addon.main", "addon.gateway.addon", "policies.exchange", "policies.model"} <= FILES.keys()
     assert "policies.model" in IMPORTS["policies.exchange"]
     assert {package_of(module) for module in FILES} == set(PACKAGES)
@@ -126,26 +126,26 @@ def test_imports_run_in_the_order_of_the_packages(module: str):
     assert not [name for name in ours if (package_of(module), package_of(name)) in STRANGERS]
 
 
-def test_no_module_imports_itself_by_a_detour():
+def test_there_are_no_circular_imports():
     graph = {name: imported & FILES.keys() for name, imported in IMPORTS.items()}
     assert set(TopologicalSorter(graph).static_order()) == FILES.keys()
 
 
 @pytest.mark.parametrize("module", list(FILES))
-def test_no_module_loads_objects_from_bytes(module: str):
+def test_no_module_unpickles(module: str):
     assert not IMPORTS[module] & {"copyreg", "dill", "marshal", "pickle", "shelve"}
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if is_in(name, ("policies",))])
-def test_the_decisions_know_no_outside_world(module: str):
+def test_policies_do_no_input_or_output(module: str):
     assert not outside_world_of(module)
 
 
-def test_modules_that_turn_values_into_values_say_that_they_are_pure():
+def test_pure_modules_say_that_they_are_pure():
     of_packages = {name for name in FILES if is_in(name, PURE_PACKAGES)}
     assert not (PURE_MODULES | of_packages) - set(PURE)
 
 
 @pytest.mark.parametrize("module", PURE)
-def test_a_pure_module_reaches_no_outside_world(module: str):
+def test_a_pure_module_does_no_input_or_output(module: str):
     assert not {one: found for one in reachable(module) if (found := outside_world_of(one))}

@@ -46,7 +46,7 @@ MADE = {
 ALL = [*EXPRESSIONS, *filter(None, MADE.values())]
 
 
-def test_the_expressions_were_found() -> None:
+def test_the_expressions_are_found() -> None:
     places = {expression.place for expression in EXPRESSIONS}
     assert {
         "addon.answers.sse._DATA_LINE",
@@ -58,7 +58,7 @@ def test_the_expressions_were_found() -> None:
 
 
 @pytest.mark.parametrize("expression", ALL, ids=str)
-def test_no_expression_is_built_to_be_slow(expression: Expression) -> None:
+def test_no_expression_has_a_slow_form(expression: Expression) -> None:
     assert faults_of(expression.pattern, searches=expression.searches) == []
 
 
@@ -80,7 +80,7 @@ def test_no_expression_is_built_to_be_slow(expression: Expression) -> None:
         (r"a*(?:a|b)*x", False),
     ],
 )
-def test_the_lint_sees_what_is_slow(pattern: str, searches: bool) -> None:
+def test_the_lint_finds_slow_expressions(pattern: str, searches: bool) -> None:
     assert faults_of(re.compile(pattern), searches=searches)
 
 
@@ -99,7 +99,7 @@ def test_the_lint_sees_what_is_slow(pattern: str, searches: bool) -> None:
         (r'"model"\s*:\s*"', True),
     ],
 )
-def test_the_lint_lets_pass_what_is_not(pattern: str, searches: bool) -> None:
+def test_the_lint_accepts_fast_expressions(pattern: str, searches: bool) -> None:
     assert faults_of(re.compile(pattern), searches=searches) == []
 
 
@@ -135,14 +135,14 @@ def slow_text(expression: Expression) -> tuple[str, list[float]] | None:
         if cpu_s(scan(expression, four_times), 1) < QUICK_S:
             continue
         spent_s = [cpu_s(scan(expression, text), 5) for text in (once, twice, four_times)]
-        # Linear is 4, quadratic 16; a text at the edge of a cache may cost a little more than its share.
+        # Linear time gives 4, quadratic time 16. A text that no longer fits a cache may take a little longer.
         if spent_s[2] > max(10 * spent_s[0], QUICK_S):
             return once[:40], spent_s
     return None
 
 
 @pytest.mark.parametrize("expression", ALL, ids=str)
-def test_hostile_runs_take_linear_time(expression: Expression) -> None:
+def test_hostile_texts_take_linear_time(expression: Expression) -> None:
     assert slow_text(expression) is None
 
 

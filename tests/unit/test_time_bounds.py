@@ -1,4 +1,4 @@
-"""No test may end because the machine is slow: every wait of the tests is bounded by ``BOUND_S`` alone."""
+"""No test fails because the machine is slow: ``BOUND_S`` is the only bound of a wait in the tests."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rig.bounds import BOUND_S
 
 FOLDER = Path(__file__).resolve().parents[1]
 WAITS = {"wait", "wait_for", "join", "result", "communicate", "timeout", "timeout_at"}
-"""Functions whose last argument, where it is a number, is how long they wait."""
+"""Functions whose last argument, if it is a number, is a wait in seconds."""
 HTTPX = {
     "get",
     "post",
@@ -47,7 +47,7 @@ def _is_httpx_without_bound(call: ast.Call) -> bool:
 
 
 def impatient_lines(source: str) -> Iterator[int]:
-    """The lines that wait for a number of seconds of their own, or for the few that httpx waits."""
+    """Return the lines with their own number of seconds, or with the default timeout of httpx."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -55,8 +55,8 @@ def impatient_lines(source: str) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_every_wait_is_bounded_by_the_one_bound() -> None:
-    # The seconds of a simulation are not those of the machine.
+def test_every_wait_has_the_common_bound() -> None:
+    # A simulation has its own clock.
     paths = [path for path in FOLDER.rglob("*.py") if not path.name.startswith("test_simulation_")]
     files = {path.relative_to(FOLDER).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     found = [f"tests/{name}:{line}" for name, source in files.items() for line in impatient_lines(source)]
@@ -82,12 +82,12 @@ PATIENT = [
 
 
 @pytest.mark.parametrize("source", IMPATIENT)
-def test_a_bound_of_its_own_is_found(source: str) -> None:
+def test_a_wait_with_another_bound_is_found(source: str) -> None:
     assert list(impatient_lines(source)) == [1]
 
 
 @pytest.mark.parametrize("source", PATIENT)
-def test_the_one_bound_is_no_fault(source: str) -> None:
+def test_a_wait_with_the_common_bound_is_accepted(source: str) -> None:
     assert list(impatient_lines(source)) == []
 
 

@@ -1,4 +1,4 @@
-"""The shipped catalog: it loads, it is as large as it says, and its families say nothing that no family may."""
+"""The shipped catalog: it loads, it has the documented size, and its families are valid."""
 
 import re
 import tomllib
@@ -32,7 +32,7 @@ CONTRACT_FIELDS: Mapping[str, Any] = {
 }
 
 
-# Nobody but the operator knows which models a server of theirs has, or which deployments.
+# Only the operator knows the models of an own server, or the names of deployments.
 FOR_MODELS_OF_OPERATORS = {
     *("openai-reasoning", "azure-foundry", "vertex", "huggingface"),
     *("vllm", "ollama", "llamacpp", "tgi"),
@@ -49,7 +49,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return load_settings(conf, {})
 
 
-def test_it_has_at_least_eighty_real_models_of_at_least_ten_providers(shipped: Settings) -> None:
+def test_the_catalog_has_at_least_eighty_real_models_of_ten_providers(shipped: Settings) -> None:
     real = [model for model in shipped.models.values() if not model.provider.builtin]
     assert len(real) >= 80
     assert len({model.provider.name for model in real}) >= 10
@@ -68,7 +68,7 @@ def test_no_model_is_free_and_none_has_an_absurd_maximum(shipped: Settings) -> N
         assert 1_000 <= model.max_completion_tokens <= 1_000_000, model.slug
 
 
-def test_the_sandbox_rows_are_there(shipped: Settings) -> None:
+def test_the_catalog_has_the_sandbox_models(shipped: Settings) -> None:
     sandbox = {slug: model for slug, model in shipped.models.items() if model.provider.builtin}
     assert {slug: model.upstream_model_id for slug, model in sandbox.items()} == {
         "sandbox-chat": "sandbox-chat-001",
@@ -93,7 +93,7 @@ def test_families_drop_clamp_and_rename_fields_of_the_contract_only(shipped: Set
 
 def test_every_model_gets_messages_tools_and_exactly_one_cap(shipped: Settings) -> None:
     for model in shipped.models.values():
-        # Some families refuse one kind of response format or another by name.
+        # Some families refuse a response format by name.
         body = sanitize({**CONTRACT_FIELDS, "response_format": {"type": "text"}}, model, 17, True).body
         assert body["model"] == model.upstream_model_id
         assert all(body[field] == CONTRACT_FIELDS[field] for field in ("messages", "tools", "tool_choice"))

@@ -1,4 +1,4 @@
-"""The shipped families: they name fields that exist, and what they say of each vendor's own rules comes to pass."""
+"""The shipped families: they name existing fields, and the gateway applies each vendor's rules."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def body_of(family: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_speaks_of_fields_that_can_be_sent_to_it(name: str) -> None:
+def test_a_family_names_only_fields_that_it_can_be_sent(name: str) -> None:
     family = shipped_families()[name]
     contract = parse_chat_request(json.dumps(CONTRACT).encode()).fields.keys()
     sendable = (contract | family.extra) - family.drops
@@ -70,7 +70,7 @@ def test_a_family_speaks_of_fields_that_can_be_sent_to_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_takes_what_the_contract_has_in_its_most_common_form(name: str) -> None:
+def test_a_family_accepts_the_most_common_form_of_each_field(name: str) -> None:
     family = shipped_families()[name]
     chat = {**CONTRACT, "messages": [*CONTRACT["messages"], CALLED, RESULT]}
     if "refused" in map(family.response_formats.get, ("json_object", "with_tools")):
@@ -82,7 +82,7 @@ def test_a_family_takes_what_the_contract_has_in_its_most_common_form(name: str)
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("choice", ["auto", "none", "required", NAMED])
-def test_a_form_of_tool_choice_is_sent_or_refused_and_never_lost(name: str, choice: Any) -> None:
+def test_each_form_of_tool_choice_is_sent_or_refused(name: str, choice: Any) -> None:
     form = choice if isinstance(choice, str) else "named"
     if shipped_families()[name].tool_choices.get(form) == "refused":
         with pytest.raises(Refusal, match=r"^tool_choice: .*use 'auto'"):
@@ -136,7 +136,9 @@ def test_a_form_of_tool_choice_is_sent_or_refused_and_never_lost(name: str, choi
         ),
     ],
 )
-def test_a_vendors_own_rule_is_kept(family: str, fields: dict[str, Any], expected: Mapping[str, Any]) -> None:
+def test_the_rule_of_a_vendor_is_applied(
+    family: str, fields: dict[str, Any], expected: Mapping[str, Any]
+) -> None:
     body = body_of(family, **fields)
     assert {name: body.get(name) for name in expected} == expected
 
@@ -152,7 +154,7 @@ def test_a_vendors_own_rule_is_kept(family: str, fields: dict[str, Any], expecte
         ("perplexity", {"response_format": {"type": "json_object"}}),
     ],
 )
-def test_what_a_vendor_refuses_and_nothing_can_replace_is_refused_by_name(
+def test_a_field_that_a_vendor_refuses_is_refused_by_name_if_nothing_replaces_it(
     family: str, fields: dict[str, Any]
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -183,14 +185,14 @@ THOUGHT = CALLED | {
         ),
     ],
 )
-def test_reasoning_goes_back_to_those_that_take_it(family: str, beside: dict[str, Any]) -> None:
+def test_reasoning_is_sent_back_to_families_that_accept_it(family: str, beside: dict[str, Any]) -> None:
     assert (
         body_of(family, messages=[CONTRACT["messages"][0], THOUGHT, RESULT])["messages"][1] == CALLED | beside
     )
 
 
 @pytest.mark.parametrize("family", ["deepseek", "kimi", "kimi-code", "kimi-k3"])
-def test_a_tool_call_without_its_reasoning_is_sent_with_an_empty_one_where_it_is_required(
+def test_a_tool_call_without_required_reasoning_gets_an_empty_one(
     family: str,
 ) -> None:
     messages = body_of(family, messages=[CONTRACT["messages"][0], CALLED, RESULT])["messages"]
@@ -213,12 +215,12 @@ def test_a_tool_call_without_its_reasoning_is_sent_with_an_empty_one_where_it_is
         ({"message_extras": []}, "message_extras"),
     ],
 )
-def test_a_family_that_says_something_wrong_does_not_load(table: dict[str, Any], where: str) -> None:
+def test_an_invalid_family_does_not_load(table: dict[str, Any], where: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(where)):
         FAMILIES_FILE.validate_python({"wrong": table})
 
 
-def test_a_family_without_a_word_is_the_documented_default() -> None:
+def test_an_empty_family_is_the_documented_default() -> None:
     table = FAMILIES_FILE.validate_python({"plain": {}})["plain"]
     family = Family("plain")
     for key in type(table).model_fields.keys() - {"estimator"}:
@@ -226,7 +228,7 @@ def test_a_family_without_a_word_is_the_documented_default() -> None:
 
 
 @pytest.mark.parametrize("family", ["deepseek", "glm"])
-def test_a_vendor_without_schemas_is_told_the_schema_in_the_prompt(family: str) -> None:
+def test_a_vendor_without_schemas_gets_the_schema_in_the_prompt(family: str) -> None:
     asked = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
     body = body_of(family, response_format=asked)
     assert body["response_format"] == {"type": "json_object"}

@@ -1,6 +1,6 @@
-"""What providers refused for a parameter is not sent to them, and what they took is: by the recordings.
+"""Recorded traffic: the gateway does not send parameters that a provider refused, and sends those that it accepted.
 
-The recordings are read from the folder in TOLLGATE_CORPUS; without it these tests are skipped.
+TOLLGATE_CORPUS is the folder of recordings. Without it these tests are skipped.
 """
 
 import json
@@ -27,7 +27,7 @@ type Record = Mapping[str, Any]
 
 @cache
 def recordings() -> tuple[Record, ...]:
-    """Every exchange of the three APIs."""
+    """Return all recorded exchanges of the three APIs."""
     files = sorted(file for api in DIALECT_OF for file in Path(FOLDER).glob(f"*.{api}.jsonl"))
     found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
     assert found, f"no recordings in {FOLDER}"
@@ -40,7 +40,7 @@ def errors() -> Mapping[str, Record]:
 
 
 def blame(record: Record) -> str | None:
-    """What an error is about that no parameter is to blame for, or None."""
+    """Return the reason of an error that no parameter causes, or None."""
     for what, statuses, message in NO_PARAMETER:
         if record["status"] in statuses and re.search(message, record["response_text"]):
             return what
@@ -48,7 +48,7 @@ def blame(record: Record) -> str | None:
 
 
 def chat_request_of(record: Record) -> Body:
-    """The chat request that asks what was recorded. Raises what the readers of native requests raise."""
+    """Return the recorded request as a chat request. Raise the errors of the readers of native requests."""
     native = {name: value for name, value in record["request"].items() if value is not None}
     if record["api"] == "anthropic_messages":
         return native_anthropic.chat_request_of(native)
@@ -57,11 +57,11 @@ def chat_request_of(record: Record) -> Body:
     return native
 
 
-# --- what was refused ------------------------------------------------------------------------------------------
+# --- refused parameters ----------------------------------------------------------------------------------------
 
 
 def prevents(family: Family, record: Record, fault: Fault) -> bool:
-    """Tell whether the parameter at fault is not sent to a model of ``family``, or refused by its name."""
+    """Return whether the gateway drops or refuses the wrong parameter for a model of ``family``."""
     asked = chat_request_of(record) if fault.asked is None else fault.asked
     try:
         body, _ = sent(asked, family, DIALECT_OF[record["api"]])
@@ -72,21 +72,21 @@ def prevents(family: Family, record: Record, fault: Fault) -> bool:
 
 @needs_corpus
 @pytest.mark.parametrize("record_id", FAULTS)
-def test_a_parameter_that_was_refused_is_not_sent(record_id: str) -> None:
+def test_a_refused_parameter_is_not_sent(record_id: str) -> None:
     record = errors()[record_id]
     assert prevents(shipped_families()[family_name(record)], record, FAULTS[record_id])
 
 
 @needs_corpus
-def test_without_its_family_a_fault_would_be_sent_unless_the_contract_rules_it_out() -> None:
-    # Nothing else would tell a family's rule from the gateway's own checks; extra fields need the family to be sent.
+def test_without_its_family_a_refused_parameter_is_sent_if_the_contract_allows_it() -> None:
+    # Only this separates the rule of a family from the gateway's own checks. Extra fields need the family to be sent.
     plain = Family("plain", extra=frozenset({"reasoning_effort", "thinking"}))
     sent_plainly = {id_ for id_, fault in FAULTS.items() if not prevents(plain, errors()[id_], fault)}
     assert {FAULTS[id_].parameter for id_ in sent_plainly} == BY_FAMILY
 
 
 @needs_corpus
-def test_every_recorded_error_is_about_a_parameter_or_has_a_reason_why_not() -> None:
+def test_every_recorded_error_has_a_parameter_or_another_reason() -> None:
     named = FAULTS.keys() | UNPREVENTED.keys()
     assert named <= errors().keys()
     assert not FAULTS.keys() & UNPREVENTED.keys()
@@ -94,11 +94,11 @@ def test_every_recorded_error_is_about_a_parameter_or_has_a_reason_why_not() -> 
     assert unexplained == []
 
 
-# --- what was taken --------------------------------------------------------------------------------------------
+# --- accepted requests -----------------------------------------------------------------------------------------
 
 
 def accepted() -> Iterator[tuple[Record, Body]]:
-    """Every recorded request that was answered and that a chat request can ask."""
+    """Return each recorded request that was answered and that a chat request can express."""
     for record in recordings():
         if 200 <= record["status"] < 300 and record["request"]:
             try:
@@ -109,7 +109,7 @@ def accepted() -> Iterator[tuple[Record, Body]]:
 
 @cache
 def left_out() -> Mapping[tuple[str, str], list[str]]:
-    """What of them would not be sent as it was: (family, field) → the recordings."""
+    """Return the fields that the gateway would not send unchanged: (family, field) → recordings."""
     found = defaultdict(list)
     for record, request in accepted():
         name = family_name(record)
@@ -125,13 +125,13 @@ def left_out() -> Mapping[tuple[str, str], list[str]]:
 
 
 @needs_corpus
-def test_what_a_provider_took_is_sent_to_it() -> None:
+def test_an_accepted_parameter_is_sent() -> None:
     assert set(left_out()) - LEFT_OUT.keys() == set()
     assert LEFT_OUT.keys() - set(left_out()) == set()
 
 
 @needs_corpus
-def test_nearly_every_accepted_request_is_looked_at() -> None:
+def test_nearly_every_accepted_request_is_checked() -> None:
     assert sum(1 for _ in accepted()) >= 1_500
 
 
