@@ -86,7 +86,7 @@ def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
     assert upstream.failures == []
 
 
-def booked(gateway: Gateway, answer: httpx.Response) -> dict[str, Any]:
+def row_of(gateway: Gateway, answer: httpx.Response) -> dict[str, Any]:
     return gateway.wait_for_row(answer.headers["x-request-id"])
 
 
@@ -104,7 +104,7 @@ def test_the_provider_of_an_own_key_gets_only_that_key_and_the_call_is_free(
     assert answer.status_code == 200
     assert upstream.last.header("authorization") == f"Bearer {CUSTOMER_KEY}"
     assert sent_keys(upstream.last) == (True, False)
-    row = booked(gateway, answer)
+    row = row_of(gateway, answer)
     assert (row["mode"], row["wholesale_nanousd"], row["retail_nanousd"]) == ("byok", 0, 0)
     assert (row["prompt_tokens"], row["completion_tokens"], row["usage_source"]) == (9, 2, "provider")
     line = gateway.wait_for_log(lambda line: line.get("id") == row["id"])
@@ -114,7 +114,7 @@ def test_the_provider_of_an_own_key_gets_only_that_key_and_the_call_is_free(
 def test_another_provider_gets_only_the_platforms_key(ask: Ask, gateway: Gateway, upstream: Upstream) -> None:
     answer = ask("paid", key="rich")
     assert sent_keys(upstream.last) == (False, True)
-    row = booked(gateway, answer)
+    row = row_of(gateway, answer)
     assert row["mode"] == "payg"
     assert row["retail_nanousd"] > 0
 
@@ -159,7 +159,7 @@ def test_a_model_outside_the_catalog_keeps_its_requested_name(
     sent = upstream.last.json()
     assert sent["model"] == "vendor/new-model:1"
     assert not sent.keys() & NO_TOKEN_FIELDS
-    row = booked(gateway, answer)
+    row = row_of(gateway, answer)
     assert (row["requested_model"], row["model_slug"], row["upstream_model_id"]) == (
         name,
         name,
@@ -194,7 +194,7 @@ def test_an_interrupted_stream_of_an_uncapped_model_is_recorded_by_estimate(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     upstream.behave(chunked(event(chunk("x" * 400)), CLOSE))
-    row = booked(gateway, ask("tester/x", stream=True))
+    row = row_of(gateway, ask("tester/x", stream=True))
     assert (row["usage_source"], row["completion_tokens"], row["retail_nanousd"]) == ("estimated", 100, 0)
 
 
@@ -222,7 +222,7 @@ def test_an_error_shows_no_key_of_either_kind(
     upstream.behave(_says_its_key)
     answer = ask(name, key="rich", stream=stream)
     assert_error(answer, 403, "permission_denied", "permission_denied")
-    row = booked(gateway, answer)
+    row = row_of(gateway, answer)
     for secret in (CUSTOMER_KEY, PROVIDER_KEY):
         assert secret not in answer.text
         assert secret not in json.dumps(row)
@@ -249,7 +249,7 @@ REFUSED: list[tuple[str | None, str, int, str, str]] = [
 ]
 
 
-def test_a_refused_call_never_reaches_an_upstream_and_has_no_row(
+def test_a_refused_call_reaches_no_upstream_and_has_no_row(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     refused = []
@@ -260,6 +260,6 @@ def test_a_refused_call_never_reaches_an_upstream_and_has_no_row(
         assert A_KEY not in answer.text
         refused.append(answer.headers["x-request-id"])
     assert upstream.requests == []
-    booked(gateway, ask("own"))
+    row_of(gateway, ask("own"))
     assert not {row["id"] for row in gateway.ledger_rows()} & set(refused)
     gateway.assert_no_secret_logged([A_KEY, CUSTOMER_KEY])

@@ -1,7 +1,7 @@
-"""Every secret that a gateway holds or is shown appears where it must, and nowhere else.
+"""Each secret that a gateway holds or receives appears where it must, and nowhere else.
 
-One gateway works with all of them, among providers that show their key wherever they can, clients that put theirs
-everywhere, and operators who write theirs in the wrong place. Then all that came out is searched.
+One gateway works with all secrets. Its providers repeat their key wherever they can, its clients send their key in
+every field, and its operators write secrets in the wrong place. Then the tests search all output.
 """
 
 import json
@@ -81,10 +81,10 @@ def no_leak(scene: Scene) -> Iterator[None]:
         assert upstream.failures == []
 
 
-# --- who is shown which key ----------------------------------------------------------------------------------
+# --- the key of each provider --------------------------------------------------------------------------------
 
 
-def test_each_secret_is_shown_to_its_own_provider(scene: Scene) -> None:
+def test_each_secret_is_sent_to_its_own_provider(scene: Scene) -> None:
     scene.used.clear()
     for stream in (False, True):
         for name in DIALECTS:
@@ -105,11 +105,11 @@ HOPS = {
     ("net", "gamma"): [("GAMMA", "customer"), ("GAMMA", "platform")],
 }
 MENDING = {("solo", "alpha"), ("solo", "beta"), ("solo", "gamma"), ("mixed", "beta")}
-"""Calls after which no provider is passed over that is called for these hops."""
+"""Calls that close the circuits of the providers, so that the next attempts reach them."""
 
 
 @pytest.mark.parametrize(("client", "slug"), HOPS)
-def test_a_second_attempt_is_made_with_its_own_secret_alone(scene: Scene, client: str, slug: str) -> None:
+def test_a_second_attempt_sends_only_its_own_secret(scene: Scene, client: str, slug: str) -> None:
     for name in ("401", "500", "200, message"):
         for always in (False, True):
             stream = always != (name == "500")
@@ -119,7 +119,7 @@ def test_a_second_attempt_is_made_with_its_own_secret_alone(scene: Scene, client
         assert {scene.call(*healthy).status_code for healthy in {(client, slug), *MENDING}} == {200}
 
 
-# --- providers that show it ----------------------------------------------------------------------------------
+# --- providers that repeat a key------------------------------------------------------------------------------
 
 
 def leaks_of(dialect: str) -> Leaks:
@@ -127,44 +127,44 @@ def leaks_of(dialect: str) -> Leaks:
 
 
 @pytest.mark.parametrize("slug", ["alpha", "beta", "gamma"])
-def test_a_key_that_its_provider_shows_goes_no_further(scene: Scene, slug: str) -> None:
+def test_a_key_that_its_provider_repeats_is_masked(scene: Scene, slug: str) -> None:
     for name, leak in leaks_of(DIALECTS[slug.upper()]).items():
         for client, stream in (("solo", name.startswith("stream")), ("own", not name.startswith("stream"))):
             scene.call(client, slug, (name, leak), stream=stream)
             assert len(scene.took) == 1
 
 
-def test_an_access_token_that_its_provider_shows_goes_no_further(scene: Scene) -> None:
+def test_an_access_token_that_its_provider_repeats_is_masked(scene: Scene) -> None:
     for name, leak in {**leaks_of_answers("openai"), **FAILING}.items():
         scene.call("solo", "delta", (name, leak), stream=name.startswith("stream"))
         assert len(scene.took) == 1
 
 
-def test_a_key_on_the_wire_outside_any_body_goes_no_further(scene: Scene) -> None:
+def test_a_key_in_the_providers_headers_reaches_no_client(scene: Scene) -> None:
     headers = [("Authorization", f"Bearer {KEYS['solo']}"), ("Connection", "close"), *CLIENT_HEADERS.items()]
     for (name, leak), stream in product(WIRE.items(), (False, True)):
         scene.prepare(leak)
         body = json.dumps({"model": "alpha", "messages": MESSAGES, "stream": stream}).encode()
-        # Raw, because HTTP clients keep early hints and trailers to themselves.
+        # Read as raw bytes, because HTTP clients hide early hints and trailers.
         with RawClient(scene.gateway.url) as client:
             client.send(request_bytes("POST", CHAT, headers, body))
             scene.look(f"{name}: answer", client.read_to_close())
         assert scene.providers["ALPHA"].requests
 
 
-def test_what_a_token_server_is_shown_goes_no_further(scene: Scene) -> None:
+def test_a_token_request_is_not_logged(scene: Scene) -> None:
     scene.tokens.requests.clear()
     assert scene.call("solo", "epsilon").status_code == 502
     (request,) = scene.tokens.requests
     scene.look("head for a token", f"{request.target} {request.headers}".encode())
     scene.look("body for a token", request.body)
-    # Of what it is shown, nobody else can make a token without the signature.
+    # The signature is the secret part: without it, no one can get a token.
     signature = Canaries({"signature": parse_qs(request.body.decode())["assertion"][0].rpartition(".")[2]})
     assert signature.found_in(request.body)
     assert not signature.found_in("\n".join(scene.gateway.stderr_lines).encode())
 
 
-# --- clients that show it ------------------------------------------------------------------------------------
+# --- clients that send their key------------------------------------------------------------------------------
 
 KEY = KEYS["solo"]
 ITS_KEY = {"client key solo"}
@@ -247,12 +247,12 @@ def test_a_key_anywhere_in_a_request_that_is_refused_is_in_no_answer(scene: Scen
     assert not [request for upstream in scene.providers.values() for request in upstream.requests]
 
 
-def test_a_policy_that_tells_all_that_it_sees_tells_the_client_nothing(scene: Scene) -> None:
+def test_a_policy_that_leaks_its_input_leaks_no_secret_to_the_client(scene: Scene) -> None:
     assert scene.call("nosy", "alpha").status_code == 500
     assert scene.took == []
 
 
-# --- operators who write it in the wrong place ---------------------------------------------------------------
+# --- operators who misplace a secret ------------------------------------------------------------------------
 
 PROVIDERS = "catalog_data/providers.toml"
 OWN, SOLO = "policies/workspaces/own.toml", "policies/workspaces/solo.toml"
@@ -314,13 +314,13 @@ BROKEN = {
 
 @pytest.fixture
 def environment(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the gateway's own environment holds, for commands that run in this process."""
+    """Set the environment of the gateway for commands that run in this process."""
     for name, value in scene.settings["environment"].items():
         monkeypatch.setenv(name, value)
 
 
-def said_by_command(folder: Path, *arguments: str, conf: bool = True) -> tuple[int, bytes]:
-    """Status and output, both streams, of ``tollgate ARGUMENTS``, with the traceback where there is one."""
+def run_command(folder: Path, *arguments: str, conf: bool = True) -> tuple[int, bytes]:
+    """Run ``tollgate ARGUMENTS``. Return the status and the output of both streams, with any traceback."""
     words = [*arguments, *(("--conf", str(folder / "proxy.conf")) if conf else ())]
     result = CliRunner().invoke(main, words)
     trace = "".join(traceback.format_exception(*result.exc_info)) if result.exc_info else ""
@@ -329,38 +329,36 @@ def said_by_command(folder: Path, *arguments: str, conf: bool = True) -> tuple[i
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_secret_in_the_wrong_place_is_in_no_fault(scene: Scene, tmp_path: Path, name: str) -> None:
+def test_a_misplaced_secret_is_in_no_error_message(scene: Scene, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "gateway"
     shutil.copytree(scene.gateway.folder, folder, ignore=shutil.ignore_patterns("var"))
     file, text = BROKEN[name]
     with (folder / file).open("a") as written:
         written.write(text)
-    # The one reads all files, and the other only what it needs to open the books.
-    told = [said_by_command(folder, *arguments) for arguments in (("keys", "list"), ("wallet", "balance"))]
-    said = b"".join(said for _, said in told)
-    # A workspace's file is named, and stops no command for the others.
-    assert 1 in {status for status, _ in told} or b"is not served: " in said
+    # `keys list` reads all files. `wallet balance` reads only the files that it needs for the ledger.
+    outputs = [run_command(folder, *arguments) for arguments in (("keys", "list"), ("wallet", "balance"))]
+    said = b"".join(said for _, said in outputs)
+    # A command names a broken workspace file and goes on with the other workspaces.
+    assert 1 in {status for status, _ in outputs} or b"is not served: " in said
     scene.look(f"{name}: command", said)
 
 
-def test_a_running_gateway_does_not_show_why_it_stays_with_the_last_good_files(scene: Scene) -> None:
+def test_readyz_of_broken_files_shows_no_secret(scene: Scene) -> None:
     gateway = scene.gateway
     file = gateway.folder / OWN
     good = file.read_text()
     for name in ("bare", "another master key"):
-        told = len(gateway.logs)
+        logged = len(gateway.logs)
         file.write_text(good + BROKEN[name][1])
         gateway.wait_until(
-            lambda told=told: any(line.get("event") == "file broken" for line in gateway.logs[told:])
+            lambda logged=logged: any(line.get("event") == "file broken" for line in gateway.logs[logged:])
         )
         scene.look(f"{name}: readyz", seen_in_answer(gateway.readiness()))
     file.write_text(good)
     gateway.wait_until(lambda: any(line.get("event") == "file mended" for line in gateway.logs))
 
 
-def test_a_gateway_that_can_not_start_does_not_show_what_it_was_to_start_with(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_a_failed_start_shows_no_secret(scene: Scene, tmp_path: Path) -> None:
     url = f"redis://user:{REDIS}@127.0.0.1:1/0"
     settings = scene.settings | {"sections": {"state": {"backend": "redis", "redis_url": url}}}
     ended = run_to_its_end(Configuration(**settings), tmp_path)
@@ -395,42 +393,40 @@ COMMANDS: dict[tuple[str, ...], int] = {
 
 
 @pytest.mark.usefixtures("environment")
-def test_no_command_on_these_files_shows_a_secret(
-    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_command_shows_a_secret(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = scene.gateway.folder
     for arguments, expected in COMMANDS.items():
-        status, said = said_by_command(folder, *arguments)
+        status, said = run_command(folder, *arguments)
         assert status == expected, (arguments, said.decode())
         scene.look(" ".join(arguments), said)
     for name, form in product(DIALECTS, ((), ("--json",))):
-        # The body is the operator's own, and what would be sent of it is shown; the keys of the call are not.
+        # `explain` shows the body, which is the operator's own, but not the keys of the call.
         body = tmp_path / "body.json"
         body.write_text(json.dumps({"model": name.lower(), "messages": MESSAGES, "user": KEY}))
-        status, said = said_by_command(folder, "explain", str(body), "--workspace", "net", *form)
+        status, said = run_command(folder, "explain", str(body), "--workspace", "net", *form)
         assert status == 0, said.decode()
         scene.look(f"explain {name}", said, {"prompt", *ITS_KEY})
     rotate = ("secrets", "rotate", "--check", str(folder / PROVIDERS), str(folder / OWN))
     for keys, expected in {MASTER: 0, f"{OTHER_MASTER} {MASTER}": 1, OTHER_MASTER: 1, MASTER[1:]: 1}.items():
         monkeypatch.setenv("TOLLGATE_SECRET_KEY", keys)
-        status, said = said_by_command(folder, *rotate, conf=False)
+        status, said = run_command(folder, *rotate, conf=False)
         assert status == expected, said.decode()
         scene.look("rotate", said)
-    status, said = said_by_command(folder, "secrets", "seal", BARE, conf=False)
+    status, said = run_command(folder, "secrets", "seal", BARE, conf=False)
     assert status == 2
     scene.look("seal", said)
 
 
-# --- what is left at the end ----------------------------------------------------------------------------------
+# --- the output at the end ------------------------------------------------------------------------------------
 
 
 def _logged(scene: Scene) -> bytes:
     return "\n".join([*scene.gateway.stderr_lines, *scene.gateway.later_stdout()]).encode()
 
 
-def test_at_the_end_no_page_no_log_and_no_file_holds_a_secret(scene: Scene) -> None:
+def test_no_page_no_log_and_no_file_has_a_secret_at_the_end(scene: Scene) -> None:
     gateway = scene.gateway
-    # What nobody can know to be a secret is found in each of these places, so a secret would be.
+    # Each of these places must show a planted text that is not secret. This proves that the search works.
     planted = completion(PLANTED) | {
         "choices": [completion(PLANTED)["choices"][0] | {"finish_reason": PLANTED}]
     }

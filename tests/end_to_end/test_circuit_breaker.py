@@ -1,8 +1,8 @@
-"""A provider that keeps failing, through a running gateway: who is asked, what the client gets, what operators see.
+"""A provider that keeps failing: the providers that the gateway calls, and what clients and operators see.
 
-Each test has providers of its own, and ends long before a circuit has rested for half a minute.
-tests/unit/policies/test_circuit_breaker.py and tests/unit/store/test_protocol.py test the times of the rule and the
-probe.
+Each test has its own providers, and ends long before an open circuit allows a probe (half a minute).
+tests/unit/policies/test_circuit_breaker.py and tests/unit/store/test_protocol.py test the times of the rule and of
+the probe.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def _provider(test: str, place: str) -> str:
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
-    """Of each test: two providers with a model each, and workspaces with a fallback, without one, with an own key."""
+    """A gateway with, for each test, two providers with a model each, and workspaces with and without a fallback."""
     origin = upstreams["TESTER"].base_url.removesuffix("/v1")
     providers, models, workspaces, keys = {}, {}, {}, {}
     for test in TESTS:
@@ -70,8 +70,8 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
 
 
 @dataclass
-class Story:
-    """One test's providers and workspaces. What a place or a key says is in ``failing``: the status, by its name."""
+class Scenario:
+    """The providers and workspaces of one test. ``failing`` has the error status of a provider or of a key, by name."""
 
     test: str
     gateway: Gateway
@@ -86,35 +86,35 @@ class Story:
         return whole({"error": {"message": f"{place} says no"}}, status) if status else ordinary(request)
 
     def call(self, kind: str, **body: Any) -> httpx.Response:
-        """A call of the test's workspace of this kind for its first model."""
+        """Call the first model, as the workspace of this kind."""
         headers = {"Authorization": f"Bearer {self.gateway.keys[f'{self.test}-{kind}']}"}
         asked = {"messages": HELLO, "model": f"{self.test}/first", "max_tokens": 5} | body
         return self.client.post(PATH, json=asked, headers=headers)
 
     def calls_that_open(self, kind: str, **body: Any) -> list[httpx.Response]:
-        """As many calls as open a circuit."""
+        """Make as many calls as open a circuit."""
         return [self.call(kind, **body) for _ in range(FAILURES)]
 
     def row(self, answer: httpx.Response) -> dict[str, Any]:
-        """(attempts, fallback, slug, mode, status) as booked."""
+        """Return attempts, fallback, slug, mode and status of the ledger row."""
         row = self.gateway.wait_for_row(answer.headers["x-request-id"])
         return {name: row[name] for name in ("attempts", "fallback", "model_slug", "mode", "status")}
 
     def asked(self) -> list[str]:
-        """The places that were asked since this was last called, in order."""
+        """Return the providers called since the last call of this function, in order."""
         places = [request.target.split("/")[2] for request in self.upstream.requests]
         self.upstream.requests.clear()
         return places
 
     def circuits(self) -> str:
-        """What /readyz says of circuits; that never makes a gateway unready."""
+        """Return the text of /readyz on circuits. An open circuit never makes a gateway unready."""
         readiness = self.gateway.readiness()
         assert readiness.status_code == 200
         told: str = readiness.json()["checks"]["circuits"]
         return told
 
     def open_of(self, place: str) -> dict[tuple[str, str], int]:
-        """How many open circuits of the provider /metrics counts, by mode and scope."""
+        """Return the provider's number of open circuits in /metrics, by mode and scope."""
         metrics = httpx.get(f"{self.gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
         return {
             (sample.labels["mode"], sample.labels["scope"]): int(sample.value)
@@ -134,193 +134,193 @@ class Story:
 
 
 @pytest.fixture
-def story(request: pytest.FixtureRequest, gateway: Gateway, upstream: Upstream) -> Iterator[Story]:
+def scenario(request: pytest.FixtureRequest, gateway: Gateway, upstream: Upstream) -> Iterator[Scenario]:
     with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
-        made = Story(request.param, gateway, upstream, client)
+        made = Scenario(request.param, gateway, upstream, client)
         upstream.behave(made.behave)
         yield made
     gateway.assert_no_secret_logged([CUSTOMER, PLATFORM])
 
 
-def _story(test: str) -> pytest.MarkDecorator:
+def _scenario(test: str) -> pytest.MarkDecorator:
     assert test in TESTS
-    return pytest.mark.parametrize("story", [test], indirect=True)
+    return pytest.mark.parametrize("scenario", [test], indirect=True)
 
 
-SERVED_AFTER_A_HOP = {"attempts": 2, "fallback": 1, "mode": "payg", "status": 200}
-PASSED_OVER = SERVED_AFTER_A_HOP | {"attempts": 1}
+SERVED_BY_SECOND_ATTEMPT = {"attempts": 2, "fallback": 1, "mode": "payg", "status": 200}
+SERVED_AT_ONCE = SERVED_BY_SECOND_ATTEMPT | {"attempts": 1}
 
 
-@_story("passed-over")
-def test_after_five_failures_in_a_row_the_fallback_is_asked_at_once(story: Story) -> None:
-    story.failing["first"] = 503
-    for answer in story.calls_that_open("safe"):
+@_scenario("passed-over")
+def test_after_five_consecutive_failures_the_fallback_serves_at_once(scenario: Scenario) -> None:
+    scenario.failing["first"] = 503
+    for answer in scenario.calls_that_open("safe"):
         assert answer.headers["x-gateway-fallback"] == "true"
-        assert story.row(answer) == SERVED_AFTER_A_HOP | {"model_slug": "passed-over/second"}
-    assert story.asked() == ["first", "second"] * FAILURES
-    story.wait_until_open("first")
-    name = _provider(story.test, "first")
-    assert f"{name} for 1 of the workspaces" in story.circuits()
+        assert scenario.row(answer) == SERVED_BY_SECOND_ATTEMPT | {"model_slug": "passed-over/second"}
+    assert scenario.asked() == ["first", "second"] * FAILURES
+    scenario.wait_until_open("first")
+    name = _provider(scenario.test, "first")
+    assert f"{name} for 1 of the workspaces" in scenario.circuits()
     circuit = f"{name}/payg/passed-over-safe"
-    story.gateway.wait_for_log(
+    scenario.gateway.wait_for_log(
         lambda line: line.items() >= {"event": "circuit opened", "circuit": circuit}.items()
     )
 
-    answer = story.call("safe")
+    answer = scenario.call("safe")
     assert (answer.status_code, answer.json()["model"]) == (200, "passed-over/second")
     assert answer.headers["x-gateway-fallback"] == "true"
-    assert story.row(answer) == PASSED_OVER | {"model_slug": "passed-over/second"}
-    assert story.asked() == ["second"]
+    assert scenario.row(answer) == SERVED_AT_ONCE | {"model_slug": "passed-over/second"}
+    assert scenario.asked() == ["second"]
 
 
-@_story("clients-own")
-def test_a_provider_is_passed_over_for_all_once_two_workspaces_say_so_and_nobody_succeeded(
-    story: Story,
+@_scenario("clients-own")
+def test_two_open_workspaces_without_a_success_open_the_circuit_for_all(
+    scenario: Scenario,
 ) -> None:
-    name = _provider(story.test, "first")
-    story.failing["first"] = 503
-    story.calls_that_open("safe")
-    story.wait_until_open("first")
-    # One customer may provoke failures; the others are sent where they want to go.
-    story.failing.clear()
-    assert story.call("third").json()["model"] == "clients-own/first"
-    story.failing["first"] = 503
-    story.calls_that_open("lone")
-    story.gateway.wait_until(lambda: story.open_of("first") == {("payg", "workspace"): 2})
-    story.asked()
-    assert story.call("third").json()["model"] == "clients-own/second"
-    assert story.asked() == ["first", "second"]
-    # Somebody succeeded since the first failure of the first two; now nobody does.
-    story.calls_that_open("third")
-    story.gateway.wait_until(lambda: story.open_of("first").get(("payg", "all")) == 1)
-    assert f"{name}," in f"{story.circuits()},"
-    story.gateway.wait_for_log(
+    name = _provider(scenario.test, "first")
+    scenario.failing["first"] = 503
+    scenario.calls_that_open("safe")
+    scenario.wait_until_open("first")
+    # One customer can provoke failures, so the calls of the others still go to the provider.
+    scenario.failing.clear()
+    assert scenario.call("third").json()["model"] == "clients-own/first"
+    scenario.failing["first"] = 503
+    scenario.calls_that_open("lone")
+    scenario.gateway.wait_until(lambda: scenario.open_of("first") == {("payg", "workspace"): 2})
+    scenario.asked()
+    assert scenario.call("third").json()["model"] == "clients-own/second"
+    assert scenario.asked() == ["first", "second"]
+    # The third workspace had a success since the first failure of the other two. Now it fails as well.
+    scenario.calls_that_open("third")
+    scenario.gateway.wait_until(lambda: scenario.open_of("first").get(("payg", "all")) == 1)
+    assert f"{name}," in f"{scenario.circuits()},"
+    scenario.gateway.wait_for_log(
         lambda line: line.items() >= {"event": "circuit opened", "circuit": f"{name}/payg/"}.items()
     )
-    story.asked()
-    assert story.call("poor").json()["model"] == "clients-own/second"
-    assert story.asked() == ["second"]
+    scenario.asked()
+    assert scenario.call("poor").json()["model"] == "clients-own/second"
+    assert scenario.asked() == ["second"]
 
-    # What comes back is told by a call that has no other way, for those that have one do not ask.
-    story.failing.clear()
-    assert story.call("lone").status_code == 200
-    story.gateway.wait_until(lambda: ("payg", "all") not in story.open_of("first"))
-    story.gateway.wait_for_log(
+    # Only a call without a fallback still tries the provider, so its success closes the circuit.
+    scenario.failing.clear()
+    assert scenario.call("lone").status_code == 200
+    scenario.gateway.wait_until(lambda: ("payg", "all") not in scenario.open_of("first"))
+    scenario.gateway.wait_for_log(
         lambda line: line.items() >= {"event": "circuit closed", "circuit": f"{name}/payg/"}.items()
     )
-    assert story.call("poor").json()["model"] == "clients-own/first"
-    ledger = story.gateway.folder / "var" / "tollgate.db"
-    story.gateway.wait_until(lambda: holds(ledger) == [])
+    assert scenario.call("poor").json()["model"] == "clients-own/first"
+    ledger = scenario.gateway.folder / "var" / "tollgate.db"
+    scenario.gateway.wait_until(lambda: holds(ledger) == [])
 
 
-@_story("stream")
-def test_streams_count_and_are_passed_over_as_whole_answers_are(story: Story) -> None:
-    story.failing["first"] = 429
-    for answer in story.calls_that_open("safe", stream=True):
+@_scenario("stream")
+def test_streams_count_and_fall_back_like_whole_answers(scenario: Scenario) -> None:
+    scenario.failing["first"] = 429
+    for answer in scenario.calls_that_open("safe", stream=True):
         assert answer.text.endswith("data: [DONE]\n\n")
-    story.wait_until_open("first")
-    story.asked()
-    answer = story.call("safe", stream=True)
+    scenario.wait_until_open("first")
+    scenario.asked()
+    answer = scenario.call("safe", stream=True)
     assert re.findall(r'"model": ?"([^"]+)"', answer.text)[0] == "stream/second"
     assert answer.text.endswith("data: [DONE]\n\n")
     assert "x-gateway-fallback" not in answer.headers
-    assert story.row(answer) == PASSED_OVER | {"model_slug": "stream/second"}
-    assert story.asked() == ["second"]
+    assert scenario.row(answer) == SERVED_AT_ONCE | {"model_slug": "stream/second"}
+    assert scenario.asked() == ["second"]
 
 
-@_story("alone")
-def test_without_a_fallback_a_provider_that_keeps_failing_is_asked_all_the_same(story: Story) -> None:
-    story.failing["first"] = 500
-    assert {answer.status_code for answer in story.calls_that_open("lone")} == {500}
-    story.wait_until_open("first")
-    story.asked()
-    answer = story.call("lone")
+@_scenario("alone")
+def test_without_a_fallback_a_failing_provider_is_still_called(scenario: Scenario) -> None:
+    scenario.failing["first"] = 500
+    assert {answer.status_code for answer in scenario.calls_that_open("lone")} == {500}
+    scenario.wait_until_open("first")
+    scenario.asked()
+    answer = scenario.call("lone")
     assert (answer.status_code, answer.json()["error"]["message"]) == (500, "first says no")
-    assert story.row(answer) == {
+    assert scenario.row(answer) == {
         "attempts": 1,
         "fallback": 0,
         "model_slug": "alone/first",
         "mode": "payg",
         "status": 500,
     }
-    assert story.asked() == ["first"]
-    # One workspace's failures are no news for the others.
-    assert story.call("safe").json()["model"] == "alone/second"
-    assert story.asked() == ["first", "second"]
+    assert scenario.asked() == ["first"]
+    # The failures of one workspace do not affect the others.
+    assert scenario.call("safe").json()["model"] == "alone/second"
+    assert scenario.asked() == ["first", "second"]
 
 
-@_story("own-key")
-def test_a_customers_failing_key_sends_nobody_else_away(story: Story) -> None:
-    story.failing["customer"] = 401
-    served = SERVED_AFTER_A_HOP | {"model_slug": "own-key/first"}
-    assert [story.row(answer) for answer in story.calls_that_open("own")] == [served] * FAILURES
-    story.wait_until_open("first", mode="byok")
-    assert "of customers' keys" in story.circuits()
-    assert _provider(story.test, "first") not in story.circuits()
-    story.upstream.requests.clear()
+@_scenario("own-key")
+def test_a_failing_key_of_a_customer_affects_no_one_else(scenario: Scenario) -> None:
+    scenario.failing["customer"] = 401
+    served = SERVED_BY_SECOND_ATTEMPT | {"model_slug": "own-key/first"}
+    assert [scenario.row(answer) for answer in scenario.calls_that_open("own")] == [served] * FAILURES
+    scenario.wait_until_open("first", mode="byok")
+    assert "of customers' keys" in scenario.circuits()
+    assert _provider(scenario.test, "first") not in scenario.circuits()
+    scenario.upstream.requests.clear()
 
-    # The Safety Net is asked at once, with the platform's key.
-    answer = story.call("own")
+    # The Safety Net serves the call at once, with the platform's key.
+    answer = scenario.call("own")
     assert answer.headers["x-gateway-fallback"] == "true"
-    assert story.row(answer) == served | {"attempts": 1}
-    (request,) = story.upstream.requests
+    assert scenario.row(answer) == served | {"attempts": 1}
+    (request,) = scenario.upstream.requests
     assert request.header("authorization") == f"Bearer {PLATFORM}"
-    # The others' first attempts go where they went.
-    answer = story.call("safe")
+    # The first attempts of the other workspaces still go to the provider.
+    answer = scenario.call("safe")
     assert "x-gateway-fallback" not in answer.headers
     assert answer.json()["model"] == "own-key/first"
 
 
-@_story("both")
-def test_where_the_fallback_keeps_failing_too_the_first_is_asked_first(story: Story) -> None:
-    story.failing |= {"first": 503, "second": 500}
-    assert {answer.status_code for answer in story.calls_that_open("safe")} == {503}
-    story.wait_until_open("first")
-    story.wait_until_open("second")
-    story.asked()
-    answer = story.call("safe")
+@_scenario("both")
+def test_if_both_circuits_are_open_the_first_provider_is_tried_first(scenario: Scenario) -> None:
+    scenario.failing |= {"first": 503, "second": 500}
+    assert {answer.status_code for answer in scenario.calls_that_open("safe")} == {503}
+    scenario.wait_until_open("first")
+    scenario.wait_until_open("second")
+    scenario.asked()
+    answer = scenario.call("safe")
     assert (answer.status_code, answer.json()["error"]["message"]) == (503, "first says no")
-    assert story.asked() == ["first", "second"]
-    # And the first is the first to be found well again.
-    story.failing.clear()
-    assert story.call("safe").json()["model"] == "both/first"
+    assert scenario.asked() == ["first", "second"]
+    # The first provider is tried first, so its success is seen first.
+    scenario.failing.clear()
+    assert scenario.call("safe").json()["model"] == "both/first"
 
 
-@_story("clients")
-def test_what_is_the_clients_fault_counts_for_nothing(story: Story) -> None:
-    story.failing["first"] = 503
+@_scenario("clients")
+def test_errors_of_the_client_do_not_count_as_failures(scenario: Scenario) -> None:
+    scenario.failing["first"] = 503
     for _ in range(FAILURES - 1):
-        story.call("safe")
-    story.failing["first"] = 400
-    assert [story.call("safe").status_code for _ in range(FAILURES)] == [400] * FAILURES
-    story.failing["first"] = 503
-    story.asked()
-    # The provider understood what it was asked: the failures before it are no longer in a row.
-    assert story.call("safe").status_code == 200
-    assert story.call("safe").status_code == 200
-    assert story.asked() == ["first", "second"] * 2
-    assert story.open_of("first") == {}
+        scenario.call("safe")
+    scenario.failing["first"] = 400
+    assert [scenario.call("safe").status_code for _ in range(FAILURES)] == [400] * FAILURES
+    scenario.failing["first"] = 503
+    scenario.asked()
+    # A 400 shows that the provider works, so the earlier failures are no longer consecutive.
+    assert scenario.call("safe").status_code == 200
+    assert scenario.call("safe").status_code == 200
+    assert scenario.asked() == ["first", "second"] * 2
+    assert scenario.open_of("first") == {}
 
 
-@_story("too-dear")
-def test_a_fallback_that_cannot_be_paid_is_no_reason_to_pass_over(story: Story) -> None:
-    story.failing["first"] = 503
+@_scenario("too-dear")
+def test_a_provider_is_called_if_the_fallback_is_too_dear(scenario: Scenario) -> None:
+    scenario.failing["first"] = 503
     for kind in ("lone", "safe"):
-        story.calls_that_open(kind)
-    story.wait_until_open_for_all("first")
-    story.failing.clear()
-    story.asked()
-    answer = story.call("poor")
+        scenario.calls_that_open(kind)
+    scenario.wait_until_open_for_all("first")
+    scenario.failing.clear()
+    scenario.asked()
+    answer = scenario.call("poor")
     assert (answer.status_code, answer.json()["model"]) == (200, "too-dear/first")
     assert "x-gateway-fallback" not in answer.headers
-    assert story.asked() == ["first"]
+    assert scenario.asked() == ["first"]
     sql = "SELECT count(*) AS n FROM usage WHERE workspace = ?"
-    story.row(answer)
-    ledger = story.gateway.folder / "var" / "tollgate.db"
+    scenario.row(answer)
+    ledger = scenario.gateway.folder / "var" / "tollgate.db"
     assert select(ledger, sql, "too-dear-poor") == [{"n": 1}]
 
 
-def test_a_gateway_that_has_just_started_knows_what_others_found_out(
+def test_a_new_gateway_reads_open_circuits_from_the_store(
     start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
 ) -> None:
     async def find_out() -> None:

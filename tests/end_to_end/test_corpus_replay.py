@@ -1,9 +1,9 @@
 """Recorded provider traffic through the running gateway, read by the official OpenAI SDK.
 
-Every recorded answer in a shape that a dialect speaks, whole and streamed, is played by the fake upstream and must
-reach the client as its own independent reader tells it: text, reasoning, tool calls, finish reason and usage. Streams
-come in pieces cut at random, also as they were recorded, and short ones byte by byte. What is in the standard form
-must not change but for the model. The folder of recordings is named by TOLLGATE_CORPUS.
+The fake upstream plays each recorded answer of a known dialect, whole and streamed. An independent reader reads the
+recording: the client must get the same text, reasoning, tool calls, finish reason and usage. Streams come in random
+pieces, in the recorded pieces, and, if they are short, byte by byte. In an answer of the standard form only the model
+may change. TOLLGATE_CORPUS is the folder of recordings.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ pytestmark = needs_corpus
 KNOWN = {
     "vertex-gem-f130df983dc55c07": "made by hand: a stream without a finish reason, for a client one that was cut",
 }
-"""Recordings that do not come back as they are told, and why that is accepted."""
+"""Recordings that the client may get in another form, with the reason."""
 
 REFUSED = {
-    # A provider's own values: the contract knows three words, and an object that names a function.
+    # A provider's own values. The contract has three words and an object that names a function.
     "tool_choice: Input should be 'auto', 'none' or 'required'",
     "tool_choice.type: Field required",
     "tool_choice.type: Input should be 'function'; tool_choice.function: Field required",
-    # Tools without a type, which is a part of the common chat tool schema.
+    # Tools without a type. The type is a part of the common chat tool schema.
     *("; ".join(f"tools.{number}.type: Field required" for number in range(count)) for count in (1, 5)),
-    # Requests that were recorded because they are wrong; their providers refused them too.
+    # Requests that are wrong on purpose. Their providers refused them as well.
     "messages.0.content: Input should be a string or an array of parts",
     "messages.1.content.0.type: Field required; messages.1.content.1.type: Field required",
     "messages: At least one message is required.",
@@ -47,20 +47,20 @@ REFUSED = {
     "tools.0.function.parameters: The parameters of a function must be a JSON schema of type object.",
     "messages.0.role: Input should be one of assistant, developer, function, system, tool, user",
     "messages.0.content.1.image_url.url: must be a data URL or an http(s) URL.",
-    # Azure's own models, whose server answered 422 to it.
+    # Azure's own models: their server answered 422.
     "does not take a function's name; use 'auto' or 'none' or 'required'.",
-    # Tools that the provider runs itself, at a price that nobody holds.
-    " takes tools of type 'function' or 'custom'.",  # a provider runs and bills any other by itself
+    # Tools that the provider runs itself: no hold covers their price.
+    " takes tools of type 'function' or 'custom'.",  # a provider runs and bills all other types itself
 }
-"""What the gateway says to recorded requests that the contract does not allow; a plain one is sent instead."""
+"""Errors for recorded requests that the contract does not allow. The test then sends a plain request."""
 
 NO_FAMILY = {"vercel_gateway/google"}
-"""Lines of docs/usage.md for which no family is shipped, as the page says."""
+"""Lines of docs/usage.md without a shipped family, as the page says."""
 PROVIDERS = {"openai": "TESTER", "anthropic": "TESTER_ANTHROPIC", "gemini": "TESTER_GEMINI"}
 
 
-def asked(run: Run) -> dict[str, Any]:
-    """The recorded request in the chat shape; a plain hello where it was not recorded, or chat has no words for it."""
+def request_body(run: Run) -> dict[str, Any]:
+    """Return the recorded request as a chat request, or a plain greeting if there is no such request."""
     request = run.record["request"]
     if request is None:
         return {"messages": HELLO}
@@ -103,11 +103,11 @@ def replay_gateway(runs: list[Run], start_gateway: StartGateway, upstreams: dict
 
 @pytest.fixture(scope="module")
 def outcomes(runs: list[Run], replay_gateway: Gateway, upstreams: dict[str, Any]) -> list[Outcome]:
-    """What became of every run. It runs once for all tests of this file."""
+    """Return the outcome of each run. The runs happen once for all tests of this file."""
     upstream: Upstream = upstreams["TESTER"]
     upstream.reset()
     upstream.behave(Playback(runs))
-    found = asyncio.run(ask_all(replay_gateway, runs, asked))
+    found = asyncio.run(ask_all(replay_gateway, runs, request_body))
     failures = upstream.failures
     upstream.reset()
     assert not failures
@@ -115,7 +115,7 @@ def outcomes(runs: list[Run], replay_gateway: Gateway, upstreams: dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", ["whole", "stream", "error"])
-def test_every_recorded_answer_comes_back_as_its_own_reader_tells_it(
+def test_each_recorded_answer_equals_the_reading_of_its_own_reader(
     outcomes: list[Outcome], kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = [outcome for outcome in outcomes if outcome.run.kind == kind]
@@ -125,7 +125,7 @@ def test_every_recorded_answer_comes_back_as_its_own_reader_tells_it(
     unexpected = [f"{slug}: {made.problem}" for slug, made in problems.items() if made.run.id not in KNOWN]
     assert not unexpected, "\n".join([f"{len(unexpected)} of {len(chosen)} do not pass", *unexpected])
     mended = {outcome.run.id for outcome in chosen} & set(KNOWN) - {made.run.id for made in problems.values()}
-    assert not mended, f"these pass now and are no exceptions any more: {mended}"
+    assert not mended, f"these pass now and are no longer exceptions: {mended}"
 
 
 def _table(kind: str, outcomes: Iterable[Outcome]) -> str:
@@ -139,39 +139,41 @@ def _table(kind: str, outcomes: Iterable[Outcome]) -> str:
     return "\n".join([*rows, *named])
 
 
-def test_every_call_is_one_row_and_costs_what_the_table_on_usage_says(
+def test_each_call_is_one_row_with_the_cost_of_the_table_on_usage(
     outcomes: list[Outcome], replay_gateway: Gateway
 ) -> None:
     replay_gateway.wait_for_row(lambda row: row["model_slug"] == outcomes[-1].run.slug)
     rows = defaultdict(list)
     for row in replay_gateway.ledger_rows():
         rows[row["model_slug"]].append(row)
-    booked = Counter({slug: len(found) for slug, found in rows.items()})
-    assert booked == Counter(outcome.run.slug for outcome in outcomes)
+    recorded = Counter({slug: len(found) for slug, found in rows.items()})
+    assert recorded == Counter(outcome.run.slug for outcome in outcomes)
     answered = [one.run for one in outcomes if one.run.kind != "error" and one.run.id not in KNOWN]
-    wrong = [f"{run.slug}: {problem}" for run in answered if (problem := _misbooked(run, rows[run.slug][0]))]
-    assert not wrong, "\n".join([f"{len(wrong)} of {len(answered)} are booked wrongly", *wrong])
+    wrong = [
+        f"{run.slug}: {problem}" for run in answered if (problem := _row_difference(run, rows[run.slug][0]))
+    ]
+    assert not wrong, "\n".join([f"{len(wrong)} of {len(answered)} are recorded wrongly", *wrong])
 
 
-def _misbooked(run: Run, row: Mapping[str, Any]) -> str | None:
-    """Return what the row says that the recorded usage block doesn't, or None."""
+def _row_difference(run: Run, row: Mapping[str, Any]) -> str | None:
+    """Return the difference between the row and the recorded usage block, or None."""
     if (meant := expected(run)) is None:
-        return None if row["usage_source"] != "provider" else "the provider's counts, of which there are none"
-    booked = {name: row[f"{name}_tokens"] for name in meant.counts}
-    if booked != meant.counts:
-        return f"{booked}, recorded {dict(meant.counts)}"
+        return None if row["usage_source"] != "provider" else "counts of the provider, which sent none"
+    recorded = {name: row[f"{name}_tokens"] for name in meant.counts}
+    if recorded != meant.counts:
+        return f"{recorded}, recorded {dict(meant.counts)}"
     if row["retail_nanousd"] != meant.retail_nanousd and line_name(run) not in NO_FAMILY:
         return f"costs {row['retail_nanousd']}, by the table {meant.retail_nanousd}"
     return None if row["usage_source"] == "provider" else f"usage is {row['usage_source']}"
 
 
-def test_the_table_on_usage_names_every_provider_and_every_count_that_was_recorded(runs: list[Run]) -> None:
+def test_the_table_on_usage_has_every_recorded_provider_and_count(runs: list[Run]) -> None:
     answered = [run for run in runs if run.kind != "error"]
     assert {line_name(run) for run in answered} == table().keys()
     assert {run.id: unnamed for run in answered if (unnamed := unnamed_counts(run))} == {}
 
 
-def test_the_families_say_of_reasoning_what_the_table_on_usage_says(runs: list[Run]) -> None:
+def test_the_families_agree_with_the_table_on_usage_about_reasoning(runs: list[Run]) -> None:
     differing = {
         line_name(run)
         for run in runs
@@ -182,7 +184,7 @@ def test_the_families_say_of_reasoning_what_the_table_on_usage_says(runs: list[R
     assert differing == NO_FAMILY
 
 
-def test_a_recorded_request_is_refused_only_where_the_contract_says_so(outcomes: list[Outcome]) -> None:
+def test_only_recorded_requests_outside_the_contract_are_refused(outcomes: list[Outcome]) -> None:
     unexpected = [
         f"{outcome.run.slug}: {outcome.refused}"
         for outcome in outcomes
@@ -191,8 +193,10 @@ def test_a_recorded_request_is_refused_only_where_the_contract_says_so(outcomes:
     assert not unexpected, "\n".join(unexpected)
 
 
-def test_a_recorded_error_status_is_booked(outcomes: list[Outcome], replay_gateway: Gateway) -> None:
-    booked = {row["model_slug"]: row["status"] for row in replay_gateway.ledger_rows()}
+def test_a_recorded_error_status_is_in_the_ledger_row(
+    outcomes: list[Outcome], replay_gateway: Gateway
+) -> None:
+    recorded = {row["model_slug"]: row["status"] for row in replay_gateway.ledger_rows()}
     failed = [outcome.run for outcome in outcomes if outcome.run.status >= 400]
     assert failed
-    assert {run.slug: booked[run.slug] for run in failed} == {run.slug: run.status for run in failed}
+    assert {run.slug: recorded[run.slug] for run in failed} == {run.slug: run.status for run in failed}

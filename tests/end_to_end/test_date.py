@@ -1,4 +1,4 @@
-"""Every answer bears the header ``Date``, whoever makes it: the provider's success, an error, or the wire itself."""
+"""Each answer has the header ``Date``: an answer of the provider, an error of a call, and an error of HTTP."""
 
 import json
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ def post(gateway: Gateway, body: bytes, *more: tuple[str, str]) -> bytes:
     return request_bytes("POST", PATH, [*gateway.headers.items(), *more], body)
 
 
-def test_each_kind_of_answer_is_dated(gateway: Gateway, upstream: Upstream) -> None:
+def test_each_kind_of_answer_has_a_date(gateway: Gateway, upstream: Upstream) -> None:
     asked: dict[str, tuple[bytes, int]] = {
         "whole": (post(gateway, WHOLE), 200),
         "stream": (post(gateway, STREAM), 200),
@@ -51,7 +51,7 @@ FAILURES: dict[str, Script] = {"error": whole({"error": "no"}, 500), "garbage": 
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_the_date_is_the_gateways_own_where_a_provider_fails(
+def test_an_error_of_a_provider_has_the_date_of_the_gateway(
     gateway: Gateway, upstream: Upstream, name: str
 ) -> None:
     upstream.behave(FAILURES[name])

@@ -1,6 +1,6 @@
-"""Every way to fail × every way to go on, on one real gateway: who is asked with which key, what is told, who pays.
+"""Each kind of failure with each kind of fallback: the attempts, their keys, the error and the cost.
 
-Design of hops: the first failure is told where a second attempt fails, too; nothing is paid for a failure.
+If both attempts fail, the client gets the first failure. A failure costs nothing.
 """
 
 import json
@@ -32,8 +32,8 @@ from rig.scripts import USAGE
 from rig.situations import SECRET, Found, Place, Role, Situation, Situations
 from rig.upstream import Upstream
 
-type Told = tuple[int, tuple[str, str], str]
-"""Status, (code, type) and what the message says."""
+type ExpectedError = tuple[int, tuple[str, str], str]
+"""Status, (code, type) and a part of the message."""
 
 CREDIT_NANOUSD = {None: 0, "0.01": 10**7, "1": 10**9}
 # At 1 USD a million prompt tokens and 10 for the answer, or 3 and 50, for 9 tokens and 2; retail is 4 % more.
@@ -45,8 +45,8 @@ UPSTREAM_ERROR = ("upstream_error", "api_error")
 REQUEST_ERROR = ("invalid_request_error", "invalid_request_error")
 SAYS_NO = "The first provider says no to ***."
 
-# What the client is told of each way to fail.
-TOLD: Mapping[str, Told] = {
+# The error that the client gets for each failure.
+EXPECTED_ERRORS: Mapping[str, ExpectedError] = {
     "connect refused": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "connect timeout": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "TLS with a port that speaks none": (502, UPSTREAM_ERROR, "The provider could not be reached."),
@@ -76,8 +76,8 @@ TOLD: Mapping[str, Told] = {
     "422": (422, REQUEST_ERROR, SAYS_NO),
 }
 
-# The same of a stream that has begun.
-LATE_TOLD: Mapping[str, tuple[int, str]] = {
+# The same for a stream that has begun.
+LATE_ERRORS: Mapping[str, tuple[int, str]] = {
     "reset": (502, "The provider's stream ended before the answer was complete."),
     "close": (502, "The provider's stream ended before the answer was complete."),
     "silence": (504, "The provider did not answer in time."),
@@ -88,12 +88,12 @@ FORMS = {"whole": False, "stream": True}
 OWN: dict[str, Any] = {"own_keys": ("first",)}
 NET: dict[str, Any] = OWN | {"workspace": {"safety_net": True}}
 
-# Whose key the first attempt is made with, whether another may follow, and what that meets.
+# The key of the first attempt, whether a second may follow, and the outcome of the second.
 MODES: Mapping[str, dict[str, Any]] = {
     "PAYG": {"fallback": None},
     "PAYG, fallback answers": {},
     "PAYG, fallback fails": {"then": says_no_again},
-    # A fallback model, which is no use to BYOK, is set in all of these.
+    # These also have a fallback model, which BYOK does not use.
     "BYOK": OWN,
     "BYOK, Safety Net answers": NET,
     "BYOK, Safety Net fails": NET | {"then": says_no_again},
@@ -104,7 +104,7 @@ ANSWER_SECOND = [mode for mode in MODES if mode.endswith("answers")]
 
 MATRIX = [
     *((fault, form, mode) for fault in FAULTS for form in FORMS for mode in MODES),
-    # Without a second, nothing at all is sent.
+    # Without a second attempt the gateway sends nothing.
     *(("no access token", "whole", mode) for mode in HAVE_A_SECOND),
     *(("no access token", "stream", mode) for mode in ANSWER_SECOND),
     *((fault, form, mode) for fault in OWN_ACCOUNT_FAULTS for form in FORMS for mode in SAFETY_NET),
@@ -121,13 +121,13 @@ LATE = [(fault, mode) for fault in LATE_FAULTS for mode in ANSWER_SECOND]
 NO_NET = "; cannot use the Safety Net fallback."
 PAYMENT, BYOK_REQUIRED = ("payment_required", "invalid_request_error"), ("byok_required", "permission_denied")
 FIRST_FAILURE = (503, UPSTREAM_ERROR, SAYS_NO)
-# A cap of less than a prompt's estimate lets a first call through without overage protection only.
+# With a cap below the estimate of the prompt, a first call passes only without overage protection.
 UNGUARDED = {"safety_net": True, "overage_protection": False}
 REACHED = OWN | {"spends_before": True}
 DEAR = {"input_price_per_m": "1000", "output_price_per_m": "10000"}
 
-# What keeps the second attempt from being made, and what the client is told then.
-GUARDS: dict[str, tuple[dict[str, Any], Told]] = {
+# Conditions that prevent the second attempt, and the error that the client gets.
+GUARDS: dict[str, tuple[dict[str, Any], ExpectedError]] = {
     "the month's cap is reached": (
         REACHED | {"workspace": UNGUARDED | {"monthly_spend_cap_usd": "0.0001"}},
         (402, PAYMENT, f"Monthly spend limit reached{NO_NET}"),
@@ -156,8 +156,8 @@ GUARDS: dict[str, tuple[dict[str, Any], Told]] = {
     "the fallback is retired": ({"second": {"active": False}}, FIRST_FAILURE),
     "the fallback is the model itself": ({"fallback": "first"}, FIRST_FAILURE),
 }
-# The same where the first attempt was never sent: nothing is booked.
-GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], Told]] = {
+# The same if the first attempt was never sent: there is no ledger row.
+GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], ExpectedError]] = {
     "no token, the wallet is empty": (
         NET | {"wallet_usd": None},
         (402, PAYMENT, f"Insufficient API credits; top up the workspace's wallet{NO_NET}"),
@@ -175,11 +175,11 @@ SECONDS = [(fault, form, mode) for fault in SECOND_FAULTS for form in FORMS for 
 GUARDED = [(guard, form) for guard in GUARDS for form in FORMS]
 GUARDED_WITHOUT_TOKEN = [(guard, "whole") for guard in GUARDS_WITHOUT_TOKEN]
 
-# Where a second attempt ends in another way than in MODES.
+# Second attempts with another outcome than in MODES.
 OWN_KEY, UNPROTECTED = "own key at the fallback", "no overage protection"
 KEPT, KEPT_FAILS = "a kept connection is closed", "a kept connection is closed, and the fresh one is reset"
 BROKEN_OFF = "the second breaks off"
-OTHERWISE: Mapping[str, dict[str, Any]] = {
+OTHER_OUTCOMES: Mapping[str, dict[str, Any]] = {
     OWN_KEY: {"own_keys": ("second",)},
     UNPROTECTED: {"workspace": {"overage_protection": False}},
     KEPT: {"then": closes_kept_connections, "is_alone": True},
@@ -202,7 +202,7 @@ def _all_situations() -> Iterator[tuple[tuple[str, ...], Fault, dict[str, Any]]]
     for guard, form in GUARDED_WITHOUT_TOKEN:
         settings = GUARDS_WITHOUT_TOKEN[guard][0] | {"stream": FORMS[form], "is_booked": False}
         yield (guard, form), NO_TOKEN, settings
-    for how, settings in OTHERWISE.items():
+    for how, settings in OTHER_OUTCOMES.items():
         yield (how,), FAULTS["503"], settings
 
 
@@ -219,7 +219,7 @@ def found(
     authority: trustme.CA,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Found]:
-    """What each situation left behind. They are met once for the whole file, all beside each other."""
+    """Return the evidence of each situation. All situations run once for the whole file, at the same time."""
     upstream: Upstream = upstreams["TESTER"]
     upstream.reset()
     ca_file = tmp_path_factory.mktemp("trusted") / "ca.pem"
@@ -229,7 +229,7 @@ def found(
         settings = situations.settings()
         settings["environment"]["SSL_CERT_FILE"] = str(ca_file)
         timeouts = {"connect_timeout_s": 3, "first_byte_timeout_s": 6, "idle_timeout_s": 6}
-        timeouts["whole_timeout_s"] = 12  # A first attempt gets half.
+        timeouts["whole_timeout_s"] = 12  # A first attempt gets half of it.
         gateway = start_gateway(**settings, sections={"upstream": timeouts})
         met = situations.meet(gateway)
         yield met
@@ -246,11 +246,11 @@ def _certificate(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-# --- what is expected of each ------------------------------------------------------------------------------------
+# --- expectations ------------------------------------------------------------------------------------------------
 
 
 def assert_row(one: Situation, left: Evidence, place: Place, mode: str, **columns: Any) -> None:
-    """The row is of the attempt at ``place``, and of what ``columns`` say; nothing else is told of it."""
+    """Check that the row is that of the attempt at ``place`` and has the values of ``columns``."""
     expected = {
         "workspace": one.workspace_id,
         "key_id": "ci",
@@ -265,7 +265,7 @@ def assert_row(one: Situation, left: Evidence, place: Place, mode: str, **column
     assert not SECRET.search(json.dumps(left.row))
 
 
-def assert_told(left: Evidence, status: int, kind: tuple[str, str], message: str) -> None:
+def assert_error_answer(left: Evidence, status: int, kind: tuple[str, str], message: str) -> None:
     error = assert_error(left.answer, status, *kind)
     assert message in error["message"]
     assert "x-gateway-fallback" not in left.answer.headers
@@ -279,21 +279,26 @@ NO_USAGE = {
 } | NOTHING_NANOUSD
 
 
-# Four characters are a token, where nobody counted.
+# An estimate counts four characters as a token.
 ESTIMATED = {"usage_source": "estimated", "completion_tokens": RELAYED_CHARS // 4, "finish_reason": None}
 
 
-def assert_failed(one: Situation, left: Evidence, told: Told, attempts: int) -> None:
-    """The client was told of a failure, which is booked as the first attempt's, and nobody paid."""
-    assert_told(left, *told)
+def assert_failed(one: Situation, left: Evidence, expected_error: ExpectedError, attempts: int) -> None:
+    """Check that the client got this error, the row is that of the first attempt, and the call cost nothing."""
+    assert_error_answer(left, *expected_error)
     mode = "byok" if "first" in one.own_keys else "payg"
-    ended = {"status": told[0], "error_code": told[1][0], "attempts": attempts, "fallback": 0}
+    ended = {
+        "status": expected_error[0],
+        "error_code": expected_error[1][0],
+        "attempts": attempts,
+        "fallback": 0,
+    }
     assert_row(one, left, "first", mode, **ended, **NO_USAGE)
     assert_paid(one, left, 0)
 
 
 def assert_paid(one: Situation, left: Evidence, nanousd: int) -> None:
-    """The call cost this much in the wallet and in every counter, was counted once, and holds nothing any more."""
+    """Check that wallet and counters have this cost, that the call counts once, and that no hold is left."""
     before = SECOND_NANOUSD["retail_nanousd"] if one.spends_before else 0
     credit = CREDIT_NANOUSD[one.wallet_usd]
     wallet = left.spent.pop(("wallet", "ever"), (0, 0))
@@ -305,7 +310,7 @@ def assert_paid(one: Situation, left: Evidence, nanousd: int) -> None:
 
 
 def assert_served(one: Situation, left: Evidence, place: Place, mode: str, cost: Mapping[str, int]) -> None:
-    """The second attempt answered, is what the answer and the row tell of, and was paid for."""
+    """Check that answer, row and cost are those of the second attempt."""
     if one.stream:
         *chunks, done = events_of(left.answer)
         said = "".join(c["delta"].get("content") or "" for made in chunks for c in made["choices"])
@@ -323,8 +328,8 @@ def assert_served(one: Situation, left: Evidence, place: Place, mode: str, cost:
     assert_paid(one, left, cost["retail_nanousd"])
 
 
-def asked(one: Situation, *attempts: tuple[Place, Role]) -> list[Asked]:
-    """What the providers should have got: who is asked with whose key, and with no other anywhere."""
+def expected_attempts(one: Situation, *attempts: tuple[Place, Role]) -> list[Asked]:
+    """Return the expected attempts: each provider with the only key that it may receive."""
     before: list[tuple[Place, Role]] = [("second", "fallback")] if one.spends_before else []
     return [(place, [(role, one.number)]) for place, role in (*before, *attempts)]
 
@@ -341,60 +346,58 @@ def _cases(cases: list[tuple[str, ...]], *names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(names, cases, ids=[" / ".join(case) for case in cases])
 
 
-# --- what happens ------------------------------------------------------------------------------------------------
+# --- tests -------------------------------------------------------------------------------------------------------
 
 
 @_cases(MATRIX, "fault", "form", "mode")
-def test_a_failed_attempt_is_followed_by_one_other_where_the_workspace_has_one(
+def test_one_second_attempt_follows_a_failure_if_the_workspace_allows_it(
     found: Found, fault: str, form: str, mode: str
 ) -> None:
     one, left = SITUATIONS[fault, form, mode], found[fault, form, mode]
     made = [first_attempt(one), second_attempt(one)] if "," in mode else [first_attempt(one)]
-    assert left.asked == asked(one, *(attempt for attempt in made if _is_heard(one, *attempt)))
+    assert left.asked == expected_attempts(one, *(attempt for attempt in made if _is_seen(one, *attempt)))
     if mode in ANSWER_SECOND:
         place = second_attempt(one)[0]
         assert_served(one, left, place, "payg", {"first": FIRST_NANOUSD, "second": SECOND_NANOUSD}[place])
     else:
-        assert_failed(one, left, TOLD[fault], attempts=len(made))
+        assert_failed(one, left, EXPECTED_ERRORS[fault], attempts=len(made))
 
 
-def _is_heard(one: Situation, place: Place, role: Role) -> bool:
-    """Nobody hears of an attempt at a port before it is mended, nor of one for which there is no token."""
+def _is_seen(one: Situation, place: Place, role: Role) -> bool:
+    """Return whether a provider sees the attempt. A closed port and a missing access token hide it."""
     if (place, role) == first_attempt(one):
         return one.fault.script is not None
     return place == "second" or not one.fault.port or one.is_mended
 
 
 @_cases(SECONDS, "fault", "form", "mode")
-def test_however_the_second_fails_the_first_failure_is_told(
+def test_if_both_attempts_fail_the_client_gets_the_first_failure(
     found: Found, fault: str, form: str, mode: str
 ) -> None:
     one, left = SITUATIONS["then", fault, form, mode], found["then", fault, form, mode]
-    assert left.asked == asked(one, first_attempt(one), second_attempt(one))
+    assert left.asked == expected_attempts(one, first_attempt(one), second_attempt(one))
     assert_failed(one, left, FIRST_FAILURE, attempts=2)
 
 
 @_cases(CLIENTS, "fault", "form", "mode")
-def test_what_is_the_clients_fault_is_asked_once_and_told(
-    found: Found, fault: str, form: str, mode: str
-) -> None:
+def test_an_error_of_the_client_has_no_second_attempt(found: Found, fault: str, form: str, mode: str) -> None:
     one, left = SITUATIONS[fault, form, mode], found[fault, form, mode]
-    assert left.asked == asked(one, first_attempt(one))
-    assert_failed(one, left, TOLD[fault], attempts=1)
+    assert left.asked == expected_attempts(one, first_attempt(one))
+    assert_failed(one, left, EXPECTED_ERRORS[fault], attempts=1)
 
 
 @_cases(LATE, "fault", "mode")
-def test_a_stream_that_has_begun_ends_with_an_error_and_goes_nowhere_else(
+def test_a_stream_that_has_begun_ends_with_an_error_without_second_attempt(
     found: Found, fault: str, mode: str
 ) -> None:
     one, left = SITUATIONS[fault, mode], found[fault, mode]
-    assert left.asked == asked(one, first_attempt(one))
+    assert left.asked == expected_attempts(one, first_attempt(one))
     begun, failed = events_of(left.answer)
     assert begun["choices"][0]["delta"]["content"] == "x" * RELAYED_CHARS
     assert (begun["model"], failed["error"]["code"]) == (one.slug("first"), "upstream_error")
-    assert LATE_TOLD[fault][1] in failed["error"]["message"]
+    assert LATE_ERRORS[fault][1] in failed["error"]["message"]
     assert "x-gateway-fallback" not in left.answer.headers
-    status, metered = LATE_TOLD[fault][0], mode.startswith("PAYG")
+    status, metered = LATE_ERRORS[fault][0], mode.startswith("PAYG")
     ended = {"status": status, "error_code": "upstream_error", "attempts": 1, "fallback": 0}
     assert_row(one, left, "first", "payg" if metered else "byok", **ended, **ESTIMATED)
     cost = (left.row["prompt_tokens"] * 1_040 + left.row["completion_tokens"] * 10_400) * metered
@@ -403,54 +406,58 @@ def test_a_stream_that_has_begun_ends_with_an_error_and_goes_nowhere_else(
 
 
 @_cases(GUARDED, "guard", "form")
-def test_a_second_attempt_that_may_not_be_made_is_not_made(found: Found, guard: str, form: str) -> None:
+def test_a_forbidden_second_attempt_is_not_made(found: Found, guard: str, form: str) -> None:
     one, left = SITUATIONS[guard, form], found[guard, form]
-    assert left.asked == asked(one, first_attempt(one))
+    assert left.asked == expected_attempts(one, first_attempt(one))
     assert_failed(one, left, GUARDS[guard][1], attempts=1)
 
 
 @_cases(GUARDED_WITHOUT_TOKEN, "guard", "form")
-def test_a_call_of_which_nothing_could_be_sent_leaves_nothing_behind(
-    found: Found, guard: str, form: str
-) -> None:
+def test_a_call_that_was_never_sent_has_no_row_and_no_hold(found: Found, guard: str, form: str) -> None:
     one, left = SITUATIONS[guard, form], found[guard, form]
-    assert_told(left, *GUARDS_WITHOUT_TOKEN[guard][1])
+    assert_error_answer(left, *GUARDS_WITHOUT_TOKEN[guard][1])
     credit = {("wallet", "ever"): (-CREDIT_NANOUSD[one.wallet_usd], 0)} if one.wallet_usd else {}
-    assert (left.asked, left.row, left.spent, left.entries, left.holds) == ([], {}, credit, [], [])
+    assert (left.asked, left.row, left.spent, left.entries, left.holds) == (
+        [],
+        {},
+        credit,
+        [],
+        [],
+    )
 
 
-def test_the_customers_own_key_serves_the_fallback_where_there_is_one(found: Found) -> None:
+def test_the_fallback_uses_the_customers_own_key_if_there_is_one(found: Found) -> None:
     one, left = SITUATIONS[OWN_KEY,], found[OWN_KEY,]
-    assert left.asked == asked(one, ("first", "platform"), ("second", "customer"))
+    assert left.asked == expected_attempts(one, ("first", "platform"), ("second", "customer"))
     assert_served(one, left, "second", "byok", NOTHING_NANOUSD)
 
 
 def test_a_fallback_needs_no_overage_protection(found: Found) -> None:
     one, left = SITUATIONS[UNPROTECTED,], found[UNPROTECTED,]
-    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    assert left.asked == expected_attempts(one, ("first", "platform"), ("second", "fallback"))
     assert_served(one, left, "second", "payg", SECOND_NANOUSD)
 
 
-def test_a_kept_connection_that_closed_is_no_attempt(found: Found) -> None:
+def test_a_closed_idle_connection_is_not_an_attempt(found: Found) -> None:
     one, left = SITUATIONS[KEPT,], found[KEPT,]
-    assert left.stale == asked(one, ("second", "fallback"))
-    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    assert left.stale == expected_attempts(one, ("second", "fallback"))
+    assert left.asked == expected_attempts(one, ("first", "platform"), ("second", "fallback"))
     assert_served(one, left, "second", "payg", SECOND_NANOUSD)
 
 
-def test_a_fresh_connection_that_fails_after_a_kept_one_is_one_attempt(found: Found) -> None:
+def test_a_failed_idle_and_a_failed_new_connection_are_one_attempt(found: Found) -> None:
     one, left = SITUATIONS[KEPT_FAILS,], found[KEPT_FAILS,]
-    assert left.stale == asked(one, ("second", "fallback"))
-    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    assert left.stale == expected_attempts(one, ("second", "fallback"))
+    assert left.asked == expected_attempts(one, ("first", "platform"), ("second", "fallback"))
     assert_failed(one, left, FIRST_FAILURE, attempts=2)
 
 
-def test_a_fallbacks_stream_that_breaks_off_is_paid_as_far_as_it_came(found: Found) -> None:
+def test_an_interrupted_stream_of_the_fallback_costs_its_relayed_part(found: Found) -> None:
     one, left = SITUATIONS[BROKEN_OFF,], found[BROKEN_OFF,]
-    assert left.asked == asked(one, ("first", "platform"), ("second", "fallback"))
+    assert left.asked == expected_attempts(one, ("first", "platform"), ("second", "fallback"))
     begun, failed = events_of(left.answer)
     assert (begun["model"], failed["error"]["code"]) == (one.slug("second"), "upstream_error")
-    assert LATE_TOLD["reset"][1] in failed["error"]["message"]
+    assert LATE_ERRORS["reset"][1] in failed["error"]["message"]
     ended = {"status": 502, "error_code": "upstream_error", "attempts": 2, "fallback": 1}
     assert_row(one, left, "second", "payg", **ended, **ESTIMATED)
     cost = left.row["prompt_tokens"] * 3_120 + left.row["completion_tokens"] * 52_000

@@ -1,4 +1,4 @@
-"""``[upstream] heartbeat_s``: clients of streams get comments while providers are silent. Nothing else changes."""
+"""``[upstream] heartbeat_s``: clients of streams get comments while a provider is silent. Nothing else changes."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ PATH = "/v1/chat/completions"
 HEARTBEAT = b": the provider is silent\n\n"
 HEARTBEAT_S = 0.1
 SILENCE_S = 0.5
-"""How long a provider may be silent where a test waits for that."""
+"""The time a provider may be silent, in the tests that wait for its end."""
 HI = event(chunk("hi"))
 REST = (event(chunk("yo")), event(chunk(finish="stop")), DONE)
 
@@ -49,13 +49,13 @@ def _start(start_gateway: StartGateway, silence_s: float) -> Gateway:
 
 
 @pytest.fixture(scope="module")
-def beating(start_gateway: StartGateway) -> Gateway:
+def patient(start_gateway: StartGateway) -> Gateway:
     return _start(start_gateway, BOUND_S)
 
 
 @pytest.fixture(scope="module")
-def hasty(start_gateway: StartGateway) -> Gateway:
-    """One whose providers may be silent for a short time only."""
+def impatient(start_gateway: StartGateway) -> Gateway:
+    """A gateway whose providers may be silent only for a short time."""
     return _start(start_gateway, SILENCE_S)
 
 
@@ -72,7 +72,7 @@ def ask(gateway: Gateway, key: str = "ci", **body: Any) -> Answer:
 
 
 def events_of(body: bytes) -> list[bytes]:
-    """The events of a stream but its comments: each one JSON, or the end."""
+    """Return the events of a stream without its comments. Each is JSON or the end."""
     assert body.endswith(b"\n\n")
     found = [one for one in body.split(b"\n\n")[:-1] if not one.startswith(b":")]
     for one in found:
@@ -85,7 +85,7 @@ SECOND = event(chunk("yo"))
 
 
 def silent_scripts(gate: Gate) -> dict[str, tuple[bytes, Script]]:
-    """What the client has by when the provider falls silent, and what that one does."""
+    """Return the bytes that the client has when the provider becomes silent, and the script of the provider."""
     return {
         "before its head": (b"", (gate, *chunked(HI, *REST))),
         "before its first event": (b"", chunked(gate, HI, *REST)),
@@ -98,13 +98,13 @@ def silent_scripts(gate: Gate) -> dict[str, tuple[bytes, Script]]:
 
 @pytest.mark.parametrize("where", silent_scripts(Gate()))
 def test_a_client_gets_comments_while_its_provider_is_silent(
-    beating: Gateway, upstream: Upstream, where: str
+    patient: Gateway, upstream: Upstream, where: str
 ) -> None:
     gate = Gate()
     seen, script = silent_scripts(gate)[where]
     upstream.behave(script)
-    with RawClient(beating.url) as raw:
-        send(raw, beating)
+    with RawClient(patient.url) as raw:
+        send(raw, patient)
         head = raw.read_head()
         begun = raw.read_chunks_until(seen) if seen else b""
         begun += raw.read_chunks_until(HEARTBEAT) + raw.read_chunks_until(HEARTBEAT)
@@ -113,19 +113,17 @@ def test_a_client_gets_comments_while_its_provider_is_silent(
         assert raw.read_chunk() == b""
     assert (head.status, head.header("content-type")) == (200, "text/event-stream; charset=utf-8")
     assert len(events_of(body)) == 4
-    row = beating.wait_for_row(head.header("x-request-id") or "")
+    row = patient.wait_for_row(head.header("x-request-id") or "")
     assert (row["status"], row["attempts"], row["error_code"]) == (200, 1, None)
     assert (row["first_byte_ms"] >= 1000 * HEARTBEAT_S) == (not seen), "a comment is no first byte"
 
 
-def test_comments_of_the_provider_that_are_held_back_are_silence(
-    beating: Gateway, upstream: Upstream
-) -> None:
+def test_comments_of_the_provider_count_as_silence(patient: Gateway, upstream: Upstream) -> None:
     gates = [Gate() for _ in range(8)]
     drips = [step for gate in gates for step in (b": working\n\n", gate)]
     upstream.behave(chunked(*drips, HI, *REST))
-    with RawClient(beating.url) as raw, ThreadPoolExecutor() as others:
-        send(raw, beating)
+    with RawClient(patient.url) as raw, ThreadPoolExecutor() as others:
+        send(raw, patient)
         reading = others.submit(raw.read_chunks_until, HEARTBEAT) if raw.read_head() else None
         assert reading
         for gate in gates:
@@ -135,48 +133,46 @@ def test_comments_of_the_provider_that_are_held_back_are_silence(
 
 
 @pytest.mark.parametrize("script", [(UNTIL_CLIENT_LEAVES,), chunked(UNTIL_CLIENT_LEAVES)])
-def test_heartbeats_give_a_provider_no_more_time_and_nothing_follows_them(
-    hasty: Gateway, upstream: Upstream, script: Script
+def test_heartbeats_extend_no_timeout_and_prevent_a_second_attempt(
+    impatient: Gateway, upstream: Upstream, script: Script
 ) -> None:
     upstream.behave(script)
-    answer = ask(hasty, "net")
+    answer = ask(impatient, "net")
     assert (answer.status, answer.complete, answer.header("x-gateway-fallback")) == (200, True, None)
     assert 1 <= answer.body.count(HEARTBEAT) <= SILENCE_S / HEARTBEAT_S
     (error,) = events_of(answer.body)
     assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "upstream_error"
-    row = hasty.wait_for_row(answer.header("x-request-id") or "")
+    row = impatient.wait_for_row(answer.header("x-request-id") or "")
     assert (row["status"], row["error_code"], row["attempts"]) == (504, "upstream_error", 1)
     assert row["first_byte_ms"] is None
     assert len(upstream.requests) == 1
 
 
-def test_a_stream_that_falls_silent_ends_in_time(hasty: Gateway, upstream: Upstream) -> None:
+def test_a_stream_that_becomes_silent_times_out(impatient: Gateway, upstream: Upstream) -> None:
     upstream.behave(chunked(HI, UNTIL_CLIENT_LEAVES))
-    answer = ask(hasty)
+    answer = ask(impatient)
     assert 1 <= answer.body.count(HEARTBEAT) <= SILENCE_S / HEARTBEAT_S
     assert len(events_of(answer.body)) == 2
-    row = hasty.wait_for_row(answer.header("x-request-id") or "")
+    row = impatient.wait_for_row(answer.header("x-request-id") or "")
     assert (row["status"], row["error_code"]) == (504, "upstream_error")
 
 
-def test_an_error_that_is_slow_to_come_leaves_room_for_another_attempt(
-    hasty: Gateway, upstream: Upstream
-) -> None:
+def test_a_slow_error_of_the_provider_allows_a_second_attempt(impatient: Gateway, upstream: Upstream) -> None:
     slow_error = (response_head(500, [("Content-Length", "9")]), UNTIL_CLIENT_LEAVES)
     upstream.behave(lambda _: slow_error if len(upstream.requests) == 1 else stream_of("hi"))
-    answer = ask(hasty, "net")
+    answer = ask(impatient, "net")
     assert len(events_of(answer.body)) == 3
-    row = hasty.wait_for_row(answer.header("x-request-id") or "")
+    row = impatient.wait_for_row(answer.header("x-request-id") or "")
     assert (row["status"], row["attempts"], row["model_slug"]) == (200, 2, "second")
 
 
-def test_a_whole_answer_has_none(hasty: Gateway, upstream: Upstream) -> None:
+def test_a_whole_answer_has_no_heartbeats(impatient: Gateway, upstream: Upstream) -> None:
     upstream.behave((UNTIL_CLIENT_LEAVES,))
-    answer = ask(hasty, stream=False)
+    answer = ask(impatient, stream=False)
     assert (answer.status, answer.json()["error"]["code"]) == (504, "upstream_error")
 
 
-def test_none_is_sent_where_none_are_asked_for(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_without_the_setting_there_are_no_heartbeats(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway(sections={"upstream": {"idle_timeout_s": 0.3}})
     upstream.behave(chunked(HI, UNTIL_CLIENT_LEAVES))
     answer = ask(gateway)
@@ -184,12 +180,12 @@ def test_none_is_sent_where_none_are_asked_for(start_gateway: StartGateway, upst
     assert len(events_of(answer.body)) == 2
 
 
-def test_an_sdk_does_not_see_them(beating: Gateway, upstream: Upstream) -> None:
+def test_the_sdk_ignores_heartbeats(patient: Gateway, upstream: Upstream) -> None:
     gate = Gate()
     upstream.behave((gate, *chunked(HI, *REST)))
-    with openai.OpenAI(base_url=f"{beating.url}/v1", api_key=beating.key, max_retries=0) as sdk:
+    with openai.OpenAI(base_url=f"{patient.url}/v1", api_key=patient.key, max_retries=0) as sdk:
         stream = sdk.chat.completions.create(model="first", messages=HELLO, stream=True)
-        # It returns at the head, which came with a heartbeat.
+        # The SDK returns at the head, which came with a heartbeat.
         gate.open()
         text = [one.choices[0].delta.content or "" for one in stream]
     assert "".join(text) == "hiyo"

@@ -47,7 +47,7 @@ def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
 
 @pytest.fixture(autouse=True)
 def answers(upstreams: dict[str, Any]) -> Upstream:
-    """The provider behind all three, which answers in the words of the API that it is asked in."""
+    """The provider of all three APIs. It answers in the API of the request."""
 
     def answer(request: Received) -> Script:
         return whole(whole_answer(request.target.split("/")[1]))
@@ -81,18 +81,18 @@ TEXTS = {
 
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_long_prompt_goes_upstream_as_the_bytes_that_it_came_in(
+def test_the_bytes_of_a_long_prompt_go_upstream_unchanged(
     gateway: Gateway, answers: Upstream, vendor: str, name: str
 ) -> None:
     answer = send(gateway, ask(vendor, b'"%b"' % TEXTS[name]))
     assert answer.status_code == 200, answer.text[:500]
-    assert TEXTS[name][4_096:] in answers.last.body  # what stands before is read, and written again
+    assert TEXTS[name][4_096:] in answers.last.body  # the text before that is parsed and encoded again
     assert b"[text " not in answers.last.body
     json.loads(answers.last.body)
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_picture_goes_upstream_as_the_bytes_that_it_came_in(
+def test_the_bytes_of_a_picture_go_upstream_unchanged(
     gateway: Gateway, answers: Upstream, vendor: str
 ) -> None:
     picture = base64.b64encode(b"\x89PNG" * MIB)
@@ -106,9 +106,7 @@ def test_a_picture_goes_upstream_as_the_bytes_that_it_came_in(
     assert len(answers.last.body) < len(picture) + 1_000
 
 
-def test_long_arguments_of_a_tool_are_an_object_where_the_api_wants_one(
-    gateway: Gateway, answers: Upstream
-) -> None:
+def test_long_tool_arguments_become_an_object_for_anthropic(gateway: Gateway, answers: Upstream) -> None:
     arguments = json.dumps({"text": "é" * 100_000})
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [
@@ -121,7 +119,7 @@ def test_long_arguments_of_a_tool_are_an_object_where_the_api_wants_one(
     assert answers.last.json()["messages"][1]["content"][0]["input"] == json.loads(arguments)
 
 
-def test_a_call_of_32_mb_takes_less_than_300_mb_and_leaves_nothing_behind(gateway: Gateway) -> None:
+def test_a_call_of_32_mb_takes_less_than_300_mb_and_frees_them(gateway: Gateway) -> None:
     before_mb = peak_mb(gateway)
     body = ask("chat", b'"%b"' % (b"hello world " * (32 * MIB // 12 - 100) + "😀".encode()))
     for _ in range(2):
@@ -140,7 +138,7 @@ def test_a_call_of_32_mb_takes_less_than_300_mb_and_leaves_nothing_behind(gatewa
     ],
     ids=["30 MB of brackets", "a million messages"],
 )
-def test_what_would_be_expensive_is_refused(gateway: Gateway, body: bytes, says: str) -> None:
+def test_a_body_that_is_expensive_to_parse_is_refused(gateway: Gateway, body: bytes, says: str) -> None:
     before_mb = peak_mb(gateway)
     answer = send(gateway, body)
     assert answer.status_code == 400
@@ -156,7 +154,7 @@ def test_an_answer_with_too_many_values_is_an_upstream_error(gateway: Gateway, a
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_large_answer_comes_whole_and_is_booked(gateway: Gateway, answers: Upstream, vendor: str) -> None:
+def test_a_large_answer_is_relayed_and_has_its_row(gateway: Gateway, answers: Upstream, vendor: str) -> None:
     text = "hello world " * 200_000 + "😀"
     spoken = json.dumps(whole_answer(vendor)).replace("Let me see.", text)
     answers.behave(whole(json.loads(spoken)))
@@ -167,7 +165,7 @@ def test_a_large_answer_comes_whole_and_is_booked(gateway: Gateway, answers: Ups
     assert (row["status"], row["usage_source"], row["prompt_tokens"]) == (200, "provider", 20)
 
 
-def test_a_large_answer_that_is_none_is_an_upstream_error(gateway: Gateway, answers: Upstream) -> None:
+def test_a_large_body_that_is_no_completion_is_an_upstream_error(gateway: Gateway, answers: Upstream) -> None:
     answers.behave(whole({"text": "hello " * 100_000}))
     answer = send(gateway, ask("chat", b'"hello"'))
     assert answer.status_code == 502

@@ -1,4 +1,4 @@
-"""What mitmproxy does that a gateway must not, each kept from coming back; numbered as in docs/decisions."""
+"""Behaviour of mitmproxy that a gateway must not have. The numbers are those of docs/decisions/mitmproxy-facts.md."""
 
 import json
 import ssl
@@ -25,7 +25,7 @@ def _chat(gateway: Gateway, **changes: Any) -> bytes:
     return request_bytes("POST", CHAT, gateway.headers.items(), _body(**changes))
 
 
-# A whole program: the ordinary command line with one function replaced by one that raises.
+# A program: the ordinary command line with one function that raises.
 SABOTAGE = """
 import importlib
 def broken(*_, **__):
@@ -36,8 +36,8 @@ main()
 """
 
 
-def _sabotaged(start_gateway: StartGateway, module: str, owner: str, name: str) -> Gateway:
-    # What has no end, as nothing ends it, must not hold up the end of the tests.
+def _start_broken(start_gateway: StartGateway, module: str, owner: str, name: str) -> Gateway:
+    # Nothing ends the call of a broken step. A short drain keeps the tests from waiting for it.
     sections = {"listen": {"drain_timeout_s": 1}}
     code = SABOTAGE.format(module=module, owner=owner, name=name)
     return start_gateway(program=("-c", code), sections=sections)
@@ -66,7 +66,7 @@ SENT = [
     ("addon.calls.in_flight", "", "log_call"),
     ("addon.calls.in_flight", ".InFlightCalls", "settle"),
 ]
-"""The steps behind that; the last three book a call."""
+"""The later steps. The last three write the ledger row."""
 
 
 def _by_name(steps: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
@@ -77,7 +77,7 @@ def _by_name(steps: list[tuple[str, str, str]]) -> pytest.MarkDecorator:
 def test_1_a_step_that_raises_sends_nothing_upstream(
     start_gateway: StartGateway, upstream: Upstream, step: tuple[str, str, str]
 ) -> None:
-    gateway = _sabotaged(start_gateway, *step)
+    gateway = _start_broken(start_gateway, *step)
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway))
         answer = client.read_answer()
@@ -89,10 +89,10 @@ def test_1_a_step_that_raises_sends_nothing_upstream(
 
 @_by_name(SENT)
 @pytest.mark.parametrize("stream", [False, True])
-def test_1_a_step_that_raises_later_neither_hangs_nor_leaks(
+def test_1_a_later_step_that_raises_ends_the_call_and_its_hold(
     start_gateway: StartGateway, upstream: Upstream, step: tuple[str, str, str], stream: bool
 ) -> None:
-    gateway, books = _sabotaged(start_gateway, *step), step in SENT[-3:]
+    gateway, is_settling = _start_broken(start_gateway, *step), step in SENT[-3:]
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=stream))
         answer = client.read_answer()
@@ -100,7 +100,7 @@ def test_1_a_step_that_raises_later_neither_hangs_nor_leaks(
     assert len(upstream.requests) == 1
     if answer.status != 200:
         assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
-    elif not books:
+    elif not is_settling:
         assert stream, "a whole answer that is none"
         assert b'"internal_error"' in answer.body
         assert b"[DONE]" not in answer.body
@@ -119,13 +119,13 @@ def test_2_a_reader_that_raises_ends_in_an_error_and_a_row(
         if stream
         else ("addon.answers.whole", ".WholeAnswerReader")
     )
-    gateway = _sabotaged(start_gateway, module, owner, "feed")
+    gateway = _start_broken(start_gateway, module, owner, "feed")
     with RawClient(gateway.url) as client:
         client.send(_chat(gateway, stream=stream))
         answer = client.read_answer()
         assert (answer.status, answer.json()["error"]["code"]) == (500, "internal_error")
         client.send(request_bytes("GET", "/v1/models", []))
-        assert client.read_answer().status == 200, "the client's connection is of no more use"
+        assert client.read_answer().status == 200, "the client's connection is closed"
     assert gateway.wait_for_row(lambda _row: True)["error_code"] == "internal_error"
 
 
@@ -142,7 +142,7 @@ def test_2_a_piece_without_a_whole_event_does_not_end_the_stream(
     assert answer.body.endswith(b"data: [DONE]\n\n")
 
 
-def test_3_a_client_that_leaves_mid_stream_has_its_row(gateway: Gateway, upstream: Upstream) -> None:
+def test_3_a_client_that_leaves_a_stream_has_its_row(gateway: Gateway, upstream: Upstream) -> None:
     gate = Gate()
     upstream.behave(chunked(event(chunk("one")), gate, finish=False))
     with RawClient(gateway.url) as client:
@@ -165,7 +165,7 @@ def test_4_no_connection_is_made_before_the_request_is_read(gateway: Gateway, up
         assert upstream.connections == before
 
 
-def test_6_an_uncompressed_answer_is_asked_for(gateway: Gateway, upstream: Upstream) -> None:
+def test_6_the_gateway_asks_for_an_uncompressed_answer(gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(gateway.url) as client:
         client.send(
             request_bytes(
@@ -179,7 +179,7 @@ def test_6_an_uncompressed_answer_is_asked_for(gateway: Gateway, upstream: Upstr
 def test_7_an_http2_client_may_have_many_calls_in_flight(
     secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
-    """No call gets an answer before all of them are at the provider: five connections would never be enough."""
+    """No call gets an answer before all of them are at the provider, so five connections are not enough."""
     count, gate = 40, Gate()
     arrived = 0
 
@@ -199,7 +199,7 @@ def test_7_an_http2_client_may_have_many_calls_in_flight(
     assert len({answer.header("x-request-id") for answer in answers}) == count
 
 
-def test_7_clients_that_call_again_and_again_reuse_connections(
+def test_7_repeated_calls_reuse_connections(
     secure_gateway: Gateway, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
     before = upstream.connections
@@ -227,7 +227,7 @@ def test_8_a_head_of_many_lines_is_refused(gateway: Gateway) -> None:
     assert raw.startswith(b"HTTP/1.1 431 ")
 
 
-def test_8_a_slow_head_is_answered_and_closed_a_silent_client_closed(start_gateway: StartGateway) -> None:
+def test_8_a_slow_head_gets_408_and_a_silent_client_is_closed(start_gateway: StartGateway) -> None:
     gateway = start_gateway(program=with_wire(head_timeout_s=0.3))
     with RawClient(gateway.url) as slow, RawClient(gateway.url) as silent:
         slow.send(b"GET /v1/models HTTP/1.1\r\nHost:")
@@ -237,7 +237,7 @@ def test_8_a_slow_head_is_answered_and_closed_a_silent_client_closed(start_gatew
     assert b'"request_timeout"' in raw
 
 
-def test_8_client_connections_are_bounded_in_number(start_gateway: StartGateway) -> None:
+def test_8_the_number_of_client_connections_is_bounded(start_gateway: StartGateway) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (94, 94))\n"
     gateway = start_gateway(program=("-c", code + "from addon.cli import main; main()"))
     clients = [RawClient(gateway.url) for _ in range(10)]  # (94 - 64) / 3
@@ -263,7 +263,7 @@ def _serves(gateway: Gateway) -> bool:
         return False
 
 
-def test_9_the_master_has_no_addons_but_a_gateways_own(start_gateway: StartGateway) -> None:
+def test_9_the_master_has_only_the_addons_of_the_gateway(start_gateway: StartGateway) -> None:
     code = (
         "import atexit, sys\n"
         "from mitmproxy import ctx\n"
@@ -286,10 +286,10 @@ def test_8_an_idle_http2_connection_is_closed(
         assert client.is_closed_by_peer()
 
 
-def test_8_an_http2_client_that_takes_nothing_is_cut_off(
+def test_8_an_http2_client_that_does_not_read_is_closed(
     start_gateway: StartGateway, secure_sections: Any, upstream: Upstream, trusting: ssl.SSLContext
 ) -> None:
-    """mitmproxy would keep the whole answer for it, however long."""
+    """mitmproxy would keep the whole answer in memory."""
     gateway = start_gateway(program=with_wire(write_timeout_s=0.3), sections=secure_sections)
     pieces = [event(chunk("x" * 100_000)) for _ in range(80)]
     upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))

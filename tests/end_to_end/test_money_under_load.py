@@ -1,4 +1,4 @@
-"""Nothing is overspent and nothing let through, however many calls, workers and gateways there are at once."""
+"""No budget and no rate is exceeded, with many calls, workers and gateways at once."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ RATED = ("one-gateway", "two-gateways")
 
 
 class Pair:
-    """Two gateways on one store: the first has four workers and the ledger, the second has two."""
+    """Two gateways on one store. The first has four workers and the ledger, the second has two workers."""
 
     def __init__(self, start: StartGateway, state: dict[str, Any]) -> None:
         self.keys = {name: new_key() for name in (*ONE_DOLLAR, *RATED)}
@@ -47,13 +47,13 @@ class Pair:
         arguments = ("--port", "0", "--workers")
         self.first: Gateway = start(**common, sections={"state": state}, arguments=(*arguments, "4"))
         self.ledger: Path = self.first.folder / "var" / "tollgate.db"
-        beside = {"state": state, "paths": {"database": str(self.ledger)}}
-        self.second: Gateway = start(**common, sections=beside, arguments=(*arguments, "2"))
+        sections = {"state": state, "paths": {"database": str(self.ledger)}}
+        self.second: Gateway = start(**common, sections=sections, arguments=(*arguments, "2"))
         self.urls = [self.first.url, self.second.url]
         assert tollgate(self.first.folder, "wallet", "credit", "wallet", "1").returncode == 0
 
     def rows(self, name: str, outcome: Outcome) -> list[dict[str, Any]]:
-        """The rows of a workspace, once each call that was answered well has one; the ledger must be sound then."""
+        """Return the rows of a workspace when each successful call has one. Check that the ledger verifies."""
         served = len(outcome.of_status(200))
         sql = "SELECT retail_nanousd FROM usage WHERE workspace = ?"
         self.first.wait_until(lambda: len(select(self.ledger, sql, name)) >= served)
@@ -66,7 +66,7 @@ class Pair:
 
 @pytest.fixture(scope="module", params=["sqlite", "redis"])
 def gateways(request: pytest.FixtureRequest, start_gateway: StartGateway) -> Iterator[Pair]:
-    """Two gateways on each of the two kinds of store."""
+    """Two gateways, once for each kind of store."""
     state: dict[str, Any] = {"backend": "sqlite"}
     if request.param == "redis":
         redis: RedisServer = request.getfixturevalue("_shared_redis")
@@ -101,7 +101,7 @@ def test_a_thousand_calls_get_exactly_the_tokens_of_the_bucket(
     urls = gateways.urls if name == "two-gateways" else gateways.urls[:1]
     began_s = time.monotonic()
     outcome = run_calls(urls, gateways.keys[name], sized_calls(1_000, "dear", max_tokens=1), at_once=64)
-    # A machine that needs more than a minute for these calls gets the tokens of the next, too.
+    # A machine that needs more than a minute for these calls also gets the tokens of the next minute.
     minutes = 1 + int((time.monotonic() - began_s) / 60)
     served = outcome.statuses[200]
     assert RATE <= served <= RATE * minutes

@@ -1,4 +1,4 @@
-"""The gateway forwards nobody's traffic: whatever a request asks to be connected to, only providers are reached."""
+"""The gateway is no open proxy: no request makes it connect to a server that is not a provider."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ BODY = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
 
 @pytest.fixture
 def elsewhere() -> Iterator[socket.socket]:
-    """Some other server on this machine, which must never hear of a request to the gateway."""
+    """Another server on this machine. The gateway must never connect to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
@@ -27,7 +27,7 @@ def _send(gateway: Gateway, raw: bytes) -> RawClient:
     return client
 
 
-def _was_left_alone(listening: socket.socket) -> bool:
+def _has_no_connection(listening: socket.socket) -> bool:
     try:
         listening.accept()
     except BlockingIOError:
@@ -48,7 +48,7 @@ def test_an_absolute_target_that_differs_from_host_is_refused_and_not_forwarded(
     with _send(gateway, request_bytes(method, target, _headers(gateway))) as client:
         answer = client.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (400, "bad_request")
-    assert _was_left_alone(elsewhere)
+    assert _has_no_connection(elsewhere)
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTPS"])
@@ -56,7 +56,7 @@ def test_an_absolute_target_that_differs_from_host_is_refused_and_not_forwarded(
     ("method", "path", "status"),
     [("GET", "/v1/models", 200), ("POST", CHAT, 200), ("GET", "/anything", 404), ("GET", "", 404)],
 )
-def test_of_an_absolute_target_the_path_is_served_whomever_it_names(
+def test_only_the_path_of_an_absolute_target_is_used(
     gateway: Gateway,
     upstream: Upstream,
     elsewhere: socket.socket,
@@ -74,7 +74,7 @@ def test_of_an_absolute_target_the_path_is_served_whomever_it_names(
     assert [request.header("host") for request in upstream.requests] == [f"127.0.0.1:{upstream.port}"] * bool(
         body
     )
-    assert _was_left_alone(elsewhere)
+    assert _has_no_connection(elsewhere)
 
 
 def test_connect_opens_no_tunnel(gateway: Gateway, elsewhere: socket.socket) -> None:
@@ -83,10 +83,10 @@ def test_connect_opens_no_tunnel(gateway: Gateway, elsewhere: socket.socket) -> 
     with _send(gateway, raw) as client:
         answer = client.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (405, "method_not_allowed")
-    assert _was_left_alone(elsewhere)
+    assert _has_no_connection(elsewhere)
 
 
-def test_a_star_is_the_target_of_no_method(gateway: Gateway) -> None:
+def test_the_target_star_is_refused_for_each_method(gateway: Gateway) -> None:
     for method in ("OPTIONS", "GET", "POST"):
         with _send(gateway, request_bytes(method, "*", _headers(gateway))) as client:
             answer = client.read_answer()
@@ -94,7 +94,7 @@ def test_a_star_is_the_target_of_no_method(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("host", ["mitm.it", "example.com", "127.0.0.1:1", "[::1]:9", "upstream.internal"])
-def test_the_host_header_leads_nowhere(gateway: Gateway, host: str) -> None:
+def test_the_host_header_opens_no_other_page(gateway: Gateway, host: str) -> None:
     with _send(gateway, request_bytes("GET", "/", [], host=host)) as client:
         answer = client.read_answer()
     assert (answer.status, answer.json()["error"]["code"]) == (404, "not_found")
@@ -117,7 +117,7 @@ def test_a_call_is_served_under_any_host_and_goes_to_its_provider(
         ("GET", "/", "h2c", (404, "not_found")),
     ],
 )
-def test_an_upgrade_is_not_made(
+def test_an_upgrade_is_refused(
     gateway: Gateway, method: str, target: str, upgrade: str, expected: tuple[int, str]
 ) -> None:
     headers = [
@@ -186,7 +186,7 @@ def test_a_smuggled_request_is_refused_and_the_connection_closed(
         "GET /v1/models HTTP/9.9",
     ],
 )
-def test_what_is_no_http1_is_refused_in_json(gateway: Gateway, line: str) -> None:
+def test_bytes_that_are_not_http1_get_an_error_in_json(gateway: Gateway, line: str) -> None:
     with _send(gateway, f"{line}\r\nHost: x\r\n\r\n".encode("latin-1")) as client:
         raw = client.read_to_close()
     assert raw.startswith(b"HTTP/1.1 400 ")

@@ -1,4 +1,4 @@
-"""Operators' own policies on a running gateway: they refuse and narrow, fail closed, and follow their files."""
+"""Operators' policies on a running gateway: they refuse calls, lower caps, fail closed and reload with their files."""
 
 import re
 import shutil
@@ -39,7 +39,7 @@ type Ask = Callable[..., httpx.Response]
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory) -> Gateway:
-    """One gateway with the two policies of the documentation, and one that fails on request."""
+    """A gateway with the two policies of the documentation, and one that fails on request."""
     folder = tmp_path_factory.mktemp("policies")
     shutil.copytree(EXAMPLES, folder / "policies", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "policies" / "stumbling.py").write_text(STUMBLING)
@@ -58,7 +58,7 @@ def gateway(start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def ask(gateway: Gateway, upstream: Upstream) -> Iterator[Ask]:
-    """Make a call: ``ask("hello", key="ci", stream=True)``."""
+    """Make a call with ``ask("hello", key="ci", stream=True)``."""
     assert upstream.requests == []
     with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
 
@@ -76,9 +76,7 @@ def capped(upstream: Upstream) -> int:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_key_may_use_its_models_only_and_another_key_all(
-    ask: Ask, upstream: Upstream, stream: bool
-) -> None:
+def test_a_policy_limits_one_key_to_its_models(ask: Ask, upstream: Upstream, stream: bool) -> None:
     refused = ask(key="ci", model="gpt-4.1", stream=stream)
     error = assert_error(refused, 403, "byok_required", "permission_denied")
     assert (error["message"], error["param"]) == (
@@ -91,7 +89,7 @@ def test_a_key_may_use_its_models_only_and_another_key_all(
     assert len(upstream.requests) == 2
 
 
-def test_a_banned_word_is_refused_in_every_message_and_the_call_is_no_row(
+def test_a_banned_word_in_any_message_is_refused_without_a_row(
     ask: Ask, gateway: Gateway, upstream: Upstream
 ) -> None:
     history = [{"role": "assistant", "content": f"PROJECT  Falcon {CANARY}"}, *HELLO]
@@ -125,29 +123,31 @@ FAULTS = {
 @pytest.mark.parametrize(
     ("word", "fault", "line"), [(word, *said) for word, said in FAULTS.items()], ids=FAULTS
 )
-def test_a_policy_that_fails_refuses_its_call_alone_and_is_named_in_the_log(
+def test_a_failing_policy_refuses_only_its_call_and_is_logged(
     ask: Ask, gateway: Gateway, upstream: Upstream, word: str, fault: str, line: str
 ) -> None:
     refused = ask(f"{word} {CANARY}")
     assert_error(refused, 500, "internal_error", "api_error")
     assert "stumbling" not in refused.text
     assert upstream.requests == []
-    told = gateway.wait_for_log(lambda told: f'policy "stumbling" {fault}' in str(told.get("exception")))
-    assert (told["level"], told["id"]) == ("error", refused.headers["x-request-id"])
-    assert str(gateway.folder / "policies" / "stumbling.py") in told["exception"]
-    assert line in told["exception"]
+    logged = gateway.wait_for_log(
+        lambda logged: f'policy "stumbling" {fault}' in str(logged.get("exception"))
+    )
+    assert (logged["level"], logged["id"]) == ("error", refused.headers["x-request-id"])
+    assert str(gateway.folder / "policies" / "stumbling.py") in logged["exception"]
+    assert line in logged["exception"]
     assert ask().status_code == 200
     assert len(upstream.requests) == 1
 
 
 def failing_first(request: Received) -> Script:
-    """The model that is called first is out of order, its fallback is not."""
+    """Fail for the first model and answer for its fallback."""
     if request.json()["model"] == "vendor/other":
         return ordinary(request)
     return whole({"error": {"message": "out of order"}}, 503)
 
 
-# whose call, what it says → what is answered, and how many attempts reach the provider
+# key, text of the message → status of the answer, number of attempts that reach the provider
 SECOND_ATTEMPTS = {
     "let through": ("free", "hello", 200, 2),
     "narrowed": ("trial", "hello", 200, 2),
@@ -157,7 +157,7 @@ SECOND_ATTEMPTS = {
 
 
 @pytest.mark.parametrize(("key", "text", "status", "attempts"), SECOND_ATTEMPTS.values(), ids=SECOND_ATTEMPTS)
-def test_a_second_attempt_is_reviewed_anew(
+def test_a_second_attempt_is_reviewed_again(
     ask: Ask, gateway: Gateway, upstream: Upstream, key: str, text: str, status: int, attempts: int
 ) -> None:
     upstream.behave(failing_first)
@@ -171,7 +171,7 @@ def test_a_second_attempt_is_reviewed_anew(
 
 @pytest.fixture
 def short_answers(gateway: Gateway) -> Iterator[Path]:
-    """The file of a policy, to be edited; what it said before is back in force afterwards."""
+    """The file of a policy. A test may edit it; the original is loaded again afterwards."""
     file = gateway.folder / "policies" / "short_answers.py"
     good = file.read_text()
     yield file

@@ -1,4 +1,4 @@
-"""Overage protection, as it is by default: twenty calls at once on a small wallet, and what refused ones are told."""
+"""Overage protection with its defaults: twenty calls at once on a small wallet, and the errors of refused calls."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ KEYS = {
 
 @cache
 def catalog() -> dict[str, Model]:
-    """The models that are shipped, by slug."""
+    """Return the shipped models by slug."""
     with TemporaryDirectory() as folder:
         conf = Path(folder) / "proxy.conf"
         conf.with_name("none").mkdir()
@@ -53,7 +53,7 @@ def dearest() -> Model:
 
 
 def refused_of_twenty(one: Model, wallet_usd: int) -> int:
-    """How many of twenty calls at once, none of which names a cap, find no room."""
+    """Return the number of refused calls, of twenty calls at once without a cap."""
     prompt_tokens = estimate_prompt_tokens({"messages": HELLO}, one.family.estimator)
     assert one.max_completion_tokens is not None
     want = wanted(one.retail, prompt_tokens, one.max_completion_tokens, 1, is_protected=True, names_cap=False)
@@ -67,11 +67,15 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
     return 20 - len(held)
 
 
-def test_the_page_says_how_many_of_twenty_calls_at_once_are_refused() -> None:
+def test_the_page_has_the_number_of_refused_calls_of_twenty_at_once() -> None:
     page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| `([^`]+)` \| [^|]* \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
-    found = {slug: [refused_of_twenty(catalog()[slug], usd) for usd in (1, 5, 20, 100)] for slug, *_ in told}
-    assert {slug: [int(number) for number in numbers] for slug, *numbers in told} == found
+    documented = re.findall(
+        r"^\| `([^`]+)` \| [^|]* \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE
+    )
+    found = {
+        slug: [refused_of_twenty(catalog()[slug], usd) for usd in (1, 5, 20, 100)] for slug, *_ in documented
+    }
+    assert {slug: [int(number) for number in numbers] for slug, *numbers in documented} == found
     assert dearest().slug in found
 
 
@@ -80,7 +84,7 @@ def test_the_page_says_how_many_of_twenty_calls_at_once_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def limited(start_gateway: StartGateway) -> Gateway:
-    """A gateway whose model costs what the dearest of the catalog does."""
+    """A gateway whose model has the price of the dearest model of the catalog."""
     dear = dearest()
     prices = {
         "input_price_per_m": str(dear.wholesale.input_microusd_per_mtok / 1e6),
@@ -129,7 +133,7 @@ def opened_at_the_end(gate: Gate) -> Iterator[None]:
         gate.open()
 
 
-def test_of_twenty_calls_at_once_a_few_are_asked_to_come_back_in_a_second(
+def test_of_twenty_calls_at_once_a_few_get_retry_after_one_second(
     limited: Gateway, upstream: Upstream
 ) -> None:
     gate = Gate()
@@ -151,7 +155,7 @@ def test_of_twenty_calls_at_once_a_few_are_asked_to_come_back_in_a_second(
     assert spent(limited.folder / "var" / "tollgate.db", "wallet:burst")[0] < 0
 
 
-def test_the_sdk_comes_back_and_is_served(limited: Gateway, upstream: Upstream) -> None:
+def test_the_sdk_retries_and_is_served(limited: Gateway, upstream: Upstream) -> None:
     gate = Gate()
 
     def once_held(_request: Received) -> Script:
@@ -171,7 +175,7 @@ def test_the_sdk_comes_back_and_is_served(limited: Gateway, upstream: Upstream) 
         assert [call.result().choices[0].message.content for call in calls] == ["hello"] * 20
 
 
-def test_a_prompt_in_any_field_that_is_sent_on_is_held(limited: Gateway, upstream: Upstream) -> None:
+def test_the_hold_includes_each_field_that_is_sent(limited: Gateway, upstream: Upstream) -> None:
     padding = {"chat_template_kwargs": {"note": "a word or two " * 70_000}}
     answer = ask(limited, "padded", model="other", **padding)
     assert_error(answer, 402, "payment_required", "invalid_request_error")
@@ -188,7 +192,7 @@ def test_a_prompt_in_any_field_that_is_sent_on_is_held(limited: Gateway, upstrea
         ("empty", "payment_required", False),
     ],
 )
-def test_a_limit_says_when_to_try_again(
+def test_the_error_of_a_limit_has_retry_after(
     limited: Gateway, upstream: Upstream, name: str, code: str, waits: bool
 ) -> None:
     answer = next(answer for _ in range(2) if (answer := ask(limited, name)).status_code != 200)
@@ -203,9 +207,7 @@ def test_a_limit_says_when_to_try_again(
         assert 1 <= int(answer.headers["retry-after"]) <= 31 * 86_400
 
 
-def test_of_two_attempts_the_failure_that_is_answered_says_when_to_try_again(
-    limited: Gateway, upstream: Upstream
-) -> None:
+def test_retry_after_is_that_of_the_answered_failure(limited: Gateway, upstream: Upstream) -> None:
     def slower(request: Received) -> Script:
         after = "2" if request.json()["model"] == "other" else "1"
         return whole({"error": {"message": f"Slower, {after}."}}, 429, [("Retry-After", after)])
@@ -217,7 +219,7 @@ def test_of_two_attempts_the_failure_that_is_answered_says_when_to_try_again(
     assert answer.headers["retry-after"] == "1"
 
 
-def test_the_start_names_workspaces_that_do_not_say_and_those_that_may_be_overdrawn(limited: Gateway) -> None:
+def test_the_start_logs_workspaces_with_default_or_without_overage_protection(limited: Gateway) -> None:
     silent = limited.wait_for_log(lambda line: line.get("event") == "overage protection by default")
     assert "daily, empty, " in silent["message"]
     assert "said" not in silent["message"]

@@ -1,4 +1,4 @@
-"""A call that is refused sends nothing, and one that is answered sent one request: whatever a client asks for."""
+"""For any request of a client: a refused call sends nothing, and an answered call sends one request."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def gateway(start_gateway: StartGateway, upstreams: dict[str, Any]) -> Gateway:
-    """A gateway whose workspaces differ in keys of their own, money and rules."""
+    """A gateway whose workspaces differ in own keys, money and rules."""
     base = upstreams["TESTER"].base_url
     keys = {name: new_key() for name in ("rich", "own", "poor", "spent", "ruled")}
     byok = {"TESTER": {"secret": "env:TEST_CUSTOMER_KEY", "routing": True}}
@@ -99,7 +99,7 @@ KEYS = st.sampled_from(["rich", "own", "poor", "spent", "ruled", "nobody's"])
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=KEYS, body=BODIES, content_type=st.sampled_from(["application/json"] * 4 + ["text/plain"]))
-def test_a_refused_call_never_reaches_an_upstream_and_any_other_does_once(
+def test_a_refused_call_sends_nothing_and_an_answered_call_one_request(
     gateway: Gateway, client: httpx.Client, upstream: Upstream, name: str, body: bytes, content_type: str
 ) -> None:
     before = len(upstream.requests)

@@ -1,4 +1,4 @@
-"""run.sh on a project of its own with empty lock files: the real script, a real environment, no packages to fetch."""
+"""run.sh on a test project with empty lock files: the real script and a real environment, without packages."""
 
 import os
 import shutil
@@ -38,14 +38,14 @@ def start(script: Path, *arguments: str, cwd: Path | None = None, **changes: str
 
 
 def run(script: Path, *arguments: str, cwd: Path | None = None, **changes: str) -> tuple[int, str, str]:
-    """Return the exit status, standard output and standard error."""
+    """Run the script. Return the exit status, standard output and standard error."""
     process = start(script, *arguments, cwd=cwd, **changes)
     out, err = process.communicate(timeout=BOUND_S)
     return process.returncode, out, err
 
 
 def make_project(folder: Path) -> Path:
-    """Write a project with a program that tells its process id and its arguments; return its run.sh."""
+    """Write a project with a program that prints its process id and its arguments. Return its run.sh."""
     (folder / "addon").mkdir(parents=True)
     (folder / "addon" / "cli.py").write_text(PROGRAM)
     for lock in ("requirements.lock", "requirements-test.lock"):
@@ -55,7 +55,7 @@ def make_project(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose environment two first runs made at the same time."""
+    """A project whose environment was made by two first runs at the same time."""
     script = make_project(tmp_path_factory.mktemp("run") / "a folder with spaces")
     both = [start(script, "first"), start(script, "first")]
     outcomes = [(*process.communicate(timeout=BOUND_S), process.returncode) for process in both]
@@ -64,14 +64,12 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
-def test_a_later_run_adds_nothing_to_what_the_program_prints_and_keeps_its_exit_status(script: Path):
+def test_a_later_run_passes_on_output_and_exit_status(script: Path):
     status, out, err = run(script, "keys", "two words")
     assert (status, out.split(maxsplit=1)[1], err) == (7, "keys two words\n", "")
 
 
-def test_without_arguments_it_serves_the_configuration_beside_it_from_wherever_it_is_called(
-    script: Path, tmp_path: Path
-):
+def test_without_arguments_it_serves_the_configuration_in_its_folder(script: Path, tmp_path: Path):
     (tmp_path / "addon").mkdir()
     (tmp_path / "addon" / "cli.py").write_text("raise SystemExit('the wrong program')")
     (tmp_path / "link").symlink_to(os.path.relpath(script, tmp_path))
@@ -79,7 +77,7 @@ def test_without_arguments_it_serves_the_configuration_beside_it_from_wherever_i
     assert (out.split(maxsplit=1)[1], err) == (f"serve --conf {script.parent.resolve()}/proxy.conf\n", "")
 
 
-def test_a_signal_reaches_the_program_itself(script: Path):
+def test_a_signal_reaches_the_program(script: Path):
     with start(script, "wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{process.pid} wait\n"
@@ -87,7 +85,7 @@ def test_a_signal_reaches_the_program_itself(script: Path):
         assert process.wait(BOUND_S) == -signal.SIGTERM
 
 
-def test_another_lock_file_makes_another_environment_and_broken_pythons_are_passed_over(tmp_path: Path):
+def test_a_changed_lock_file_makes_a_new_environment_with_a_working_python(tmp_path: Path):
     script = make_project(tmp_path / "project")
     half_made = script.parent / ".venv" / "left-over"
     half_made.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The sandbox behind the gateway, asked with the openai SDK after a first run: answers, failures and their rows."""
+"""The sandbox behind the gateway, after a first run: answers and failures in the openai SDK, and their rows."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from rig.processes import Shipped, curl_line, shown_keys
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway after its first run, with the demo workspace's key as its client's."""
+    """A gateway after its first run. Its client has the key of the demo workspace."""
     with ExitStack() as running:
         gateway = running.enter_context(Gateway(Shipped(), tmp_path_factory.mktemp("clone"), {}))
         curl_line(gateway)
@@ -37,7 +37,7 @@ def _ask(text: str, **more: Any) -> dict[str, Any]:
 
 
 def _retail_nanousd(row: dict[str, Any]) -> int:
-    """sandbox-chat's prices in the catalog, with the 4% markup, in nano-USD a token."""
+    """Return the retail price of a row of sandbox-chat, with the 4% markup."""
     cached = row["cached_tokens"] or 0
     return (row["prompt_tokens"] - cached) * 156 + cached * 78 + row["completion_tokens"] * 624
 
@@ -56,10 +56,10 @@ def test_a_whole_answer_with_cached_tokens(newcomer: Gateway, sdk: OpenAI) -> No
     assert usage.prompt_tokens_details
     assert usage.prompt_tokens_details.cached_tokens == 4
     row = newcomer.wait_for_row(raw.headers["x-request-id"])
-    told = {
+    shown = {
         name: row[name] for name in ("status", "stream", "cached_tokens", "usage_source", "prompt_tokens")
     }
-    assert told == {
+    assert shown == {
         "status": 200,
         "stream": 0,
         "cached_tokens": 4,
@@ -69,7 +69,7 @@ def test_a_whole_answer_with_cached_tokens(newcomer: Gateway, sdk: OpenAI) -> No
     assert row["retail_nanousd"] == _retail_nanousd(row) > 0
 
 
-def test_a_streamed_answer_says_the_same_as_a_whole_one(newcomer: Gateway, sdk: OpenAI) -> None:
+def test_a_streamed_answer_equals_a_whole_one(newcomer: Gateway, sdk: OpenAI) -> None:
     whole = sdk.chat.completions.create(**_ask("Tell me more"))
     raw = sdk.chat.completions.with_raw_response.create(
         **_ask("Tell me more", stream=True, stream_options={"include_usage": True})

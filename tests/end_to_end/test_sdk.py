@@ -1,4 +1,4 @@
-"""The official ``openai`` SDK over the real gateway: what its users write works, and fails as they expect."""
+"""The official ``openai`` SDK with a real gateway: its features work, and errors are the expected exceptions."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -117,7 +117,7 @@ async def test_many_calls_at_once_do_not_mix(async_sdk: AsyncOpenAI, upstream: U
     assert await asyncio.gather(*map(one, range(60))) == [f"call {number}" for number in range(60)]
 
 
-def test_tool_calls_come_whole(sdk: OpenAI, upstream: Upstream) -> None:
+def test_tool_calls_of_a_whole_answer(sdk: OpenAI, upstream: Upstream) -> None:
     call = {
         "id": "call_1",
         "type": "function",
@@ -133,7 +133,7 @@ def test_tool_calls_come_whole(sdk: OpenAI, upstream: Upstream) -> None:
     assert upstream.last.json()["tools"] == TOOLS
 
 
-def test_the_result_of_a_tool_goes_back(sdk: OpenAI, upstream: Upstream) -> None:
+def test_the_result_of_a_tool_goes_upstream(sdk: OpenAI, upstream: Upstream) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     turns: Any = [
         *ASKED,
@@ -144,7 +144,7 @@ def test_the_result_of_a_tool_goes_back(sdk: OpenAI, upstream: Upstream) -> None
     assert upstream.last.json()["messages"] == turns
 
 
-def test_streamed_tool_calls_are_put_together_each_by_its_index(sdk: OpenAI, upstream: Upstream) -> None:
+def test_streamed_tool_calls_are_merged_by_index(sdk: OpenAI, upstream: Upstream) -> None:
     def part(index: int, arguments: str, **more: Any) -> bytes:
         named = {"name": more.pop("name")} if "name" in more else {}
         call = {"index": index, **more, "function": named | {"arguments": arguments}}
@@ -275,9 +275,7 @@ def test_an_error_inside_a_stream_is_raised_after_what_came_before_it(
     assert _text(seen) == "hello"
 
 
-def test_a_client_that_stops_listening_ends_the_call(
-    sdk: OpenAI, gateway: Gateway, upstream: Upstream
-) -> None:
+def test_a_client_that_stops_reading_ends_the_call(sdk: OpenAI, gateway: Gateway, upstream: Upstream) -> None:
     upstream.behave(chunked(event(chunk("hel")), UNTIL_CLIENT_LEAVES))
     with sdk.chat.completions.create(model=MODEL, messages=ASKED, stream=True) as stream:
         next(stream)

@@ -1,6 +1,6 @@
-"""A gateway that was stopped for a while (SIGSTOP, a suspended machine) blames neither its store nor a provider.
+"""A gateway that was stopped for a while (SIGSTOP, a suspended machine) reports no failure of store or provider.
 
-Each test takes the 2.6 s of the stop: longer than the store's bound, and than the timeouts toward the provider here.
+Each test takes 2.6 s for the stop. This is longer than the bound of the store and the timeouts of the provider here.
 """
 
 import os
@@ -32,7 +32,7 @@ SECTIONS: dict[str, Any] = {
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stop a process during the block, and let it go on."""
+    """Stop a process during the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -49,15 +49,13 @@ def gateway(request: pytest.FixtureRequest, start_gateway: StartGateway, upstrea
     return start_gateway(sections=sections)
 
 
-def test_a_process_that_was_stopped_under_load_blames_neither_its_store_nor_its_provider(
-    gateway: Gateway, upstream: Upstream
-) -> None:
+def test_a_stop_under_load_is_no_failure_of_store_or_provider(gateway: Gateway, upstream: Upstream) -> None:
     gate = Gate()
 
-    def answers_while_nobody_reads(asked: Received) -> Script:
+    def answer_during_the_stop(asked: Received) -> Script:
         return (gate, *whole(completion())) if len(upstream.requests) <= 40 else ordinary(asked)
 
-    upstream.behave(answers_while_nobody_reads)
+    upstream.behave(answer_during_the_stop)
     calls = sized_calls(CALLS, "tester-large")
     with ThreadPoolExecutor(1) as pool:
         load = pool.submit(run_calls, [gateway.url], gateway.key, calls, AT_ONCE)
