@@ -54,7 +54,8 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
         else:
             lines.append(b"%b\0%b\n" % (name, value))
     raw = b"".join(lines)
-    if len(raw) + 30 * len(lines) > MAX_LIST_BYTES or len(lines) > MAX_HEAD_LINES:
+    pseudo_bytes = sum(len(name) + len(value) + 32 for name, value in pseudo.items())
+    if pseudo_bytes + len(raw) + 30 * len(lines) > MAX_LIST_BYTES or len(lines) > MAX_HEAD_LINES:
         raise TooLargeError(f"The request head exceeds {MAX_LIST_BYTES} bytes, or {MAX_HEAD_LINES} lines.")
     regular = _split(raw, len(lines))
     if regular is None:
