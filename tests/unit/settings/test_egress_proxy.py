@@ -1,4 +1,4 @@
-"""``[upstream] proxy``: a URL without credentials, or where one with credentials is kept."""
+"""``[upstream] proxy``: a URL without credentials, or a reference to a secret URL."""
 
 from pathlib import Path
 
@@ -24,29 +24,29 @@ def set_proxy(conf_file: Path, value: str) -> None:
     edit(conf_file, "[billing]", f'[upstream]\nproxy = "{value}"\n\n[billing]')
 
 
-def test_without_one_connections_are_direct(conf_file: Path) -> None:
+def test_without_a_proxy_connections_are_direct(conf_file: Path) -> None:
     assert load_settings(conf_file, {}).egress_proxy is None
 
 
-def test_a_url_without_credentials_may_be_written_down(conf_file: Path) -> None:
+def test_a_url_without_credentials_may_be_in_proxy_conf(conf_file: Path) -> None:
     set_proxy(conf_file, "http://proxy.internal:3128")
     assert load_settings(conf_file, {}).egress_proxy == EgressProxy("proxy.internal", 3128)
 
 
-def test_one_with_credentials_is_a_secret_that_is_shown_nowhere(conf_file: Path) -> None:
+def test_a_url_with_credentials_is_a_secret_and_never_shown(conf_file: Path) -> None:
     master_key = new_master_key()
     (conf_file.parent / "proxy.url").write_text(f"{URL}\n")
-    kept = ("env:PROXY_URL", "file:proxy.url", f"sealed:{MasterKeys(master_key).seal(URL)}")
-    for written in kept:
-        set_proxy(conf_file, written)
+    references = ("env:PROXY_URL", "file:proxy.url", f"sealed:{MasterKeys(master_key).seal(URL)}")
+    for reference in references:
+        set_proxy(conf_file, reference)
         settings = load_settings(conf_file, {"PROXY_URL": URL, KEY_VARIABLE: master_key})
         assert settings.egress_proxy == parse_proxy(URL)
         assert PASSWORD not in repr(settings)
-        edit(conf_file, f'[upstream]\nproxy = "{written}"\n\n', "")
+        edit(conf_file, f'[upstream]\nproxy = "{reference}"\n\n', "")
 
 
 @pytest.mark.parametrize(
-    ("written", "reason"),
+    ("setting", "reason"),
     [
         (URL, "must not hold credentials; keep the whole URL as env:NAME or file:PATH"),
         ("https://proxy.internal", "must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN"),
@@ -57,20 +57,20 @@ def test_one_with_credentials_is_a_secret_that_is_shown_nowhere(conf_file: Path)
         ("env:BROKEN_URL", "must begin with http://: the gateway sends CONNECT without TLS"),
     ],
 )
-def test_what_can_not_be_used_does_not_load(conf_file: Path, written: str, reason: str) -> None:
-    set_proxy(conf_file, written)
+def test_a_wrong_proxy_does_not_load(conf_file: Path, setting: str, reason: str) -> None:
+    set_proxy(conf_file, setting)
     with pytest.raises(SettingsError) as refused:
         load_settings(conf_file, {"BROKEN_URL": f"socks5://user:{PASSWORD}@proxy.internal"})
     assert str(refused.value) == f"{conf_file}: upstream.proxy: {reason}"
 
 
-def test_an_edit_and_a_renewed_password_are_followed(conf_file: Path) -> None:
-    kept = conf_file.parent / "proxy.url"
-    kept.write_text(URL)
+def test_an_edit_and_a_renewed_password_take_effect(conf_file: Path) -> None:
+    file = conf_file.parent / "proxy.url"
+    file.write_text(URL)
     set_proxy(conf_file, "file:proxy.url")
     files = SettingsFiles(conf_file, {})
     settings = files.load()
-    kept.write_text(URL.replace(PASSWORD, "renewed"))
+    file.write_text(URL.replace(PASSWORD, "renewed"))
     for now_s in (0.0, 0.5, 1.0):
         settings = files.look(now_s, settings.conf)
     assert settings.egress_proxy == parse_proxy(URL.replace(PASSWORD, "renewed"))

@@ -1,4 +1,4 @@
-"""Operators' own policy modules: which files load, what is said of the others, and how they reach a worker."""
+"""Operators' policy modules: which files load, the errors of the others, and how policies reach a worker."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ import pytest
 from rig.configuration import ROOT
 from rig.live_settings import LiveSettings
 from rig.reviewed import reviewed
-from rig.settings_files import edit, replace, write_files
+from rig.settings_files import SECRET, edit, replace, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.policy_modules import OWN_MODULES, compile_policy
@@ -19,7 +19,6 @@ from policies.refusal import Refusal
 from policies.review import Narrowing, review
 
 FILE = Path("/etc/tollgate/policies/mine.py")
-SECRET = "sk-obviously-fake-secret"
 GOOD = """\
 from policies.review import Narrowing
 
@@ -31,7 +30,7 @@ def review(call):
 
 
 def write_policy(folder: Path, name: str, source: str) -> Path:
-    """Write a module beside proxy.conf, whole at once."""
+    """Write a policy module atomically in the folder of proxy.conf."""
     file = folder / "policies" / f"{name}.py"
     replace(file, source)
     return file
@@ -40,29 +39,29 @@ def write_policy(folder: Path, name: str, source: str) -> Path:
 @pytest.fixture
 def conf_file(tmp_path: Path) -> Path:
     """A good set of files with one policy."""
-    made = write_files(tmp_path)
-    edit(made, "", '[policies]\nextra = ["mine"]\n')
+    conf_file = write_files(tmp_path)
+    edit(conf_file, "", '[policies]\nextra = ["mine"]\n')
     write_policy(tmp_path, "mine", GOOD)
-    return made
+    return conf_file
 
 
-def caps_of(settings: Settings) -> int | None:
+def completion_cap(settings: Settings) -> int | None:
     return review(reviewed(), settings.policies)
 
 
 def test_a_listed_module_is_a_policy(conf_file: Path) -> None:
     settings = load_settings(conf_file)
     assert [policy.name for policy in settings.policies] == ["mine"]
-    assert caps_of(settings) == 7
+    assert completion_cap(settings) == 7
 
 
-def test_without_a_list_there_is_none_and_no_file_is_looked_at(tmp_path: Path) -> None:
+def test_without_a_list_there_is_no_policy_and_no_file_is_read(tmp_path: Path) -> None:
     conf_file = write_files(tmp_path)
     write_policy(tmp_path, "mine", "this is no Python")
     assert load_settings(conf_file).policies == ()
 
 
-def test_several_are_in_the_order_of_the_list(conf_file: Path) -> None:
+def test_policies_are_in_the_order_of_the_list(conf_file: Path) -> None:
     write_policy(conf_file.parent, "another", GOOD)
     edit(conf_file, '["mine"]', '["mine", "another"]')
     assert [policy.name for policy in load_settings(conf_file).policies] == ["mine", "another"]
@@ -80,13 +79,13 @@ NAMES = {
     "two lines": ("x\\ny", "must be the name of a file in policies/"),
     "too long": ("x" * 65, "at most 64"),
     "one of the gateway's own": ("routing", '"routing" is one of the gateway\'s own modules'),
-    "what it asks them with": ("review", '"review" is one of the gateway\'s own modules'),
-    "one that is not there": ("missing", "policies/missing.py: no such file"),
+    "the module that operators import": ("review", '"review" is one of the gateway\'s own modules'),
+    "a missing file": ("missing", "policies/missing.py: no such file"),
 }
 
 
 @pytest.mark.parametrize(("name", "reason"), NAMES.values(), ids=NAMES)
-def test_a_name_that_can_not_be_is_refused_where_it_stands(conf_file: Path, name: str, reason: str) -> None:
+def test_a_wrong_name_is_refused_with_its_key(conf_file: Path, name: str, reason: str) -> None:
     edit(conf_file, '["mine"]', f'["mine", "{name}"]')
     with pytest.raises(SettingsError) as found:
         load_settings(conf_file)
@@ -94,21 +93,21 @@ def test_a_name_that_can_not_be_is_refused_where_it_stands(conf_file: Path, name
     assert reason in found.value.reason
 
 
-def test_a_name_that_stands_twice_is_refused(conf_file: Path) -> None:
+def test_a_name_that_is_listed_twice_is_refused(conf_file: Path) -> None:
     edit(conf_file, '["mine"]', '["mine", "other", "mine"]')
     with pytest.raises(SettingsError, match=r'policies\.extra: names "mine" twice'):
         load_settings(conf_file)
 
 
-def test_no_module_of_the_core_has_a_name_that_operators_may_use() -> None:
+def test_operators_may_use_no_name_of_a_module_of_the_core() -> None:
     assert {file.stem for file in (ROOT / "policies").glob("*.py")} - {"__init__"} == OWN_MODULES
 
 
-# what stands in the module, what is said of it
+# the source of the module, the reason
 BROKEN = {
-    "no Python": ("def review(call:\n    pass\n", "line 1: is not Python: "),
+    "source that is not Python": ("def review(call:\n    pass\n", "line 1: is not Python: "),
     "an unfinished text": ("\n\nx = 'abc\n", "line 3: is not Python: unterminated string literal"),
-    "no UTF-8": ("# -*- coding: utf-8 -*-\nx = '\udcff'\n", "is not Python: "),
+    "source that is not UTF-8": ("# -*- coding: utf-8 -*-\nx = '\udcff'\n", "is not Python: "),
     "a null": ("x = 1\0\n", "is not Python"),
     "too deep": ("x = " + "(" * 300 + ")" * 300, "is not Python"),
     "nothing": ("", "has no function review(call)"),
@@ -119,18 +118,21 @@ BROKEN = {
     "no argument": ("\ndef review(): ...\n", "line 2: review must take exactly one argument, the call"),
     "two arguments": ("def review(call, key): ...\n", "line 1: review must take exactly one argument"),
     "a second one with a default": ("def review(call, n=1): ...\n", "line 1: review must take exactly one"),
-    "a named one": ("def review(*, call): ...\n", "line 1: review must take exactly one argument"),
-    "a named one beside it": ("def review(call, *, n=1): ...\n", "line 1: review must take exactly one"),
-    "any number": ("def review(*calls): ...\n", "line 1: review must take exactly one argument"),
-    "any names": ("def review(call, **more): ...\n", "line 1: review must take exactly one argument"),
+    "a keyword argument": ("def review(*, call): ...\n", "line 1: review must take exactly one argument"),
+    "a second keyword argument": ("def review(call, *, n=1): ...\n", "line 1: review must take exactly one"),
+    "any number of arguments": ("def review(*calls): ...\n", "line 1: review must take exactly one argument"),
+    "any keyword arguments": (
+        "def review(call, **more): ...\n",
+        "line 1: review must take exactly one argument",
+    ),
     "async": ("async def review(call): ...\n", "line 1: review must be a plain function, not async"),
     "a generator": ("def review(call):\n    yield\n", "line 1: review must be a plain function"),
     "an async generator": ("async def review(call):\n    yield\n", "line 1: review must be a plain function"),
-    "a fault": (
+    "an exception": (
         f"def f():\n    raise KeyError('{SECRET}')\nf()\n",
         "line 2: raises KeyError when it is loaded",
     ),
-    "a fault elsewhere": (
+    "an exception elsewhere": (
         "import json\njson.loads('x')\n",
         "line 2: raises JSONDecodeError when it is loaded",
     ),
@@ -142,12 +144,12 @@ BROKEN = {
         "import asyncio\nraise asyncio.CancelledError\n",
         "line 2: raises CancelledError when",
     ),
-    "no end": ("def f(): f()\nf()\n", "line 1: raises RecursionError when it is loaded"),
+    "endless recursion": ("def f(): f()\nf()\n", "line 1: raises RecursionError when it is loaded"),
 }
 
 
 @pytest.mark.parametrize(("source", "reason"), BROKEN.values(), ids=BROKEN)
-def test_a_module_that_can_not_be_asked_does_not_load(source: str, reason: str) -> None:
+def test_a_module_without_a_usable_review_does_not_load(source: str, reason: str) -> None:
     with pytest.raises(SettingsError) as found:
         compile_policy("mine", source.encode(errors="surrogateescape"), FILE)
     assert str(found.value).startswith(f"{FILE}: ")
@@ -157,13 +159,13 @@ def test_a_module_that_can_not_be_asked_does_not_load(source: str, reason: str) 
     assert "operators_policies.mine" not in sys.modules
 
 
-def test_the_whole_set_does_not_load_with_a_broken_module(conf_file: Path) -> None:
+def test_the_shared_settings_do_not_load_with_a_broken_module(conf_file: Path) -> None:
     file = write_policy(conf_file.parent, "mine", "def review(): ...\n")
     with pytest.raises(SettingsError, match=re.escape(f"{file}: line 1: review must take exactly one")):
         load_settings(conf_file)
 
 
-def test_a_module_has_a_namespace_of_its_own_and_the_gateways_policies_stay_what_they_are() -> None:
+def test_a_module_has_its_own_namespace_and_does_not_change_the_gateways_modules() -> None:
     first = compile_policy("first", b"x = 1\ndef review(call): return globals()['x']\n", FILE)
     second = compile_policy("second", b"x = 2\ndef review(call): return globals()['x']\n", FILE)
     assert [policy.function(reviewed()) for policy in (first, second)] == [1, 2]
@@ -171,7 +173,7 @@ def test_a_module_has_a_namespace_of_its_own_and_the_gateways_policies_stay_what
     assert not [name for name in sys.modules if name.startswith("operators_policies")]
 
 
-def test_a_module_may_make_data_classes() -> None:
+def test_a_module_may_define_data_classes() -> None:
     source = b"""\
 from __future__ import annotations
 from dataclasses import dataclass
@@ -226,33 +228,33 @@ def test_a_policy_that_only_one_process_can_load_is_a_fault_of_the_settings_in_t
         del sys.tried_once  # type: ignore[attr-defined]
 
 
-def test_the_same_source_is_the_same_policy_and_another_is_another(conf_file: Path) -> None:
+def test_the_same_source_is_the_same_policy(conf_file: Path) -> None:
     before = load_settings(conf_file)
     assert load_settings(conf_file) == before
     write_policy(conf_file.parent, "mine", GOOD.replace("7", "8"))
     after = load_settings(conf_file)
     assert after.policies != before.policies
     assert after.fingerprint != before.fingerprint
-    assert (caps_of(before), caps_of(after)) == (7, 8)
+    assert (completion_cap(before), completion_cap(after)) == (7, 8)
 
 
-def test_an_edit_is_followed_and_a_broken_one_keeps_the_last_good_module(live: LiveSettings) -> None:
+def test_an_edit_takes_effect_and_a_broken_one_keeps_the_last_good_module(live: LiveSettings) -> None:
     file = write_policy(live.folder, "mine", GOOD)
     live.edit("proxy.conf", "", '[policies]\nextra = ["mine"]\n')
-    assert caps_of(live.after(2)) == 7
+    assert completion_cap(live.after(2)) == 7
     replace(file, GOOD.replace("7", "8"))
-    assert caps_of(live.after(2)) == 8
+    assert completion_cap(live.after(2)) == 8
     for broken, reason in (
         ("exit()\n", "raises SystemExit"),
         ("raise KeyboardInterrupt\n", "raises KeyboardInterrupt"),
         ("def review(): ...\n", "exactly one argument"),
     ):
         replace(file, broken)
-        assert caps_of(live.after(2)) == 8
+        assert completion_cap(live.after(2)) == 8
         assert live.problems.startswith(f"{file}: line 1: ")
         assert reason in live.problems
     file.unlink()
-    assert caps_of(live.after(2)) == 8
+    assert completion_cap(live.after(2)) == 8
     assert f"policies.extra[0]: {file}: no such file" in live.problems
     replace(file, GOOD.replace("7", "9"))
-    assert (caps_of(live.after(2)), live.problems) == (9, "")
+    assert (completion_cap(live.after(2)), live.problems) == (9, "")
