@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from addon.commands.wallet import make_credit, save_entry
@@ -23,30 +24,30 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
     files = SettingsFiles(conf_file)
     settings = files.load()
     if strict and settings.problems:
-        raise _broken(settings.problems)
+        raise _strict_error(settings.problems)
     demo_key = None if settings.workspaces or settings.problems else _first_run(folder, settings)
     if demo_key:
         files = SettingsFiles(conf_file)
         settings = files.load()
     settings = settings.with_listen(host=host, port=port, workers=workers)
-
-    def announce(base_url: str) -> None:
-        print(f"tollgate listening on {base_url}", flush=True)
-        if demo_key:
-            _print_error(_TRY_IT.format(url=base_url, key=demo_key))
-
     if settings.conf.listen.workers > 1:
         from addon.serve.supervisor import supervise as serve
     else:
         from addon.serve.server import serve
-    asyncio.run(serve(files, settings, announce))
+    asyncio.run(serve(files, settings, partial(_announce, demo_key)))
 
 
-def _broken(problems: Sequence[Problem]) -> SettingsError:
+def _announce(demo_key: str | None, base_url: str) -> None:
+    print(f"tollgate listening on {base_url}", flush=True)
+    if demo_key:
+        _print_notice(_TRY_IT.format(url=base_url, key=demo_key))
+
+
+def _strict_error(problems: Sequence[Problem]) -> SettingsError:
     """Return the error of the last broken file, and print those of the others."""
     *others, last = problems
     for problem in others:
-        _print_error(f"tollgate: {problem}")
+        _print_notice(f"tollgate: {problem}")
     return SettingsError(last.file, last.key, last.reason)
 
 
@@ -57,11 +58,11 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     if default_model:
         save_entry(settings.conf, make_credit(DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE))
     key = create_demo_workspace(folder, default_model) if default_model else None
-    _print_error(_MADE.format(key=key) if key else _NO_WORKSPACE)
+    _print_notice(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
 
 
-def _print_error(text: str) -> None:
+def _print_notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

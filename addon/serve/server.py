@@ -29,6 +29,13 @@ def _remove_log_events() -> None:
             handler.uninstall()
 
 
+def _tune_garbage_collection() -> None:
+    """Let the collector skip the objects that exist now, because most are never freed, and run less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+
+
 @asynccontextmanager
 async def serving(
     settings: Settings, listen: Callable[[], socket.socket], files: SettingsFiles | None = None
@@ -48,10 +55,7 @@ async def serving(
         gateway.use(settings, files)
         master.options.update(**mitmproxy_options(settings, master.options))
         await gateway.start()
-        # Objects that exist now are never freed, so the collector can skip them.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
+        _tune_garbage_collection()
         # As in mitmproxy's own loop: with eager tasks, a hook costs no turn of the loop.
         with asyncio_utils.set_eager_task_factory():
             server = await listener.accept(listen())

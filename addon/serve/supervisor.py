@@ -3,7 +3,7 @@
 The supervisor serves no call. It reserves the port, watches the files for all workers, and has the one admin port. The
 workers do everything else, so that little in the supervisor can fail. Source: docs/operating.md.
 
-It shares one folder with its workers, next to the ledger:
+It shares one folder with its workers, ``workers-HOST-PORT-*`` next to the ledger:
 
 | file | written by | what |
 |---|---|---|
@@ -17,7 +17,10 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from addon.runtime.listening import base_url
 from addon.serve.ports import reserve
@@ -81,20 +84,19 @@ def _merged(found: Mapping[int, str]) -> str:
 
 
 class Supervisor:
-    """The workers and what they share."""
+    """The workers, and the ``folder`` that they share."""
 
-    def __init__(self, files: SettingsFiles, settings: Settings) -> None:
+    def __init__(self, files: SettingsFiles, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.listen = settings.conf.listen
         self.workers: dict[int, WorkerProcess] = {}
-        # The port is reserved, so no other supervisor uses this folder. A killed one may have left files in it.
-        self.folder = settings.conf.paths.database.with_name(f"workers-{self.listen.host}-{self.listen.port}")
+        self.folder = folder
         self._key = new_master_key()
         self._files = files
-        self._conf = files.built_from().shared_files[absolute_path(files.conf_file)]
+        self._started_conf = files.built_from().shared_files[absolute_path(files.conf_file)]
         self._write_fault: str | None = None
         self._next_write: asyncio.TimerHandle | None = None
-        self.metrics = WorkerMetrics(self.folder)
+        self.metrics = WorkerMetrics(folder)
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
@@ -103,10 +105,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start everything, and return when every worker serves. Raises OSError or WorkerFailed."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.mkdir(mode=0o700)
-        Snapshot.of(self._files, self.settings, self._conf).write(self.folder / SNAPSHOT_FILE, self._key)
+        self._snapshot(self.settings).write(self.folder / SNAPSHOT_FILE, self._key)
         await self.admin.start(self.settings.conf.admin.host, self.settings.conf.admin.port)
         try:
             async with asyncio.timeout(START_S):
@@ -140,7 +139,6 @@ class Supervisor:
         workers = list(self.workers.values())
         ended = await asyncio.gather(*(worker.stop(bound_s) for worker in workers))
         await self.admin.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
         if killed := [
             f"worker {worker.number}" for worker, well in zip(workers, ended, strict=True) if not well
         ]:
@@ -149,7 +147,10 @@ class Supervisor:
     def apply(self, settings: Settings) -> None:
         """Give ``settings`` to every worker, also to those that start later."""
         self.settings = settings
-        self._write(Snapshot.of(self._files, settings, self._conf))
+        self._write(self._snapshot(settings))
+
+    def _snapshot(self, settings: Settings) -> Snapshot:
+        return Snapshot.of(self._files, settings, self._started_conf)
 
     def _write(self, snapshot: Snapshot) -> None:
         """Write ``snapshot`` for the workers. Try again later when it can't be written."""
@@ -158,17 +159,13 @@ class Supervisor:
             self._next_write = None
         try:
             snapshot.write(self.folder / SNAPSHOT_FILE, self._key)
+            self._write_fault = None
         except OSError as error:
-            before, self._write_fault = (
-                self._write_fault,
-                f"do not reach the workers: {describe_error(error)}",
-            )
-            if before is None:
-                log.error("the settings %s", self._write_fault)
+            if self._write_fault is None:
+                log.error("the settings do not reach the workers: %s", error)
+            self._write_fault = f"the last edits do not reach the workers: {describe_error(error)}"
             loop = asyncio.get_running_loop()
             self._next_write = loop.call_later(WRITE_AGAIN_S, self._write, snapshot)
-        else:
-            self._write_fault = None
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
@@ -242,6 +239,22 @@ class Supervisor:
         return 200, *self.metrics.render()
 
 
+@contextmanager
+def _worker_folder(settings: Settings) -> Iterator[Path]:
+    """Give a new folder to share with the workers. Remove those that killed supervisors of the same port have left."""
+    folder, listen = settings.conf.paths.database.parent, settings.conf.listen
+    prefix = f"workers-{listen.host}-{listen.port}-"
+    for old in folder.glob(f"{prefix}*"):
+        shutil.rmtree(old, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A new name: workers of a killed supervisor may still drain, and write to their own folder.
+    new = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
 def _event(event: str, worker: WorkerProcess) -> dict[str, object]:
     return {"event": event, "worker": worker.number, "pid": worker.pid}
 
@@ -256,10 +269,12 @@ async def supervise(files: SettingsFiles, settings: Settings, announce: Callable
     listen = settings.conf.listen
     with stop_signals() as stop, reserve(listen.host, listen.port) as reserved:
         port = reserved.getsockname()[1]
-        supervisor = Supervisor(files, settings.with_listen(port=port))
-        try:
-            await supervisor.start()
-            announce(base_url(listen.host, port, tls=bool(listen.tls_certificate)))
-            await supervisor.wait(stop)
-        finally:
-            await supervisor.stop()
+        settings = settings.with_listen(port=port)
+        with _worker_folder(settings) as folder:
+            supervisor = Supervisor(files, settings, folder)
+            try:
+                await supervisor.start()
+                announce(base_url(listen.host, port, tls=bool(listen.tls_certificate)))
+                await supervisor.wait(stop)
+            finally:
+                await supervisor.stop()

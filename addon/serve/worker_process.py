@@ -1,7 +1,6 @@
 """One worker process: its start, its status, and its end."""
 
 import asyncio
-import logging
 import signal
 import sys
 from collections.abc import Mapping
@@ -11,8 +10,6 @@ from typing import Self
 
 from addon.serve.worker_status import WorkerStatus
 from addon.telemetry.admin import Readiness
-
-log = logging.getLogger("tollgate.workers")
 
 _STDERR = 2
 
@@ -58,13 +55,13 @@ class WorkerProcess:
     @property
     def readiness(self) -> Readiness | None:
         """The readiness that the worker reports while it serves."""
-        status = self._read_status()
+        status = self._status.read()
         return status if isinstance(status, Readiness) and self._process.returncode is None else None
 
     @property
     def fault(self) -> str | None:
         """The reason that the worker gives for not starting."""
-        status = self._read_status()
+        status = self._status.read()
         return status if isinstance(status, str) else None
 
     async def served(self) -> None:
@@ -110,10 +107,3 @@ class WorkerProcess:
             await self.ended()
             return False
         return True
-
-    def _read_status(self) -> Readiness | str | None:
-        try:
-            return self._status.read()
-        except ValueError:
-            log.exception("the status of worker %d can't be read", self.number)
-            return None

@@ -11,6 +11,10 @@ from addon.telemetry.admin import Readiness
 log = logging.getLogger("tollgate.workers")
 
 
+MAX_BYTES = 65_536
+"""The most that is read of a status: a worker talks to strangers."""
+
+
 class WorkerStatus:
     """The status file of one worker. The worker writes it, and its supervisor reads it.
 
@@ -51,14 +55,15 @@ class WorkerStatus:
             return None
 
     def read(self) -> Readiness | str | None:
-        """Return the last status, None before the first. Raises ValueError for any other text."""
+        """Return the last status. Return None before the first, and for a text that is none."""
         try:
-            text = self._file.read_bytes()
-        except OSError:
+            with self._file.open("rb") as stream:
+                status = json.loads(stream.read(MAX_BYTES))
+        except (OSError, ValueError, RecursionError):
             return None
-        match json.loads(text):
+        match status:
             case {"fault": str(fault)}:
                 return fault
             case {"ready": bool(ready), "checks": dict(checks)}:
                 return Readiness(ready, {str(name): str(found) for name, found in checks.items()})
-        raise ValueError("neither readiness nor fault")
+        return None

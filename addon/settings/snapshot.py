@@ -32,26 +32,26 @@ KEY_VARIABLE: Final = "TOLLGATE_SNAPSHOT_KEY"
 
 
 class Snapshot(BaseModel):
-    """What one set of settings is built from. ``conf`` is the proxy.conf that the gateway started with.
+    """What one set of settings is built from. ``started_conf`` is the proxy.conf of the start.
 
-    ``listen`` is its ``[listen]``, with what the command line overrides.
+    ``listen`` is its ``[listen]`` with the options of the command line.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
     format: Literal[1] = 1
     conf_file: Path
-    conf: FileCopy
+    started_conf: FileCopy
     listen: dict[str, Any]
     built_from: BuiltFrom
     problems: tuple[Problem, ...]
 
     @classmethod
-    def of(cls, files: SettingsFiles, settings: Settings, conf: FileCopy) -> Self:
-        """Return the snapshot of ``settings``, which are the latest of ``files``."""
+    def of(cls, files: SettingsFiles, settings: Settings, started_conf: FileCopy) -> Self:
+        """Return the snapshot of ``settings``, the latest of ``files``."""
         return cls(
             conf_file=files.conf_file,
-            conf=conf,
+            started_conf=started_conf,
             listen=settings.conf.listen.model_dump(mode="json"),
             built_from=files.built_from(),
             problems=settings.problems,
@@ -116,7 +116,7 @@ class SnapshotSettings:
 
     def _load_shared(self, snapshot: Snapshot) -> SharedSettings:
         file = snapshot.conf_file
-        started_with = load_conf(file, Sources(copies={absolute_path(file): snapshot.conf}))
+        started_with = load_conf(file, Sources(copies={absolute_path(file): snapshot.started_conf}))
         sources = Sources(copies=snapshot.built_from.shared_files)
         return load_shared_settings(file, self._env, sources, started_with)
 

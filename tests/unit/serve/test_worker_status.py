@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.serve.worker_status import WorkerStatus
+from addon.serve.worker_status import MAX_BYTES, WorkerStatus
 from addon.telemetry.admin import Readiness
 
 
@@ -29,10 +29,15 @@ def test_a_status_reads_back(folder: Path, status: Readiness | str, number: int)
     text=st.binary()
     | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps).map(str.encode)
 )
-def test_any_other_text_is_an_error(folder: Path, text: bytes) -> None:
+def test_any_other_text_is_no_status(folder: Path, text: bytes) -> None:
     (folder / "worker-9.json").write_bytes(text)
-    with pytest.raises(ValueError):
-        WorkerStatus(folder, 9).read()
+    assert WorkerStatus(folder, 9).read() is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"fault": "' + "x" * MAX_BYTES + '"}'])
+def test_a_text_without_bounds_is_no_status(folder: Path, text: str) -> None:
+    (folder / "worker-9.json").write_text(text)
+    assert WorkerStatus(folder, 9).read() is None
 
 
 def test_every_write_is_a_sign_of_life_and_only_news_replace_the_file(tmp_path: Path) -> None:
