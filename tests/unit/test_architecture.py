@@ -149,3 +149,17 @@ def test_pure_modules_say_that_they_are_pure():
 @pytest.mark.parametrize("module", PURE)
 def test_a_pure_module_does_no_input_or_output(module: str):
     assert not {one: found for one in reachable(module) if (found := outside_world_of(one))}
+
+
+UNIT = ROOT / "tests" / "unit"
+UNIT_TESTS = [path for path in UNIT.rglob("test_*.py") if path.parent != UNIT]
+
+
+@pytest.mark.parametrize("test", UNIT_TESTS, ids=lambda path: str(path.relative_to(UNIT)))
+def test_unit_tests_are_found_by_the_name_of_their_module(test: Path):
+    """A file is ``test_<name>.py`` or ``test_<name>_<topic>.py``; the name is a module of its folder, or the folder."""
+    folder = test.parent.relative_to(UNIT)
+    homes = [home / folder for home in (ROOT / "addon", ROOT, ROOT / "tests") if (home / folder).is_dir()]
+    assert homes, f"there is no package {folder}"
+    names = {path.stem for home in homes for path in home.iterdir()} | {folder.name}
+    assert any(f"{test.stem}_".startswith(f"test_{name}_") for name in names)
