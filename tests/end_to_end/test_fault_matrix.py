@@ -367,7 +367,7 @@ def _is_seen(one: Situation, place: Place, role: Role) -> bool:
     """Return whether a provider sees the attempt. A closed port and a missing access token hide it."""
     if (place, role) == first_attempt(one):
         return one.fault.script is not None
-    return place == "second" or not one.fault.port or one.is_mended
+    return place == "second" or not one.fault.port or one.is_repaired
 
 
 @_cases(SECONDS, "fault", "form", "mode")

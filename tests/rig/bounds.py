@@ -1,4 +1,4 @@
-"""How long the tests wait."""
+"""The bound of every wait in the tests."""
 
 BOUND_S = 120.0
-"""How long a test waits for something that should happen at once, before it fails: only a hang takes that long."""
+"""The time after which a wait fails, in seconds. Only a test that hangs takes that long."""

@@ -1,7 +1,7 @@
-"""Secrets that are found again wherever they have got to: whole or in part, as they are or encoded, in any case.
+"""A search for secrets in any output: whole or in part, plain or encoded, in upper or lower case.
 
-A part is ``PIECE_CHARS`` at its beginning or at a multiple of them, so that no part of twice as many goes unseen, and
-the few characters by which vendors tell keys apart do.
+A part has ``PIECE_CHARS`` characters and begins at a multiple of them. So the search finds each part of twice that
+length, and ignores the few characters that vendors show to identify a key.
 """
 
 import base64
@@ -17,7 +17,7 @@ from rig.raw import Answer
 from rig.scripts import Received
 
 PIECE_CHARS = 8
-# What no secret holds ends a word. Files of SQLite, and logs, say most words many times.
+# A character that no secret has ends a word. Files of SQLite and logs repeat most words.
 _DUMP = re.compile(rb"(?:[0-9a-f]{2}[ :]?){%d,}[0-9a-f]?" % PIECE_CHARS)
 _WORD = re.compile(rb"[!-~]{%d,}" % PIECE_CHARS)
 
@@ -28,7 +28,7 @@ def _pieces(text: bytes) -> set[bytes]:
 
 
 def _forms(secret: bytes) -> dict[str, set[bytes]]:
-    # What a base64 text that holds the secret must hold, whatever stands before and behind it.
+    # The characters of the secret in base64 that do not depend on the bytes before and after it.
     encoded = (base64.b64encode(bytes(shift) + secret)[4:-4] for shift in range(3))
     return {
         "as it is": _pieces(secret),
@@ -38,7 +38,7 @@ def _forms(secret: bytes) -> dict[str, set[bytes]]:
 
 
 def _readings(seen: bytes) -> Iterator[bytes]:
-    """What was seen, as it is, as the bytes of its hex dumps, and without the escapes of JSON, Python and URLs."""
+    """Return the output as it is, as the bytes of its hex dumps, and without escapes of JSON, Python and URLs."""
     lower = seen.lower()
     yield lower
     yield from _dumped(lower)
@@ -55,7 +55,7 @@ def _readings(seen: bytes) -> Iterator[bytes]:
 
 
 def _dumped(seen: bytes) -> Iterator[bytes]:
-    """The bytes that hex digits stand for, also where a stray digit stands in front of them."""
+    """Return the bytes of hex digits, also if an extra digit comes first."""
     runs = [re.sub(rb"[ :]", b"", run) for run in _DUMP.findall(seen)]
     for first in (0, 1):
         pairs = (run[first : len(run) - (len(run) - first) % 2] for run in runs)
@@ -74,7 +74,7 @@ class Canaries:
         }
 
     def found_in(self, seen: bytes, allowed: Collection[str] = ()) -> set[str]:
-        """Which secrets, but for those ``allowed``, can be read in what was seen, and in which form."""
+        """Return the secrets that the output shows, except ``allowed``, each with the form it was found in."""
         hits = {
             found
             for reading in _readings(seen)
@@ -86,7 +86,7 @@ class Canaries:
 
 
 def seen_in_answer(answer: httpx.Response | Answer) -> bytes:
-    """All that a client gets: status, head and body."""
+    """Return all that a client gets: status, head and body."""
     if isinstance(answer, Answer):
         return repr((answer.status, answer.headers)).encode() + answer.body
     return (
@@ -96,19 +96,19 @@ def seen_in_answer(answer: httpx.Response | Answer) -> bytes:
 
 
 def seen_in_head(request: Received, auth: tuple[str, str]) -> bytes:
-    """The head of what a provider gets, without the one header that bears its key; fails where it bears none."""
+    """Return the head of a provider's request without the header of its key. Fail if that header is missing."""
     others = [(name.lower(), value) for name, value in request.headers]
     others.remove(auth)
     return f"{request.method} {request.target} {others}".encode()
 
 
 def seen_in_files(folder: Path, written: Mapping[Path, bytes]) -> Iterator[tuple[Path, bytes]]:
-    """Every file below ``folder`` with its name and content, but for those that are as the test wrote them."""
+    """Yield name and content of each file below ``folder`` that is not as the test wrote it."""
     for file in folder.rglob("*"):
         if file.is_file() and (content := file.read_bytes()) != written.get(file):
             yield file, str(file.relative_to(folder)).encode() + b"\n" + content
 
 
 def all_files_seen(folder: Path, written: Mapping[Path, bytes] = MappingProxyType({})) -> bytes:
-    """All of ``seen_in_files``, one after another."""
+    """Return all contents of ``seen_in_files``, joined."""
     return b"\n".join(content for _, content in seen_in_files(folder, written))

@@ -1,6 +1,6 @@
-"""A gateway with every kind of secret, amid providers that show what they were called with, and all that is seen of it.
+"""A gateway with each kind of secret, providers that repeat their key, and a search of all output.
 
-Each secret is a canary: a text of its own that looks random and is the same in each run.
+Each secret is a canary: a unique text that looks random and is the same in each run.
 """
 
 import base64
@@ -26,7 +26,7 @@ CHAT = "/v1/chat/completions"
 
 
 def canary(name: str, chars: int = 40) -> str:
-    """A text that looks random, and is the same in each run."""
+    """Return a text that looks random and is the same in each run."""
     digest = hashlib.sha512(name.encode()).digest()
     return base64.b64encode(digest, altchars=b"x7").decode()[:chars]
 
@@ -54,7 +54,7 @@ PROMPT, COOKIE, PROXY, BARE, REDIS, PLANTED = map(
     canary, ("prompt", "cookie", "proxy", "bare", "redis", "planted")
 )
 STRANGER, SWAPPED = "tg_" + canary("stranger"), canary("sealed with another master key")
-# Its first line is the same in every RSA key.
+# The first line of each RSA key is the same.
 ACCOUNT = "".join(pem(rsa_key()).splitlines()[2:7])
 SECRETS = {
     **{f"client key {name}": key for name, key in KEYS.items()},
@@ -89,7 +89,7 @@ def review(call):
 
 
 def token_answer(request: Received) -> Script:
-    """A token, or, at the path of the second account, all that was shown for one."""
+    """Return a token, or, at the path of the second account, an error that repeats the request."""
     assertion = parse_qs(request.body.decode())["assertion"][0]
     if request.target.endswith("/refuse"):
         return whole({"error": "invalid_grant", "error_description": f"{assertion} is no good"}, 400)
@@ -98,7 +98,7 @@ def token_answer(request: Received) -> Script:
 
 @dataclass
 class Scene:
-    """A gateway amid its providers. ``leaks`` says which secret was found where; ``used`` whose were rightly shown."""
+    """A gateway with its providers. ``leaks`` are secrets in wrong places, ``used`` the secrets in right places."""
 
     gateway: Gateway
     providers: dict[str, Upstream]
@@ -123,9 +123,9 @@ class Scene:
         said: Set[str] = frozenset(),
         **body: Any,
     ) -> httpx.Response:
-        """Make a call and look at all of it; ``said`` are the secrets in its ``body``, besides the prompt's.
+        """Make a call and search all of it. ``said`` are the secrets in its ``body``, without that of the prompt.
 
-        The first request of it, or with ``always`` each, is answered by a leak.
+        The leak answers the first request of the call, or each one with ``always``.
         """
         name, shows = leak or ("healthy", None)
         self.prepare(shows, always=always)
@@ -141,14 +141,14 @@ class Scene:
         return answer
 
     def prepare(self, leak: Leak | None, *, always: bool = False) -> None:
-        """Forget the calls before, and let the next one meet this leak."""
+        """Forget earlier calls. The leak answers the next one."""
         left = [leak] if leak else []
         for called, upstream in self.providers.items():
             upstream.reset()
             upstream.behave(_leaking(left, healthy(DIALECTS[called]), always=always))
 
     def _look_at(self, place: str, called: str, request: Received, said: Set[str]) -> str:
-        """Search a request for what is not this provider's; return whose key it bears."""
+        """Search a request for secrets of others. Return the owner of its key."""
         header, shown = AUTH[DIALECTS[called]], shown_key(request)
         owner = next(
             (who for (name, who), key in PROVIDER_SECRETS.items() if (name, key) == (called, shown)), "nobody"
@@ -175,7 +175,7 @@ def _leaking(
 
 
 def healthy(dialect: str) -> Callable[[Received], Script]:
-    """How a provider answers that shows nothing."""
+    """Return the behaviour of a provider that shows no secret."""
 
     def answer(request: Received) -> Script:
         streams = "stream" in request.target if dialect == "gemini" else request.json().get("stream")
@@ -194,7 +194,7 @@ def _byok(secrets: Path, *names: str) -> dict[str, Any]:
 
 
 def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Path) -> dict[str, Any]:
-    """What the gateway is configured with, as ``start_gateway`` takes it; the files of secrets go into ``secrets``."""
+    """Return the arguments of ``start_gateway``. Write the files of secrets to ``secrets``."""
     kept = {
         "beta": PROVIDER_SECRETS["BETA", "platform"],
         "other-beta": PROVIDER_SECRETS["BETA", "platform's other"],

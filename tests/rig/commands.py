@@ -1,4 +1,4 @@
-"""The ``tollgate`` command line on a gateway's files, as an operator would run it beside the gateway."""
+"""The ``tollgate`` command line on the files of a gateway, as an operator runs it."""
 
 import subprocess
 import sys
@@ -16,6 +16,6 @@ def tollgate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def run_alone(
     folder: Path, *arguments: str, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``tollgate ARGUMENTS`` in ``folder`` with these environment variables; ``stdin`` is what is piped into it."""
+    """Run ``tollgate ARGUMENTS`` in ``folder`` with these environment variables and this standard input."""
     command = [sys.executable, *TOLLGATE, *arguments]
     return run_forked(command, environment(variables), folder, stdin or "")

@@ -1,4 +1,4 @@
-"""What a gateway of a test is configured with, written as an operator would write it."""
+"""The configuration of a test's gateway, as the files of an operator."""
 
 import hashlib
 import os
@@ -17,13 +17,13 @@ from rig.bounds import BOUND_S
 ROOT = Path(__file__).resolve().parents[2]
 TOLLGATE = ("-c", "from addon.cli import main; main(prog_name='tollgate')")
 CLI = ("-m", "addon.cli")
-"""The ``program`` of a gateway that a new interpreter is to run."""
+"""The ``program`` of a gateway that runs in a new interpreter."""
 PROVIDER_KEY = "fake-provider-key-" + "0" * 24
-"""What the fake upstream's provider key is; it must be seen by the upstream and by nobody else."""
+"""The key of the fake upstream. Only the upstream may see it."""
 
 
 def new_key() -> str:
-    """A key as the gateway makes them: ``tg_`` and 40 base62 characters."""
+    """Return a new API key in the form of the gateway: ``tg_`` and 40 base62 characters."""
     alphabet = string.digits + string.ascii_letters
     return "tg_" + "".join(secrets.choice(alphabet) for _ in range(40))
 
@@ -33,12 +33,12 @@ def key_hash(key: str) -> str:
 
 
 def provider(base_url: str, **changes: Any) -> dict[str, Any]:
-    """One table of providers.toml."""
+    """Return a table of providers.toml."""
     return {"base_url": base_url, "dialect": "openai", "platform_key": "env:TEST_PROVIDER_KEY"} | changes
 
 
 def model(**changes: Any) -> dict[str, Any]:
-    """One table of models.toml: an active PAYG model of TESTER."""
+    """Return a table of models.toml: an active PAYG model of TESTER."""
     return {
         "provider": "TESTER",
         "upstream_model_id": "vendor/model-2026",
@@ -58,14 +58,14 @@ FAMILIES: Mapping[str, Any] = {
 
 
 def workspace(*keys: tuple[str, str, bool], **changes: Any) -> dict[str, Any]:
-    """One workspace file; ``keys`` are (id, key, active). Its limits are out of every test's way."""
+    """Return a workspace file; ``keys`` are (id, key, active). Its limits are higher than any test needs."""
     listed = [{"id": name, "hash": key_hash(key), "active": active} for name, key, active in keys]
     return {"name": "Acme", "plan": "pro", "rpm_override": 1_000_000, **changes, "keys": listed}
 
 
 @dataclass
 class Configuration:
-    """All that one gateway is configured with; ``write`` turns it into the files of an operator."""
+    """The configuration of a gateway. ``write`` writes the files of an operator."""
 
     providers: Mapping[str, Any]
     models: Mapping[str, Any]
@@ -74,12 +74,12 @@ class Configuration:
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     program: Sequence[str] = TOLLGATE
-    """What Python runs as ``tollgate``; code is run in a copy of a process that has imported it."""
+    """The arguments of Python that run ``tollgate``. Code runs in a copy of a process that has imported it."""
     arguments: Sequence[str] = ("--port", "0")
-    """What follows ``serve --conf FILE``."""
+    """The arguments after ``serve --conf FILE``."""
 
     def write(self, folder: Path) -> Path:
-        """Write every file under ``folder``; return the path of proxy.conf."""
+        """Write all files to ``folder``. Return the path of proxy.conf."""
         standard: dict[str, dict[str, Any]] = {
             "listen": {"host": "127.0.0.1", "drain_timeout_s": BOUND_S},
             "upstream": {"connect_timeout_s": BOUND_S},
@@ -108,13 +108,13 @@ def _write_toml(path: Path, table: Mapping[str, Any]) -> Path:
 
 
 def serve_command(configuration: Configuration, conf: Path) -> list[str]:
-    """The command line of ``tollgate serve``."""
+    """Return the command line of ``tollgate serve``."""
     program = (sys.executable, *configuration.program)
     return [*program, "serve", "--conf", str(conf), *configuration.arguments]
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    # Whatever keys and proxies the developer's shell has must not change what a test sees.
+    # Keys and proxies of the developer's shell must not change the results of a test.
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
     standard = {"PYTHONPATH": str(ROOT), "TEST_PROVIDER_KEY": PROVIDER_KEY, "PYTHONUNBUFFERED": "1"}
     return kept | standard | dict(changes)

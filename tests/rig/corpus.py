@@ -1,4 +1,4 @@
-"""Recorded traffic of real providers, read from the folder that TOLLGATE_CORPUS names."""
+"""Recorded traffic of real providers, from the folder TOLLGATE_CORPUS."""
 
 import json
 import os
@@ -15,16 +15,16 @@ FOLDER = os.environ.get("TOLLGATE_CORPUS", "")
 needs_corpus = pytest.mark.skipif(not FOLDER, reason="TOLLGATE_CORPUS names no folder of recordings")
 
 DIALECTS = {"openai_chat": "openai", "anthropic_messages": "anthropic", "gemini_generate": "gemini"}
-"""The dialect that speaks each recorded API; the other APIs have none."""
+"""The dialect of each recorded API. The other APIs have none."""
 
 
 def read_corpus(*apis: str) -> list[dict[str, Any]]:
-    """Every recorded exchange of these APIs, or of the OpenAI chat shape where none is named, in a fixed order."""
+    """Return the recorded exchanges of these APIs (by default, of the OpenAI chat shape) in a fixed order."""
     return [record for api in apis or ("openai_chat",) for record in _read(f"*.{api}.jsonl")]
 
 
 def read_whole_corpus() -> list[dict[str, Any]]:
-    """Every recorded exchange of every API, in a fixed order."""
+    """Return the recorded exchanges of all APIs in a fixed order."""
     return list(_read("*.jsonl"))
 
 

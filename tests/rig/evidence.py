@@ -1,4 +1,4 @@
-"""What a call left behind: its answer, who was asked for it, its row, its money and its holds."""
+"""The evidence of a call: its answer, its attempts, its row, its cost and its holds."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,27 +16,27 @@ from rig.gateway import Gateway
 from rig.money import select
 
 type Asked = tuple[str, list[tuple[str, int]]]
-"""The place that a request came to, and whose keys, of which situations, were anywhere in it."""
+"""The provider of a request, and the keys in it: (role, number of the situation)."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one call left behind. ``asked`` is in order, without ``stale``: what met a kept connection that ended."""
+    """The evidence of one call. ``asked``: its requests in order. ``stale``: those on closed idle connections."""
 
     answer: httpx.Response
     asked: list[Asked]
     stale: list[Asked]
     row: dict[str, Any]
-    """Empty where there is none."""
+    """Empty if the call has no row."""
     spent: dict[tuple[str, str], tuple[int, int]]
     """(scope, period) → (nano-USD, calls)."""
     entries: list[int]
-    """What the calls of the workspace took from its wallet."""
+    """The costs that the calls of the workspace took from its wallet."""
     holds: list[dict[str, Any]]
 
 
-class Books:
-    """All tables of a gateway's ledger that tell of money, as they are now."""
+class LedgerTables:
+    """The tables of a gateway's ledger that record money, as they are now."""
 
     def __init__(self, gateway: Gateway) -> None:
         ledger = _ledger(gateway)
@@ -48,7 +48,7 @@ class Books:
     def evidence(
         self, workspace: str, answer: httpx.Response, asked: list[Asked], stale: list[Asked]
     ) -> Evidence:
-        """Of the one call, or the last one, that a workspace made."""
+        """Return the evidence of the last call of a workspace."""
         scopes = {
             f"key:{workspace}/ci": "key",
             f"workspace:{workspace}": "workspace",
@@ -70,7 +70,7 @@ class Books:
 
 
 def fill_wallets(gateway: Gateway, usd: Mapping[str, str]) -> None:
-    """Enter so much into the wallet of each workspace, as another process."""
+    """Credit the wallet of each workspace, as another process."""
     asyncio.run(_fill(_ledger(gateway), usd))
 
 

@@ -1,4 +1,4 @@
-"""A catalog of every dialect and workspaces of every kind, for requests that are explained and then made."""
+"""A catalog with all dialects and kinds of workspaces, for requests that are explained and then made."""
 
 import tomllib
 from pathlib import Path
@@ -23,7 +23,7 @@ MODELS = {
     "paid-only": model(provider="OPENAI", byok_only=True),
     "old": model(provider="OPENAI", active=False),
     "keyless": model(provider="KEYLESS"),
-    # A family whose word for "required" no Gemini model knows: an operator's mistake.
+    # A mistake of an operator: no Gemini model knows this word for "required".
     "odd": model(provider="GOOGLE", family="mistral"),
     "local": model(provider="LOCAL"),
     "lost": model(provider="LOST"),
@@ -42,7 +42,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
 
 
 def workspaces(keys: dict[str, str]) -> dict[str, Any]:
-    """Each is named as its key; ``retired`` is a second, inactive key of ``plain``."""
+    """Return the workspaces, each with the name of its key. ``retired`` is a second, inactive key of ``plain``."""
 
     def one(name: str, **changes: Any) -> dict[str, Any]:
         return workspace((name, keys[name], True), **changes)
@@ -102,14 +102,14 @@ def review(call):
 
 
 def write_policy(folder: Path) -> None:
-    """Write the policy that ``settings`` lists, beside the proxy.conf that is to be written."""
+    """Write the policy that ``settings`` lists, next to the future proxy.conf."""
     file = folder / "policies" / "house.py"
     file.parent.mkdir(parents=True)
     file.write_text(POLICY, encoding="utf-8")
 
 
 def settings(base: str, keys: dict[str, str]) -> dict[str, Any]:
-    """What a ``Configuration`` is made of; every provider is at ``base``, and ``keys`` are named as in ``NAMES``."""
+    """Return the fields of a ``Configuration``. All providers are at ``base``; ``keys`` have the names of ``NAMES``."""
     keyless = provider(base, platform_key="env:TEST_KEY_THAT_IS_NOT_SET")
     return {
         "providers": {

@@ -1,7 +1,7 @@
-"""Every regular expression of the project, found in its source, and what makes one slow on hostile text.
+"""All regular expressions of the project, found in its source, with a lint for slow forms.
 
-A text of n characters must cost time in proportion to n. That is lost where two unbounded repeats can share a run of
-characters, and where a search that fails inside a run starts again at the run's next character.
+The time must be in proportion to the length of the text. Two forms break this: two unbounded repeats that can share a
+run of characters, and a search that fails inside a run and starts again at the next character of the run.
 """
 
 import ast
@@ -18,21 +18,21 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("addon", "policies", "benchmarks")
 UNBOUNDED = 1_000
-"""A repeat that may go on for so long counts as one without a bound."""
+"""A repeat with this bound or a higher one counts as unbounded."""
 
 _FUNCTIONS = frozenset(
     {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
 )
 _ANCHORED = frozenset({"match", "fullmatch"})
 _OF_OUR_OWN = frozenset({"_matching"})
-"""Functions of the project that match the whole of a text with the expression that they are given."""
-# All that the project's expressions tell apart: one byte, and letters, marks, spaces and signs beyond.
+"""Functions of the project that match a whole text with the given expression."""
+# All characters that the expressions distinguish: one byte, and some letters, marks, spaces and signs beyond.
 _ALPHABET = [*range(256), 0x300, 0x416, 0x2003, 0x2022, 0x2026, 0x2028, 0x3042, 0x4E00, 0xFEFF, 0x1F600]
 
 
 @dataclass(frozen=True)
 class Expression:
-    """One expression and where it stands; ``searches`` tells whether it is looked for at every position of a text."""
+    """One expression and its place. ``searches`` is true if each position of a text is tried."""
 
     place: str
     pattern: re.Pattern[Any]
@@ -42,11 +42,11 @@ class Expression:
         return f"{self.place} {self.pattern.pattern!r}"[:60]
 
 
-# --- where they stand --------------------------------------------------------------------------------------------
+# --- their places ------------------------------------------------------------------------------------------------
 
 
 def modules() -> list[tuple[str, ast.Module]]:
-    """Return each module's name and its syntax tree."""
+    """Return the name and the syntax tree of each module."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     found = []
     for path in files:
@@ -57,7 +57,7 @@ def modules() -> list[tuple[str, ast.Module]]:
 
 
 def find_expressions() -> tuple[list[Expression], set[str]]:
-    """Return all expressions, and the functions that make one of what is only known when they run."""
+    """Return all expressions, and the functions that build one at run time."""
     found: list[Expression] = []
     dynamic: set[str] = set()
     for name, tree in modules():
@@ -82,7 +82,7 @@ def find_expressions() -> tuple[list[Expression], set[str]]:
 
 
 def _is_call(node: ast.AST) -> bool:
-    """Tell whether a node is ``re.search(…)`` or its like."""
+    """Return whether a node is a call such as ``re.search(…)``."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Name):
@@ -131,7 +131,7 @@ def _patterns_in(value: object) -> Iterator[re.Pattern[Any]]:
 
 
 def _is_searched(tree: ast.Module, constant: str) -> bool:
-    """Tell whether a constant is used in any other way than to match from a given position."""
+    """Return whether a constant is used in another way than to match from a given position."""
     anchored = {
         id(node.value)
         for node in ast.walk(tree)
@@ -145,31 +145,31 @@ def _is_searched(tree: ast.Module, constant: str) -> bool:
     return not uses or any(id(use) not in anchored for use in uses)
 
 
-# --- what is wrong with one --------------------------------------------------------------------------------------
+# --- the lint ----------------------------------------------------------------------------------------------------
 
 type Chars = frozenset[int]
 type Fits = Callable[[Chars], bool]
-"""Whether what an expression demands could stand inside a run of these characters."""
+"""Returns whether a required character can be inside a run of these characters."""
 
 
 @dataclass
 class _Walk:
-    """One pass over an expression, gathering its ``faults``."""
+    """One pass over an expression that collects its ``faults``."""
 
     flags: int
     searches: bool
     is_text: bool
     faults: list[str] = field(default_factory=list)
     guard: Chars = frozenset()
-    """No match begins behind one of these."""
+    """No match begins after one of these."""
     anchored: bool = False
 
     def walk(
         self, nodes: Sequence[Any], tails: list[Chars], before: list[Fits], *, may_fail: bool
     ) -> list[Chars]:
-        """Return the unbounded repeats that may touch what follows ``nodes``; ``tails`` may touch their beginning.
+        """Return the unbounded repeats that can end where ``nodes`` end; ``tails`` can end where they begin.
 
-        ``before`` is what stands in front of them; ``may_fail``: what follows them may not match.
+        ``before`` are the requirements before them. ``may_fail`` is true if the rest of the expression may not match.
         """
         before = list(before)
         for at, (op, value) in enumerate(nodes):
@@ -234,7 +234,7 @@ class _Walk:
         return kept if op is c.POSSESSIVE_REPEAT else [*kept, chars]
 
     def demands(self, op: Any, value: Any) -> list[Fits]:
-        """Return what a node cannot do without."""
+        """Return the characters that a node requires."""
         if op in (c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN):
             chars = self.chars(op, value)
             return [lambda run: bool(run & chars)]
@@ -253,7 +253,7 @@ class _Walk:
         return [fits for node in nodes for fits in self.demands(*node)]
 
     def all_chars(self, nodes: Sequence[Any]) -> Chars:
-        """Return every character that a match of ``nodes`` may hold."""
+        """Return all characters that a match of ``nodes`` may contain."""
         found: set[int] = set()
         for op, value in nodes:
             if op in (c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN):
@@ -298,7 +298,7 @@ class _Walk:
 
 
 def can_fail(node: tuple[Any, Any]) -> bool:
-    """Tell whether a text may lack what a node demands."""
+    """Return whether a node may not match."""
     op, value = node
     if op is c.SUBPATTERN:
         return any(map(can_fail, value[3]))
@@ -312,7 +312,7 @@ def can_fail(node: tuple[Any, Any]) -> bool:
 
 
 def is_fixed(nodes: Sequence[Any], walk: _Walk) -> bool:
-    """Tell whether ``nodes`` can match at a position in one way at most."""
+    """Return whether ``nodes`` can match at a position in at most one way."""
     for op, value in nodes:
         if op in (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT) and value[0] != value[1]:
             return False
@@ -327,10 +327,10 @@ def is_fixed(nodes: Sequence[Any], walk: _Walk) -> bool:
 
 
 def faults_of(pattern: re.Pattern[Any], *, searches: bool) -> list[str]:
-    """Return what makes an expression slow on some text."""
+    """Return the forms that make an expression slow on some text."""
     walk = _Walk(pattern.flags, searches, isinstance(pattern.pattern, str))
     nodes = list(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE & ~re.DEBUG))
-    # Each alternative is a way to begin of its own.
+    # A match can begin with each alternative.
     branches: Iterable[Any] = nodes[0][1][1] if len(nodes) == 1 and nodes[0][0] is c.BRANCH else [nodes]
     for branch in branches:
         walk.guard, walk.anchored = frozenset(), False
@@ -338,7 +338,7 @@ def faults_of(pattern: re.Pattern[Any], *, searches: bool) -> list[str]:
     return sorted(set(walk.faults))
 
 
-# --- texts that would show it ------------------------------------------------------------------------------------
+# --- hostile texts -----------------------------------------------------------------------------------------------
 
 _RUNS = (
     " ",
@@ -365,7 +365,7 @@ _RUNS = (
 
 
 def hostile_units(pattern: re.Pattern[Any]) -> list[str]:
-    """Return what, repeated, may be slow for an expression: usual runs, and what it begins to match again and again."""
+    """Return texts whose repetition may be slow: common runs, and texts that the expression begins to match."""
     nodes = list(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
     walk = _Walk(pattern.flags, searches=True, is_text=isinstance(pattern.pattern, str))
     example = "".join(_example(nodes, walk))
@@ -378,7 +378,7 @@ def hostile_units(pattern: re.Pattern[Any]) -> list[str]:
 
 
 def hostile_openings(pattern: re.Pattern[Any]) -> list[str]:
-    """Return what may stand before such a run: nothing, or what an expression matches in front of its repeats."""
+    """Return texts to put before such a run: none, or a text that the expression matches before its repeats."""
     nodes = list(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
     example = "".join(_example(nodes, _Walk(pattern.flags, searches=True, is_text=True)))
     return ["", *{example[:at] for at in (len(example) - 1, len(example) // 2) if at > 0}]
@@ -397,7 +397,7 @@ def _repeats(nodes: Sequence[Any]) -> Iterator[Any]:
 
 
 def _example(nodes: Sequence[Any], walk: _Walk) -> Iterator[str]:
-    """Yield a text that an expression matches, but for what its assertions want."""
+    """Yield a text that an expression matches, apart from its assertions."""
     for op, value in nodes:
         if op in (c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN):
             chars = walk.chars(op, value)

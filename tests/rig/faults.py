@@ -1,4 +1,4 @@
-"""Every way in which a provider fails, and ports that can't be spoken to until they are mended."""
+"""The failures of providers, and ports that fail until they are repaired."""
 
 import asyncio
 import socket
@@ -29,9 +29,9 @@ PortKind = Literal["refuses", "never accepts", "speaks no TLS", "is not trusted"
 
 @dataclass(frozen=True)
 class Fault:
-    """How a provider fails: by what it answers, or by the port that it is at.
+    """A failure of a provider: a bad answer or a bad port.
 
-    ``waits``: it takes a timeout. ``has_no_token``: it wants an access token, and none is to be had.
+    ``waits``: the failure is a timeout. ``has_no_token``: the provider needs an access token and there is none.
     """
 
     script: Callable[[Received], Script] | None = None
@@ -45,7 +45,7 @@ def _key_of(request: Received) -> str:
 
 
 def _says_no(status: int, who: str = "first") -> Callable[[Received], Script]:
-    """An error that repeats the key that it was asked with, as some providers do."""
+    """Return the behaviour of an error that repeats the key of the request, as some providers do."""
 
     def script(request: Received) -> Script:
         body = {"error": {"message": f"The {who} provider says no to {_key_of(request)}.", "type": "t"}}
@@ -71,7 +71,7 @@ def _resets_after_its_head(request: Received) -> Script:
 
 
 def _begins_and_stalls(request: Received) -> Script:
-    """Says that it is there, and nothing that a client could be sent."""
+    """Begin the answer without any content and then stay silent."""
     if request.json().get("stream"):
         return chunked(b": processing\n\n", UNTIL_CLIENT_LEAVES, finish=False)
     head = response_head(200, [("Content-Type", "application/json"), ("Content-Length", "100")])
@@ -100,22 +100,22 @@ FAULTS: Mapping[str, Fault] = {
         whole(b'{"id": "chatcmpl-1", "object": "chat.completion", "model": "m"}')
     ),
 }
-"""What another attempt is made for."""
+"""Failures that allow a second attempt."""
 
 OWN_ACCOUNT_FAULTS: Mapping[str, Fault] = {str(status): Fault(_says_no(status)) for status in (402, 404)}
-"""What the Safety Net alone is made for: the customer's own account is used up, or lacks the model."""
+"""Failures that allow only the Safety Net: the customer's account has no money left, or lacks the model."""
 
 CLIENT_FAULTS: Mapping[str, Fault] = OWN_ACCOUNT_FAULTS | {
     str(status): Fault(_says_no(status)) for status in (400, 409, 413, 422)
 }
-"""What is the client's, and is told to it at once where no Safety Net follows."""
+"""Errors of the client. The client gets them at once, unless the Safety Net serves the call."""
 
 RELAYED_CHARS = 400
 _BEGUN = event(chunk("x" * RELAYED_CHARS))
 
 
 def breaks_off(_request: Received) -> Script:
-    """A stream that has begun and is reset."""
+    """Begin a stream and reset the connection."""
     return chunked(_BEGUN, RESET, finish=False)
 
 
@@ -127,17 +127,17 @@ LATE_FAULTS: Mapping[str, Fault] = {
         chunked(_BEGUN, event({"error": {"message": "The first provider says no.", "code": 503}}))
     ),
 }
-"""What befalls a stream that the client has the first event of: ``RELAYED_CHARS`` characters."""
+"""Failures of a stream after its first event, which has ``RELAYED_CHARS`` characters."""
 
 NO_TOKEN = Fault(has_no_token=True)
-"""What is found out before anything is sent."""
+"""A failure before anything is sent."""
 
 says_no_again = _says_no(500, "second")
-"""What the second provider answers that fails, too."""
+"""An error of the second provider."""
 
 
 def resets_connections(_request: Received) -> Script:
-    """Answers on no connection, be it a kept one or a fresh one."""
+    """Reset each connection, kept or new."""
     return (RESET,)
 
 
@@ -153,14 +153,14 @@ SECOND_FAULTS: Mapping[str, Behaviour] = {
 
 
 def closes_kept_connections(request: Received) -> Script:
-    """Answers ordinarily, but not on a connection that served before."""
+    """Answer, but close a connection that was used before."""
     return ordinary(request) if request.nth == 1 else (CLOSE,)
 
 
 class FaultyPort(Upstream):
-    """A port that can't be spoken to. Once it is mended, it is an upstream as any other, behind TLS where it should be.
+    """A port that fails. After its repair it is an ordinary upstream, with TLS if its kind needs that.
 
-    ``good`` and ``bad`` are certificates of localhost, the second by an authority that nobody trusts.
+    ``good`` and ``bad`` are certificates of localhost. No client trusts the authority of ``bad``.
     """
 
     def __init__(self, kind: PortKind, good: ssl.SSLContext, bad: ssl.SSLContext) -> None:
@@ -171,9 +171,9 @@ class FaultyPort(Upstream):
         self._fillers: list[socket.socket] = []
         super().__init__(tls=good if self.is_secure else None)
 
-    def mend(self) -> None:
-        """Serve from now on; what was said before changes nothing."""
-        self._run(self._mend())
+    def repair(self) -> None:
+        """Serve from now on. Another call has no effect."""
+        self._run(self._repair())
 
     @override
     async def _start(self) -> asyncio.Server:
@@ -196,7 +196,7 @@ class FaultyPort(Upstream):
             filler.connect_ex(address)
             self._fillers.append(filler)
 
-    async def _mend(self) -> None:
+    async def _repair(self) -> None:
         if self._faulty:
             self._faulty.close()
         await self._server.start_serving()
@@ -211,14 +211,14 @@ class FaultyPort(Upstream):
 
 
 def _bound() -> socket.socket:
-    """A socket whose port nobody else gets, and which does not listen yet."""
+    """Return a socket that reserves its port and does not listen yet."""
     made = socket.socket()
     made.bind(("127.0.0.1", 0))
     return made
 
 
 class _PlainHttp(asyncio.Protocol):
-    """Answers a TLS handshake as a web server does that knows none."""
+    """A server without TLS: it answers a TLS handshake like a plain web server."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport

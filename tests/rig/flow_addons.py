@@ -1,6 +1,6 @@
-"""Addons of a user, which mitmproxy loads: one that writes down what flows show, and one that does its worst to them.
+"""Addons of a mitmproxy user: one records the content of flows, the other damages them.
 
-What the second does is said in the request's header ``x-vandal``. Loaded by ``mitmdump -s``, never imported by tests.
+The request's header ``x-vandal`` says what the second addon does. ``mitmdump -s`` loads this file; no test imports it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ HOOKS = ("requestheaders", "request", "responseheaders", "response", "error")
 
 
 class Notebook:
-    """Appends a line of JSON for each hook to the file ``FLOWS_SEEN``. Runs first, so it sees what the gateway made."""
+    """Appends a line of JSON for each hook to the file ``FLOWS_SEEN``. It runs before the other addon."""
 
     name = "notebook"
 
@@ -52,7 +52,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 class Vandal:
-    """Does to a flow what its request asks for."""
+    """Changes a flow as its request asks."""
 
     name = "vandal"
 

@@ -1,8 +1,8 @@
-"""Processes of ``tollgate`` that begin as copies of one that has imported it, which spares a second of CPU each.
+"""Processes of ``tollgate`` that are forked from a process with its imports, which saves a second of CPU each.
 
-``ForkServer`` is the side of the tests. The other side is this file as a program: it imports what a gateway needs,
-forks a child for each request, and reports how each child ended. A child runs what ``python -c CODE`` would, with
-arguments, environment, folder and standard streams of its own; it is not a child of the tests, hence the reports.
+``ForkServer`` is the side of the tests. The other side is this file as a program: it imports the modules of a gateway,
+forks a child for each request, and reports the end of each child. A child runs the same as ``python -c CODE``, with its
+own arguments, environment, folder and standard streams. It is no child of the tests, so they need the reports.
 """
 
 import atexit
@@ -37,11 +37,11 @@ PRELOADED = (
     ),
     *("redis.asyncio", "genai_prices.data_snapshot"),
 )
-"""The command line, what it imports when it is needed, and mitmdump."""
+"""The command line, its late imports, and mitmdump."""
 
 
 class ForkedProcess:
-    """What the tests use of ``subprocess.Popen``, for a child of the fork server."""
+    """A child of the fork server, with the part of ``subprocess.Popen`` that the tests use."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -49,17 +49,17 @@ class ForkedProcess:
         self._changed = threading.Condition()
 
     def note_end(self, code: int) -> None:
-        """Wake those that wait for this end."""
+        """Wake the threads that wait for the end."""
         with self._changed:
             self.returncode = code
             self._changed.notify_all()
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return self.returncode
 
     def wait(self, timeout: float = BOUND_S) -> int:
-        """Wait for its end; return the exit code, negative for a signal."""
+        """Wait for the end. Return the exit code, which is negative for a signal."""
         with self._changed:
             self._changed.wait_for(lambda: self.returncode is not None, timeout)
         if self.returncode is None:
@@ -67,23 +67,23 @@ class ForkedProcess:
         return self.returncode
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 class ForkServer:
-    """The process that is copied, and what became of its copies. There is one for each process of the tests."""
+    """The process that forks, and the state of its children. Each process of the tests has one."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # A process group of its own: Ctrl-C is for the tests, which then end what they started.
+            # Its own process group: Ctrl-C must reach only the tests, which then end the processes that they started.
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
@@ -104,9 +104,9 @@ class ForkServer:
         folder: Path,
         streams: Sequence[IO[Any]],
     ) -> ForkedProcess:
-        """Run ``python -c CODE ...`` with these three standard streams, which the caller may then close."""
+        """Run ``python -c CODE ...`` with these three standard streams. The caller may close them afterwards."""
         request = json.dumps([*command[2:3], list(command[3:]), dict(environment), str(folder)])
-        # In a file, as an environment may be larger than what a socket takes at once.
+        # The order is in a file, because an environment can be larger than one message of a socket.
         with tempfile.TemporaryFile("w+") as file, self._one_at_a_time:
             file.write(request)
             file.flush()
@@ -133,19 +133,19 @@ class ForkServer:
 
 @cache
 def fork_server() -> ForkServer:
-    """Return the fork server of these tests, started at the first call."""
+    """Return the fork server of these tests. Start it at the first call."""
     return ForkServer()
 
 
 def is_forkable(command: Sequence[str]) -> bool:
-    """Return whether it runs code of the tests, which a copy can do as well as a new interpreter."""
+    """Return whether a fork can run the program instead of a new interpreter."""
     return command[1] == "-c"
 
 
 def run_forked(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -c CODE ...`` to its end, as ``subprocess.run`` would."""
+    """Run ``python -c CODE ...`` to its end, like ``subprocess.run``."""
     with ExitStack() as opened:
         files = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
         files[0].write(stdin)
@@ -165,7 +165,7 @@ def run_forked(
 
 
 def _serve_forks(tests: socket.socket) -> str:
-    """Fork for each request, and return in the children only: the code that they shall run."""
+    """Fork for each request. Return only in the children, with the code to run."""
     awake, waker = socket.socketpair()
     awake.setblocking(False)
     waker.setblocking(False)
@@ -195,7 +195,7 @@ def _report(tests: socket.socket, pid: int, code: int | None) -> None:
 
 
 def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socket]) -> str | None:
-    """Return the code to run, None in the fork server. Ends it, and what it started, when the tests have ended."""
+    """Return the code to run, or None in the fork server. At the end of the tests, end all children and exit."""
     mark, given, *_ = socket.recv_fds(tests, 1, 4)
     if not mark:
         for pid in running:
@@ -215,7 +215,7 @@ def _fork(tests: socket.socket, running: set[int], others: Sequence[socket.socke
 
 
 def _become(request: int, *streams: int) -> str:
-    """Be the process that was asked for, as far as its interpreter can tell; return its code."""
+    """Set up this process as the request says. Return the code to run."""
     for signum in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -235,7 +235,7 @@ def _become(request: int, *streams: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.path[0] = ""  # As `python -c` has it.
+    sys.path[0] = ""  # The same as with `python -c`.
     for module in PRELOADED:
         import_module(module)
     assert threading.active_count() == 1, "a process with threads can't be copied"

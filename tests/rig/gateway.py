@@ -1,4 +1,4 @@
-"""A real gateway process with a configuration of its own, started, watched and ended by the test."""
+"""A real gateway process with its own configuration. The test starts, watches and stops it."""
 
 import json
 import os
@@ -33,7 +33,7 @@ READY = "tollgate listening on "
 
 
 class Gateway:
-    """One gateway process. ``keys`` are its clients' by name, ``ci`` the usual one; ``logs`` grows."""
+    """One gateway process. ``keys`` are the API keys by name, with ``ci`` as the default; ``logs`` grows."""
 
     def __init__(self, configuration: Configuration, folder: Path, keys: Mapping[str, str]) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """Where it serves its clients."""
+        """The port for clients."""
         return int(self.url.rpartition(":")[2])
 
     @property
@@ -90,27 +90,27 @@ class Gateway:
         return self._process.pid
 
     def children(self) -> list[int]:
-        """The processes that it started and that live: its workers."""
+        """Its running child processes: the workers."""
         listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
         return [int(pid) for pid in listed.split()]
 
     @property
     def stderr(self) -> str:
-        """Its last lines."""
+        """The last lines of stderr."""
         return "\n".join(self.stderr_lines[-20:])
 
     @property
     def admin_url(self) -> str:
-        """Where /healthz, /readyz and /metrics answer."""
+        """The URL of /healthz, /readyz and /metrics."""
         return str(self.wait_for_log(lambda line: line.get("event") == "admin listening")["url"])
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a client sends with a chat call."""
+        """The headers of a chat call."""
         return {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
 
     def _started(self, configuration: Configuration, conf: Path) -> tuple[Process, list[IO[str]]]:
-        """The process, and what it writes to stdout and stderr."""
+        """Start the process. Return it with its stdout and stderr."""
         variables = environment(configuration.environment)
         pipes = [os.pipe(), os.pipe()]
         with ExitStack() as handed_over:
@@ -143,16 +143,16 @@ class Gateway:
         return line
 
     def chat_bytes(self, **body: Any) -> bytes:
-        """A chat call of the key ``ci``, to be sent by a ``RawClient``; the message is a plain hello unless given."""
+        """Return the bytes of a chat call of the key ``ci`` for a ``RawClient``. The default message is a greeting."""
         content = json.dumps({"messages": [{"role": "user", "content": "hello"}]} | body).encode()
         return request_bytes("POST", "/v1/chat/completions", self.headers.items(), content)
 
     def readiness(self) -> httpx.Response:
-        """What /readyz says now."""
+        """Return the answer of /readyz."""
         return httpx.get(f"{self.admin_url}/readyz", timeout=BOUND_S, trust_env=False)
 
     def stop(self, bound_s: float = BOUND_S) -> int:
-        """SIGTERM; return the exit code. One that does not end in time is killed, and the test fails."""
+        """Send SIGTERM and return the exit code. A process that does not end in time is killed, and the test fails."""
         if not self._told_to_end:
             self.terminate()
         try:
@@ -164,29 +164,29 @@ class Gateway:
             self._finish_reading()
 
     def terminate(self, signum: signal.Signals = signal.SIGTERM) -> None:
-        """Tell it to end, without waiting."""
+        """Send SIGTERM without waiting."""
         self._told_to_end = True
         self._process.send_signal(signum)
 
     def wait(self, bound_s: float = BOUND_S) -> int:
-        """Wait for the process to end; return its exit code."""
+        """Wait for the end of the process. Return its exit code."""
         code = self._process.wait(bound_s)
         self._finish_reading()
         return code
 
     def kill(self) -> None:
-        """SIGKILL to this process and no other."""
+        """Send SIGKILL to this process only."""
         self._process.kill()
         self._process.wait(BOUND_S)
         self._finish_reading()
 
     def later_stdout(self) -> list[str]:
-        """What stdout said after the readiness line; call once the process has ended."""
+        """Return the lines of stdout after the readiness line. Call it after the end of the process."""
         lines = list(self._stdout.queue)
         return [line for line in lines if line is not None]
 
     def wait_for_log(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first log line that is wanted, already written or still to come."""
+        """Return the first wanted log line. Wait for it if it is not written yet."""
 
         def find() -> dict[str, Any] | None:
             return next((line for line in self.logs if wanted(line)), None)
@@ -197,7 +197,7 @@ class Gateway:
         return found
 
     def ledger_rows(self) -> list[dict[str, Any]]:
-        """Every row of the table ``usage`` now, oldest first."""
+        """Return the rows of the table ``usage``, oldest first."""
         connection = sqlite3.connect(f"file:{self.folder}/var/tollgate.db?mode=ro", uri=True)
         try:
             connection.row_factory = sqlite3.Row
@@ -206,9 +206,9 @@ class Gateway:
             connection.close()
 
     def wait_for_row(self, wanted: str | Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The one ledger row with this id, or that is wanted.
+        """Return the only ledger row with this id, or the only wanted one.
 
-        A row of another process has no event to wait for, so this looks again until it is there.
+        Another process writes the row, so there is no event to wait for: look again until it exists.
         """
         is_wanted = wanted if callable(wanted) else (lambda row: row["id"] == wanted)
         deadline = time.monotonic() + BOUND_S
@@ -220,14 +220,14 @@ class Gateway:
         raise AssertionError(f"no such row among {self.ledger_rows()[-5:]}")
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Ask again until ``holds``: for what another process does without telling anybody."""
+        """Check again until ``holds`` is true. Use it for effects of another process, which sends no event."""
         deadline = time.monotonic() + BOUND_S
         while not holds():
             assert time.monotonic() < deadline, "it never came true"
             time.sleep(0.01)
 
     def assert_no_secret_logged(self, others: Iterable[str] = ()) -> None:
-        """No line of stderr bears a client's key, its hash, or the provider's key."""
+        """Check that no line of stderr has a client's key, its hash, or the provider's key."""
         written = "\n".join(self.stderr_lines)
         hashes = [key_hash(key).removeprefix("sha256:") for key in self.keys.values()]
         for secret in (*self.keys.values(), *hashes, PROVIDER_KEY, *others):

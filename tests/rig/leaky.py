@@ -1,6 +1,6 @@
-"""Providers that show the key that they were called with: in every text of an answer, in errors, and on the wire.
+"""Providers that repeat their key: in each text of an answer, in errors, and in headers.
 
-Each leak is a function from the key to a script. Where a whole answer or a stream has a text, there is a leak in it.
+Each leak is a function from the key to a script. There is a leak for each text of a whole answer and of a stream.
 """
 
 import copy
@@ -32,7 +32,7 @@ AUTH = {"openai": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-a
 
 
 def shown_key(request: Received) -> str:
-    """The key that a provider was called with."""
+    """Return the key of a request to a provider."""
     shown = [value for name in AUTH.values() if (value := request.header(name))]
     assert len(shown) == 1, f"{len(shown)} keys in one request"
     return shown[0].removeprefix("Bearer ")
@@ -135,7 +135,7 @@ STREAMED: Mapping[str, list[dict[str, Any]]] = {
 
 
 def _places(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where in a JSON value a text stands."""
+    """Return the paths of the texts in a JSON value."""
     members = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in members:
         if isinstance(value, str):
@@ -153,12 +153,12 @@ def _put[T](node: T, path: tuple[str | int, ...], text: str) -> T:
 
 
 def sse(events: list[Any], *around: Step) -> Script:
-    """A stream of these events; ``around`` are more of its bytes, in front."""
+    """Return a stream of these events, with the bytes ``around`` first."""
     return chunked(*around, *map(event, events), DONE)
 
 
 def leaks_of_answers(dialect: str) -> Leaks:
-    """A success with the key in one of its texts, or as the name of a member, for each of them."""
+    """Return successes with the key, one for each text and one with the key as the name of a member."""
     body, leaks = WHOLE[dialect], dict[str, Leak]()
     for path in _places(body):
         leaks[f"whole {path}"] = lambda key, path=path: whole(_put(body, path, key))
@@ -168,7 +168,7 @@ def leaks_of_answers(dialect: str) -> Leaks:
 
 
 def leaks_of_streams(dialect: str) -> Leaks:
-    """A stream with the key in one text of one of its events, in what stands between events, and in two pieces."""
+    """Return streams with the key in one text of one event, between events, and split into two pieces."""
     events, leaks = STREAMED[dialect], dict[str, Leak]()
     for path in _places(events):
         leaks[f"stream {path}"] = lambda key, path=path: sse(_put(events, path, key))
@@ -192,7 +192,7 @@ def leaks_of_streams(dialect: str) -> Leaks:
 
 
 def _in_two(script: Script, key: str) -> Script:
-    """Each chunk that holds the key becomes two, and the key stands in both."""
+    """Split each chunk with the key in two, with a part of the key in each."""
     made: list[Step] = []
     for step in script:
         head, found, rest = step.partition(key.encode()) if isinstance(step, bytes) else (b"", b"", b"")
@@ -242,7 +242,7 @@ def _escaped(body: object, key: str) -> bytes:
 
 
 def leaks_of_errors(dialect: str) -> Leaks:
-    """An error that shows the key: by status, in each place of its body, in a success, and in a stream that began."""
+    """Return errors with the key: for each status and place of the body, in a success, and in a begun stream."""
     leaks: dict[str, Leak] = {}
     for name, made in _BODIES.items():
         leaks[f"400, {name}"] = lambda key, made=made: whole(made(key), 400)

@@ -1,4 +1,4 @@
-"""Many calls at once against a running gateway, each under a name of its own that the ledger and the upstream see."""
+"""Many calls at once against a running gateway. Each has its own name, which the ledger and the upstream see."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ PATH = "/v1/chat/completions"
 
 @dataclass
 class Outcome:
-    """What became of the calls: answers by their name, and the names of those that got none."""
+    """The outcome of the calls: answers by name, and the names of calls without an answer."""
 
     answers: dict[str, httpx.Response] = field(default_factory=dict)
     unanswered: set[str] = field(default_factory=set)
@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def whole(self) -> set[str]:
-        """The names of the calls that were served to their last byte."""
+        """The names of the calls with a complete answer."""
         return {
             name
             for name, answer in self.answers.items()
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def sized_calls(count: int, model: str, seed: int = 7, **body: Any) -> dict[str, dict[str, Any]]:
-    """``count`` chat bodies of different sizes by the name that each bears as ``user``."""
+    """Return ``count`` chat bodies of different sizes. The name of each is its ``user``."""
     dice = random.Random(seed)
     made = {}
     for number in range(count):
@@ -54,7 +54,7 @@ def sized_calls(count: int, model: str, seed: int = 7, **body: Any) -> dict[str,
 
 
 def run_calls(urls: Iterable[str], key: str, calls: dict[str, dict[str, Any]], at_once: int) -> Outcome:
-    """Make all ``calls``, ``at_once`` in flight, spread over ``urls`` and over new connections."""
+    """Make all ``calls``, ``at_once`` in flight, over all ``urls`` and new connections."""
     return asyncio.run(_run(list(urls), key, calls, at_once))
 
 
@@ -65,7 +65,7 @@ async def _run(urls: list[str], key: str, calls: dict[str, dict[str, Any]], at_o
         headers={"Authorization": f"Bearer {key}"},
         timeout=BOUND_S,
         trust_env=False,
-        verify=False,  # Nothing here is encrypted, and to load certificates takes a while.
+        verify=False,  # No connection uses TLS, and loading certificates takes time.
         limits=httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once),
     )
 
@@ -83,7 +83,7 @@ async def _run(urls: list[str], key: str, calls: dict[str, dict[str, Any]], at_o
 
 
 def as_dear_as_allowed(request: Received) -> Script:
-    """An upstream that uses every token it may, and a prompt token for every four bytes, whole or as a stream."""
+    """Answer with all allowed tokens, and one prompt token for four bytes, whole or as a stream."""
     body = request.json()
     cap = body.get("max_completion_tokens") or body["max_tokens"]
     prompt = len(json.dumps(body["messages"])) // 4

@@ -1,4 +1,4 @@
-"""The memory and processor time of a gateway process, as Linux tells it."""
+"""The memory and processor time of a gateway process, from Linux's /proc."""
 
 import re
 import time
@@ -15,25 +15,26 @@ def _status_mb(gateway: Gateway, name: str) -> float:
 
 
 class Growth:
-    """How much memory one gateway took since this was made."""
+    """The memory that a gateway took since this object was made."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        with suppress(PermissionError):  # Then the peak is that of the whole life, which is no less.
+        # Without permission the peak is that of the whole run, which is at least as high.
+        with suppress(PermissionError):
             Path(f"/proc/{gateway.pid}/clear_refs").write_text("5")
         self._before_mb = _status_mb(gateway, "VmRSS")
 
     @property
     def peak_mb(self) -> float:
-        """The most resident memory there was over what was resident at first."""
+        """Return the growth of the peak resident memory, in MB."""
         return _status_mb(self._gateway, "VmHWM") - self._before_mb
 
     @property
     def now_mb(self) -> float:
-        """The resident memory over what was resident at first."""
+        """Return the growth of the resident memory, in MB."""
         return _status_mb(self._gateway, "VmRSS") - self._before_mb
 
 
 def cpu_s(gateway: Gateway) -> float:
-    """Return the processor time that it used so far, in seconds."""
+    """Return the processor time that the gateway used, in seconds."""
     return time.clock_gettime((~gateway.pid << 3) | 2)

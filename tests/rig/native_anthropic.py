@@ -1,7 +1,7 @@
-"""Anthropic's Messages API as its own SDK reads it, and what a chat request or answer means there.
+"""Anthropic's Messages API in the types of its SDK, compared with chat requests and answers.
 
-Nothing here comes from the gateway: recordings are read, requests judged and answers put together by the SDK's own
-types; the way from a native request to a chat request, and to a form that can be compared, is written here.
+Nothing here comes from the gateway. The SDK's types read recordings, check requests and merge answers. This module
+turns a native request into a chat request, and both into a form that can be compared.
 """
 
 import json
@@ -22,7 +22,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from tests.rig.corpus import FOLDER
 
 SAMPLING = ("temperature", "top_p", "top_k")
-"""The API takes these of the models that it still samples so; the SDK's types have let go of them."""
+"""The API accepts these fields for some models; the SDK's types no longer have them."""
 
 _WHOLE = pydantic.TypeAdapter(MessageCreateParamsNonStreaming)
 _STREAMED = pydantic.TypeAdapter(MessageCreateParamsStreaming)
@@ -31,14 +31,14 @@ _PART_LOSSES = frozenset({"is_error"})  # a tool message has no such field
 
 
 class NotInChatError(Exception):
-    """A native request says what the chat shape has no words for."""
+    """The chat shape can't express a native request."""
 
 
 # --- recordings ------------------------------------------------------------------------------------------------
 
 
 def read_recordings(apis: tuple[str, ...] = ("anthropic_messages",)) -> list[dict[str, Any]]:
-    """Every recorded exchange of the APIs named."""
+    """Return the recorded exchanges of these APIs."""
     files = [file for api in apis for file in sorted(Path(FOLDER).glob(f"*.{api}.jsonl"))]
     found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
     assert found, f"no recordings of {apis} in {FOLDER}"
@@ -46,19 +46,19 @@ def read_recordings(apis: tuple[str, ...] = ("anthropic_messages",)) -> list[dic
 
 
 def events_of(stream_text: str) -> list[dict[str, Any]]:
-    """The objects in the data lines of a recorded stream."""
+    """Return the objects in the data lines of a recorded stream."""
     return [json.loads(line[5:]) for line in stream_text.splitlines() if line.startswith("data:")]
 
 
 def message_of(answer: Mapping[str, Any]) -> Message:
-    """A whole answer as the SDK reads it."""
+    """Return a whole answer as the SDK reads it."""
     message = construct_type(type_=Message, value=dict(answer))
     assert isinstance(message, Message)
     return message
 
 
 def accumulated(events: Iterable[Mapping[str, Any]]) -> Message:
-    """A streamed answer as the SDK puts it together."""
+    """Return a streamed answer as the SDK merges it."""
     snapshot, buffers = None, {}
     for event in events:
         if event["type"] != "ping":
@@ -72,7 +72,7 @@ def accumulated(events: Iterable[Mapping[str, Any]]) -> Message:
 
 
 def meaning_of_message(message: Message) -> dict[str, Any]:
-    """What an answer says, from the SDK's reading of it."""
+    """Return the meaning of a message of the SDK."""
     calls = [block for block in message.content if block.type == "tool_use"]
     usage = message.usage
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
@@ -93,7 +93,7 @@ def meaning_of_message(message: Message) -> dict[str, Any]:
 
 
 def meaning_of_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
-    """The same from a chat completion, as OpenAI's SDK reads it."""
+    """Return the meaning of a chat completion of OpenAI's SDK."""
     read = ChatCompletion.model_validate(completion)
     (choice,) = read.choices
     return _chat_meaning(
@@ -102,7 +102,7 @@ def meaning_of_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def assembled(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The chat completion that chunks make, each of them read by OpenAI's SDK first."""
+    """Return the chat completion of these chunks. OpenAI's SDK reads each chunk."""
     message: dict[str, Any] = {"role": "assistant", "content": None}
     made: dict[str, Any] = {"id": "", "object": "chat.completion", "created": 0, "model": ""}
     finish_reason = None
@@ -170,7 +170,7 @@ def _chat_meaning(
 
 
 def check_request(body: Mapping[str, Any]) -> None:
-    """Hold a native request to the SDK's types: none of its fields is unknown to them, at any depth."""
+    """Check a native request with the SDK's types. Unknown fields fail at any depth."""
     known = {name: value for name, value in body.items() if name not in SAMPLING}
     read = (_STREAMED if body.get("stream") else _WHOLE).validate_python(known, strict=True)
     assert _plain(read) == json.loads(json.dumps(known)), "the SDK's types pass over some field"
@@ -182,11 +182,11 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     assert not isinstance(value, pydantic.BaseModel), "read as a block of an answer"
-    return [_plain(inner) for inner in value]  # pydantic reads an Iterable only while it is walked
+    return [_plain(inner) for inner in value]  # pydantic reads an Iterable only during iteration
 
 
 def chat_request_of(native: Mapping[str, Any]) -> dict[str, Any]:
-    """The chat request that asks what a native request asks. Raises NotInChatError where none can."""
+    """Return the chat request with the meaning of a native one. Raise NotInChatError when there is none."""
     if unknown := native.keys() & {"mcp_servers", "container"}:
         raise NotInChatError(f"{', '.join(unknown)}: the provider's own tools")
     chat: dict[str, Any] = {"model": native.get("model", "unnamed"), "messages": _chat_messages(native)}
@@ -293,7 +293,7 @@ def _chat_output(native: Mapping[str, Any]) -> dict[str, Any]:
         described = {"name": "answer", "schema": wanted["schema"]}
         chat["response_format"] = {"type": "json_schema", "json_schema": described}
     if "effort" in config:
-        # An effort alone would ask for thinking, too.
+        # An effort alone would also ask for thinking.
         asks = "thinking" in native
         chat |= (
             {"reasoning_effort": config["effort"]}
@@ -304,7 +304,7 @@ def _chat_output(native: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def meaning_of_request(native: Mapping[str, Any]) -> dict[str, Any]:
-    """A native request in a form in which two that ask the same are equal."""
+    """Return a normal form of a native request: two with the same meaning are equal."""
     meant = {name: value for name, value in native.items() if name not in _NOT_IN_CHAT}
     meant["model"] = native.get("model", "unnamed")
     meant["messages"] = _turns(native["messages"])

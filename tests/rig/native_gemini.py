@@ -1,4 +1,4 @@
-"""Requests of Gemini's native API: the same as chat requests, and what they mean, by the official SDK's own types.
+"""Requests of Gemini's native API as chat requests, and their meaning, in the types of the official SDK.
 
 Nothing here is shared with ``addon/``.
 """
@@ -34,7 +34,7 @@ MODES = {"AUTO": "auto", "NONE": "none"}
 
 
 class GenerateContentRequest(BaseModel):
-    """The body of generateContent. The SDK has no type for it: it is made of those of its parts, which forbid more."""
+    """The body of generateContent. The SDK has no type for it, only for its parts; these forbid unknown fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", val_json_bytes="base64")
 
@@ -48,14 +48,14 @@ class GenerateContentRequest(BaseModel):
 
 
 def check(native: Native) -> None:
-    """Raise unless the SDK's types accept ``native``, with the names of the REST API and with no key besides."""
+    """Raise unless the SDK's types accept ``native`` with the names of the REST API and without other keys."""
     accepted = GenerateContentRequest.model_validate_json(json.dumps(native))
     read_back = accepted.model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert keys(read_back) == keys(native)
 
 
 def keys(value: Any) -> Any:
-    """The keys of all objects, without their values."""
+    """Return the keys of all objects, without their values."""
     if isinstance(value, Mapping):
         return {name: keys(member) for name, member in value.items()}
     return [keys(member) for member in value] if isinstance(value, list) else None
@@ -65,9 +65,9 @@ def keys(value: Any) -> Any:
 
 
 def rest_names(value: Any) -> Any:
-    """Return a recorded request with the API's own names: it takes snake_case too, and one object for an array.
+    """Return a recorded request with the names of the API, which also accepts snake_case and an object as an array.
 
-    Where base64 was cut out of a recording, a little of it stands again, and what is null is gone.
+    Put some base64 where it was cut out of a recording, and remove nulls.
     """
     if isinstance(value, Mapping):
         return {_rest_name(name): rest_names(member) for name, member in value.items() if member is not None}
@@ -82,9 +82,9 @@ def _rest_name(name: str) -> str:
 
 
 def chat_request_of(native: Native) -> dict[str, Any]:
-    """Return the chat request that asks the same; ``native`` has the API's own names.
+    """Return the chat request with the same meaning; ``native`` has the names of the API.
 
-    A call or a result without an id gets one by its place, as every chat call has one.
+    A call or a result without an id gets one by its position, because each chat call has one.
     """
     chat: dict[str, Any] = {"messages": _messages(native)}
     config = native.get("generationConfig") or {}
@@ -101,7 +101,7 @@ def chat_request_of(native: Native) -> dict[str, Any]:
 
 
 def _safety(native: Native) -> list[dict[str, Any]]:
-    """The settings, but for those that write an enumeration as numbers, which the SDK's types don't."""
+    """Return the settings without those that write an enumeration as a number, which the SDK's types don't know."""
     return [one for one in native.get("safetySettings") or () if isinstance(one["category"], str)]
 
 
@@ -161,7 +161,7 @@ def _tool_message(response: Native, open_calls: list[tuple[str, str]]) -> dict[s
     open_calls.remove(match)
     result = response["response"]
     text = result["result"] if set(result) == {"result"} else None
-    # A text that is itself a JSON object would be read as one.
+    # A text that is a JSON object would be read as an object.
     plain = isinstance(text, str) and not text.lstrip().startswith("{")
     return {"role": "tool", "tool_call_id": match[1], "content": text if plain else json.dumps(result)}
 
@@ -201,7 +201,7 @@ def _response_format(config: Native) -> dict[str, Any] | None:
 
 
 def json_schema(schema: Any) -> Any:
-    """Return Gemini's own kind of schema, whose types are in capitals, as JSON schema."""
+    """Return a schema of Gemini, with types in capitals, as JSON schema."""
     if isinstance(schema, Mapping):
         return {
             name: value.lower() if name == "type" and isinstance(value, str) else json_schema(value)
@@ -218,13 +218,13 @@ def _tool_choice(calling: Native) -> Any:
     return MODES[mode]
 
 
-# --- what it means ---------------------------------------------------------------------------------------------
+# --- its meaning -----------------------------------------------------------------------------------------------
 
 
 def meaning(native: Native) -> dict[str, Any]:
-    """Return what a request asks for, in one form whatever its author's habits; ``native`` has the API's own names.
+    """Return a normal form of a request; ``native`` has the names of the API.
 
-    Left out are ids that not every author writes, the placeholder for a signature, and the name of the model.
+    It leaves out ids, which are optional, the placeholder for a signature, and the name of the model.
     """
     config = {name: value for name, value in (native.get("generationConfig") or {}).items() if value != []}
     formatted = _response_format(config)

@@ -1,4 +1,4 @@
-"""Other ways to run the gateway: in a plain mitmdump, on the files that the project ships, or to its refusal."""
+"""Other ways to run the gateway: in a plain mitmdump, with the shipped files, or until it refuses to start."""
 
 import re
 import shutil
@@ -15,13 +15,13 @@ from rig.fork_server import is_forkable, run_forked
 from rig.gateway import Gateway
 
 MITMDUMP_SCRIPT = (str(Path(sys.executable).with_name("mitmdump")),)
-"""The command that mitmproxy installs, run by a new interpreter."""
+"""mitmproxy's own command, in a new interpreter."""
 MITMDUMP = ("-c", "from mitmproxy.tools.main import mitmdump; mitmdump()")
 MITMWEB = ("-c", "from mitmproxy.tools.main import mitmweb; mitmweb()")
 
 
 def with_wire(**bounds: float) -> tuple[str, str]:
-    """Return a program: ``tollgate``, with other bounds of ``WireSettings`` for its client connections."""
+    """Return a program: ``tollgate`` with changed bounds of ``WireSettings``."""
     code = (
         "import functools\n"
         "from addon import cli\n"
@@ -37,14 +37,14 @@ _KEY = re.compile(r"\btg_[0-9A-Za-z]{40}\b")
 
 @dataclass
 class Shipped(Configuration):
-    """A fresh clone's own proxy.conf and catalog, on free ports, without any workspace, run as a user runs it."""
+    """The proxy.conf and the catalog of a fresh clone, on free ports, without a workspace."""
 
     providers: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, Any] = field(default_factory=dict)
     program: Sequence[str] = CLI
 
     def write(self, folder: Path) -> Path:
-        """Copy the files once; a second start finds what the first one left."""
+        """Copy the files once. A second start finds the files of the first."""
         conf = folder / "proxy.conf"
         if not conf.exists():
             shutil.copytree(ROOT / "catalog_data", folder / "catalog_data")
@@ -55,7 +55,7 @@ class Shipped(Configuration):
 
 
 class Mitmdump(Gateway):
-    """The gateway as an addon of a plain mitmdump: its ``program`` is ``MITMDUMP``, or a sabotaged one."""
+    """The gateway as an addon of a plain mitmdump. Its ``program`` is ``MITMDUMP`` or a broken one."""
 
     @staticmethod
     def _command(configuration: Configuration, conf: Path) -> list[str]:
@@ -69,7 +69,7 @@ class Mitmdump(Gateway):
 
 
 def mitmdump_command(configuration: Configuration, conf: Path) -> list[str]:
-    """The command line of a mitmdump that loads the gateway; ``arguments`` are mitmdump's own."""
+    """Return the command line of a mitmdump that loads the gateway; ``arguments`` are those of mitmdump."""
     script = str(ROOT / "addon" / "main.py")
     options = [f"tollgate_conf={conf}", f"confdir={conf.parent / 'mitmproxy'}"]
     sets = [word for option in options for word in ("--set", option)]
@@ -79,7 +79,7 @@ def mitmdump_command(configuration: Configuration, conf: Path) -> list[str]:
 def run_to_its_end(
     configuration: Configuration, folder: Path, *, mitmdump: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Start a gateway that must not start; return its exit code and what it said."""
+    """Start a gateway that must fail to start. Return its exit code and its output."""
     conf = configuration.write(folder)
     variables = environment(configuration.environment)
     command = mitmdump_command(configuration, conf) if mitmdump else serve_command(configuration, conf)
@@ -97,12 +97,12 @@ def run_to_its_end(
 
 
 def shown_keys(said: str) -> set[str]:
-    """The API keys in what a process said."""
+    """Return the API keys in an output."""
     return set(_KEY.findall(said))
 
 
 def curl_line(gateway: Gateway) -> str:
-    """The command that the first run shows, once all of it is there."""
+    """Return the command that the first run shows. Wait until it is complete."""
     gateway.wait_until(lambda: any("-d '{" in line for line in gateway.stderr_lines))
     said = "\n".join(line for line in gateway.stderr_lines if not line.startswith("{"))
     return said[said.index("  curl ") :].strip()

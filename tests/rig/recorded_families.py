@@ -1,4 +1,4 @@
-"""The shipped family that each recording's model belongs to, by its provider and the beginning of the model's name."""
+"""The shipped family of each recording, by its provider and the prefix of the model's name."""
 
 import tomllib
 from functools import cache
@@ -11,10 +11,10 @@ from rig.recorded_prompts import Record, model_of
 REASONING = ("gpt-5", "o1", "o3", "o4")
 OR_TOOLS = ("gpt-5.2", "gpt-5.4")
 CLAUDE_WITHOUT_SAMPLING = ("claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5")
-# The aliases are of the year of the recordings.
+# The aliases as they were in the year of the recordings.
 GEMINI_2 = ("gemini-1", "gemini-2", "gemini-flash-", "gemini-live-2", "gemini-pro")
 
-# (vendor of the tables, provider of the recordings, what the model's name begins with, family). The first that fits.
+# (vendor of the tables, provider of the recordings, prefix of the model's name, family). The first match counts.
 DIRECT = (
     ("Azure OpenAI", "azure_openai", ("deepseek", "mai-ds"), "azure-foundry"),
     ("Azure OpenAI", "azure_openai", "grok", "grok"),
@@ -60,14 +60,14 @@ OTHERS = {
     "vercel_gateway": "openrouter",
     "pydantic_gateway": "claude-sampling",
 }
-"""Providers whose prompts are not estimated by vendor: routers, and servers that people run themselves."""
+"""Providers without an estimate by vendor: routers, and self-hosted servers."""
 
 PLAIN = "openai-chat"
-"""What an OpenAI-compatible provider that has no family of its own is taken for."""
+"""The family of an OpenAI-compatible provider without its own family."""
 
 
 def direct_family(record: Record) -> tuple[str, str] | None:
-    """The vendor and the family of a direct vendor's recording."""
+    """Return the vendor and the family of a recording of a direct vendor."""
     for vendor, provider, names, family in DIRECT:
         if record["provider"] == provider and model_of(record).startswith(names):
             return vendor, family
@@ -75,7 +75,7 @@ def direct_family(record: Record) -> tuple[str, str] | None:
 
 
 def family_name(record: Record) -> str:
-    """The shipped family that the recording's model belongs to; ``PLAIN`` where none is shipped."""
+    """Return the shipped family of a recording, or ``PLAIN`` if there is none."""
     if record["api"] == "anthropic_messages" and record["provider"] == "local":
         return "claude-sampling"
     if record["api"] == "openai_chat" and record["provider"] == "google":
@@ -86,11 +86,11 @@ def family_name(record: Record) -> str:
 
 
 def _by_provider(record: Record) -> tuple[str, str] | None:
-    """A recording without its request names no model in its body, perhaps one in its path."""
+    """Return the family by the provider. Without its request a recording may have the model only in its path."""
     return direct_family({**record, "request": {}})
 
 
 @cache
 def shipped_families() -> dict[str, Any]:
-    """The tables of ``catalog_data/families.toml``."""
+    """Return the tables of ``catalog_data/families.toml``."""
     return tomllib.loads(Path(ROOT / "catalog_data" / "families.toml").read_text(encoding="utf-8"))

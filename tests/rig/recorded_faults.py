@@ -1,4 +1,4 @@
-"""Why recorded calls failed, by hand: which parameter was at fault, and what shows that it is no longer sent."""
+"""The reasons of recorded failures, written by hand: the wrong parameter, and the proof that it is not sent."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 
 
 def ask(**fields: Any) -> Body:
-    """A chat request, in the words of which a native one is asked again."""
+    """Return a chat request that asks the same as a native one."""
     return {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4_096} | fields
 
 
@@ -23,9 +23,9 @@ def schema_of(**number: Any) -> Body:
 
 @dataclass(frozen=True)
 class Fault:
-    """A parameter that a provider refused. ``asked`` is the chat request that asks the same; None: the recorded one.
+    """A parameter that a provider refused. ``asked`` is the same chat request, or None for the recorded one.
 
-    Either the body that is sent is ``sound``, or the client's is refused here, by the name in ``refused``.
+    Either the sent body is ``sound``, or the gateway refuses the client's body with the name in ``refused``.
     """
 
     parameter: str
@@ -35,7 +35,7 @@ class Fault:
 
 
 def lacks(*names: str) -> Callable[[Body], bool]:
-    """Tell of a body whether none of ``names`` is in it, at any depth."""
+    """Return a check that a body has none of ``names`` at any depth."""
     return lambda body: not any(f'"{name}"' in json.dumps(body) for name in names)
 
 
@@ -155,7 +155,7 @@ BY_FAMILY = {
     *("output_config.effort", "generationConfig.presencePenalty", "tool_choice"),
     *("messages.2.role", "reasoning_effort", "max_tokens"),
 }
-"""The parameters that only a family's rule keeps back; the rest is in the contract's own checks or the dialect."""
+"""Parameters that only the rule of a family drops. The contract's checks and the dialects handle all others."""
 
 UNPREVENTED: dict[str, str] = {
     "anthropic-msg-bcb90194025c6f7e": "the client's own schema: too many optional parameters",
@@ -193,7 +193,7 @@ UNPREVENTED: dict[str, str] = {
     "vertex-gem-acc05bb3cc504e43": "the content: a broken picture",
     "vertex-gem-d22a70d6b9f5c321": "the place from which the call came",
 }
-"""What no family can prevent: the fault is in what the client says, not in how it is asked."""
+"""Errors that no family can prevent: the content is wrong, not a parameter."""
 
 NO_PARAMETER: tuple[tuple[str, range, str], ...] = (
     ("the key", range(401, 402), ""),
@@ -211,4 +211,4 @@ NO_PARAMETER: tuple[tuple[str, range, str], ...] = (
     ),
     ("the provider", range(500, 600), ""),
 )
-"""Errors that no field of the request is to blame for: (what is, statuses, what the message says)."""
+"""Errors that no field of the request causes: (cause, statuses, part of the message)."""

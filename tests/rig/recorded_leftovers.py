@@ -1,4 +1,4 @@
-"""What providers took in recorded calls and the gateway does not send as it was, with the reason for each."""
+"""Fields that providers accepted in recorded calls and the gateway does not send unchanged, with the reasons."""
 
 IT_IS_THE_DEFAULT = "temperature 1 beside thinking, which is the default"
 UNPRICED = "it changes the price of a call"
@@ -60,7 +60,7 @@ LEFT_OUT: dict[tuple[str, str], str] = {
     ("together", "function_call"): ANOTHER_SHAPE + ": what tools replaced",
     ("together", "provider"): OF_THE_VENDOR,
 }
-"""What was taken and is not sent as it was: (family, field) → why."""
+"""Accepted fields that are not sent unchanged: (family, field) → reason."""
 
 OURS = "stream_options"
-"""The gateway asks for usage in streams by itself."""
+"""The gateway itself asks for usage in streams."""

@@ -1,4 +1,4 @@
-"""Recorded requests as chat requests, whatever the API they were made for, and the tokens that their answers report."""
+"""Recorded requests of all APIs as chat requests, and the tokens that their answers report."""
 
 import json
 import re
@@ -9,22 +9,22 @@ type Record = Mapping[str, Any]
 
 
 def chat_fields(record: Record) -> dict[str, Any]:
-    """The request of ``record`` as a chat-completions body, without what is null."""
+    """Return the request of ``record`` as a chat-completions body without nulls."""
     request = {key: value for key, value in record["request"].items() if value is not None}
     return _TRANSLATE[record["api"]](request)
 
 
 def model_of(record: Record) -> str:
-    """The model that the request names, in its body or in its path."""
+    """Return the model of the request, from its body or its path."""
     named = record["request"].get("model")
     in_path = re.search(r"/(?:models|deployments|model)/([^/:?]+)", record["url_path"])
     return str(named).split("/")[-1] if named or not in_path else in_path[1]
 
 
 def prompt_tokens(record: Record) -> int | None:
-    """The prompt tokens that the provider reported, cached ones included, or None where it reported none.
+    """Return the prompt tokens that the provider reported, with the cached ones, or None if it reported none.
 
-    Cohere's are the billed ones: its compatible endpoint reports these, its own API both.
+    For Cohere these are the billed tokens: its compatible endpoint reports only these, its own API both.
     """
     counts: dict[str, int] = {}
     for report in _usage_reports(record):
@@ -36,7 +36,7 @@ def prompt_tokens(record: Record) -> int | None:
 
 
 def completion_tokens(record: Record) -> int | None:
-    """The completion tokens that the provider reported, reasoning included wherever its text was shown."""
+    """Return the completion tokens that the provider reported, with reasoning if its text was shown."""
     completion = reasoning = None
     for report in _usage_reports(record):
         details = report.get("completion_tokens_details") or {}
@@ -51,9 +51,9 @@ def completion_tokens(record: Record) -> int | None:
 
 
 def shown_chars(record: Record) -> int | None:
-    """The characters of a Claude or Gemini answer in its own API, or None where some of it was thinking.
+    """Return the characters of a Claude or Gemini answer in its own API, or None if it has thinking.
 
-    What is shown of these models' thinking is a summary of it.
+    These models show only a summary of their thinking.
     """
     parts = [part for payload in payloads(record) for part in _answer_parts(payload)]
     if any("thinking" in part or part.get("thought") for part in parts):
@@ -71,7 +71,7 @@ def _answer_parts(payload: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def payloads(record: Record) -> Iterator[dict[str, Any]]:
-    """Every JSON object of the answer: the whole of it, an element of an array, or an event's data."""
+    """Yield the JSON objects of the answer: the whole answer, the elements of an array, or the data of events."""
     text = record["response_text"]
     found: list[Any] = []
     if text.lstrip()[:1] in ("{", "["):
@@ -202,5 +202,5 @@ _TRANSLATE = {
     "bedrock_invoke_anthropic": _from_anthropic,
     "gemini_generate": _from_gemini,
 }
-"""Every API whose recordings can be read so."""
+"""The APIs whose recordings this module reads."""
 APIS = frozenset(_TRANSLATE)

@@ -1,4 +1,4 @@
-"""Recorded answers played back by the fake upstream, and what their readers say that a client must see of them."""
+"""Recorded answers that the fake upstream plays, and the answers that a client must get."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from rig.recorded_families import family_name, shipped_families
 from rig.scripts import Received, Script, http_chunk, response_head
 
 type Cut = Literal["random", "recorded", "bytes"]
-"""How an answer is cut: at random, as its recorder read it from the network, or everywhere."""
+"""The pieces of an answer: random ones, the recorded ones, or single bytes."""
 
 MAX_BYTES_CUT = 600
 FRAMING = frozenset(
@@ -28,13 +28,13 @@ ANSWERS = {
     "anthropic": ("content", "type"),
     "gemini": ("candidates", "promptFeedback", "usageMetadata"),
 }
-"""What tells a whole answer, or an event of a stream, from something else that came with a 200."""
+"""Members that only a whole answer or an event of a stream has, unlike other bodies with status 200."""
 KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One recording, cut in one way. It is a model of its own, so that an answer under a wrong name is seen."""
+    """One recording with one kind of pieces. It is its own model, so that a wrong model in an answer is found."""
 
     record: Recorded
     cut: Cut = "random"
@@ -92,7 +92,7 @@ class Run:
 
     @cached_property
     def payloads(self) -> list[Any]:
-        """The JSON of the whole answer, or of every event; a stream may also be one array (Gemini without SSE)."""
+        """The JSON of the whole answer or of each event. A stream may also be an array (Gemini without SSE)."""
         if self.stream and self.text.lstrip().startswith("["):
             elements: list[Any] = json.loads(re.sub(r",\s*\]\s*\Z", "]", self.text.strip().removesuffix(",")))
             return elements
@@ -104,12 +104,12 @@ class Run:
 
     @property
     def choices(self) -> int | None:
-        """How many answers were asked for, where the request was recorded."""
+        """The number of choices in the request, if it was recorded."""
         asked = self.record["request"]
         return None if asked is None else int(asked.get("n") or 1)
 
     def told(self) -> Answer:
-        """What a client must see of it."""
+        """The answer that a client must get."""
         if self.dialect == "anthropic":
             return anthropic_sdk.read(self.text.encode(), stream=self.stream)
         if self.dialect == "gemini":
@@ -117,11 +117,11 @@ class Run:
         return chat.read(self.payloads, think_tags=self.think_tags, is_single=self.choices == 1)
 
     def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the client's body that asks ``asked`` of this model."""
+        """Return the client's body: ``asked`` for this model."""
         return {**asked, "model": self.slug, "stream": self.stream}
 
     def script(self) -> Script:
-        """Return what the upstream does: the recorded head, and the body in pieces."""
+        """Return the script of the upstream: the recorded head, and the body in pieces."""
         headers = self.record["response_headers"] or {}
         sent = [(name, value) for name, value in headers.items() if name.lower() not in FRAMING]
         head = response_head(self.status, [*sent, ("Transfer-Encoding", "chunked")])
@@ -137,7 +137,7 @@ class Run:
 
 
 def runs_of(record: Recorded) -> Iterator[Run]:
-    """Every way in which a recording is played: streams also as they were recorded, short ones byte by byte."""
+    """Return the runs of a recording: streams also in the recorded pieces, short ones byte by byte."""
     yield (run := Run(record))
     if run.kind == "stream" and record.get("chunk_lens"):
         yield Run(record, "recorded")
@@ -146,12 +146,12 @@ def runs_of(record: Recorded) -> Iterator[Run]:
 
 
 def cut_at(body: bytes, places: list[int]) -> list[bytes]:
-    """Return ``body`` cut at these places."""
+    """Return ``body``, split at these positions."""
     return [piece for a, b in pairwise([0, *places, len(body)]) if (piece := body[a:b])]
 
 
 def random_pieces(body: bytes, seed: str, count: int) -> list[bytes]:
-    """Return ``body`` cut at random places, always the same for one seed, into ``count`` pieces or some more."""
+    """Return ``body`` in at least ``count`` random pieces. The seed decides the pieces."""
     dice = random.Random(seed)
     largest = max(3, 2 * len(body) // count)
     places = [0]
@@ -161,7 +161,7 @@ def random_pieces(body: bytes, seed: str, count: int) -> list[bytes]:
 
 
 class Playback:
-    """The behaviour of an upstream that knows every run by its model; it insists on the right address and key."""
+    """The behaviour of an upstream that finds the run by the model. It checks the path and the key."""
 
     def __init__(self, runs: list[Run]) -> None:
         self._by_model = {run.upstream_model_id: run for run in runs}

@@ -1,4 +1,4 @@
-"""Asks a gateway for every recording with the official OpenAI SDK, and says what is wrong with what comes back."""
+"""A client that asks a gateway for each recording, with the official OpenAI SDK, and checks the answers."""
 
 import asyncio
 import json
@@ -37,21 +37,21 @@ OTHER = {4: ("invalid_request_error", "invalid_request_error"), 5: ("api_error",
 PUT_RIGHT = frozenset(
     ("message.reasoning", "choice.text", "choice.message", "choice.delta", "message.tool_calls")
 )
-"""Members that say in another place, or say nothing, what the contract has a place for."""
+"""Members whose content the contract has elsewhere, or which have no content."""
 
 
 @dataclass
 class Outcome:
-    """What became of one run."""
+    """The outcome of one run."""
 
     run: Run
     problem: str | None
     refused: str | None = None
-    """What the gateway said to the recorded request, where it took only a plain one."""
+    """The error for the recorded request, if the gateway accepted only the plain one."""
 
 
 async def ask_all(gateway: Gateway, runs: list[Run], asked: Callable[[Run], Question]) -> list[Outcome]:
-    """Ask for every run, ``PARALLEL_CALLS`` at a time over kept connections."""
+    """Make the call of each run, ``PARALLEL_CALLS`` at a time, over kept connections."""
     places = asyncio.Semaphore(PARALLEL_CALLS)
     url = f"{gateway.url}/v1"
     async with AsyncOpenAI(base_url=url, api_key=gateway.key, max_retries=0, timeout=BOUND_S) as sdk:
@@ -83,7 +83,7 @@ async def _ask(sdk: AsyncOpenAI, run: Run, question: Question) -> str | None:
         if not run.stream:
             return "no error" if run.kind == "error" else _check_whole(run, answer)
         async for chunk in answer:
-            # Chunks that came before a failure must be kept, so this can't be a comprehension.
+            # A comprehension would lose the chunks before a failure.
             chunks += [chunk]
         asked = bool((body.get("stream_options") or {}).get("include_usage"))
         return "no error" if run.kind == "error" else _check_stream(run, chunks, asked=asked)
@@ -96,7 +96,7 @@ async def _ask(sdk: AsyncOpenAI, run: Run, question: Question) -> str | None:
 
 
 def _check_error(run: Run, error: openai.APIError) -> str | None:
-    """Return why this is not the contract's error for the recording, or None."""
+    """Return the difference from the contract's error for the recording, or None."""
     body = error.body
     if not isinstance(body, dict) or set(body) != {"message", "type", "param", "code"}:
         return f"not the contract's error object: {body!r}"
@@ -112,7 +112,7 @@ def _check_error(run: Run, error: openai.APIError) -> str | None:
 
 
 def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
-    """Return why this is not the recorded completion under its slug, or None."""
+    """Return the difference from the recorded completion with its slug, or None."""
     made: dict[str, Any] = answer.to_dict(warnings=False)
     if made.get("model") != run.slug:
         return f"model {made.get('model')!r}"
@@ -128,7 +128,7 @@ def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
 
 
 def _check_stream(run: Run, chunks: list[ChatCompletionChunk], *, asked: bool) -> str | None:
-    """Return why these are not the recorded answer in chunks under the slug, or None."""
+    """Return the difference from the recorded chunks with the slug, or None."""
     made: list[dict[str, Any]] = [chunk.to_dict(warnings=False) for chunk in chunks]
     if wrong := [chunk.get("model") for chunk in made if chunk.get("model") != run.slug]:
         return f"models {wrong[:3]}"
@@ -142,13 +142,13 @@ def _check_stream(run: Run, chunks: list[ChatCompletionChunk], *, asked: bool) -
 
 
 def _lost(made: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str | None:
-    """Return which members of the provider's own, known to nobody, did not get through, or None."""
+    """Return the provider's own members that the client did not get, or None."""
     lost = _names(recorded) - _names(made) - PUT_RIGHT
     return f"lost {sorted(lost)}" if lost else None
 
 
 def _names(payloads: list[dict[str, Any]]) -> set[str]:
-    """The names of all members of chunks, choices and messages."""
+    """Return the names of all members of chunks, choices and messages."""
     choices = [choice for payload in payloads for choice in payload.get("choices") or ()]
     messages = [choice.get("delta") or choice.get("message") or {} for choice in choices]
     named = {"": payloads, "choice.": choices, "message.": messages}
@@ -156,13 +156,13 @@ def _names(payloads: list[dict[str, Any]]) -> set[str]:
 
 
 def _changed(made: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members, but for the model, that are not as they were recorded, as they are now."""
+    """Return the members, without the model, that differ from the recording."""
     names = (made.keys() | recorded.keys()) - {"model"}
     return {name: made.get(name) for name in names if made.get(name) != recorded.get(name)}
 
 
 def _without_notes(made: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer without the notes on tokens that have nothing to show for them."""
+    """Return an answer without the explanations of tokens without text."""
     bare: dict[str, Any] = json.loads(json.dumps(made))
     for choice, was in zip(bare["choices"], recorded["choices"], strict=True):
         original = was.get("message") or {}
@@ -183,7 +183,7 @@ def _compared(run: Run, read: Callable[[], Answer]) -> str | None:
 
 
 def _forget_notes(got: Answer, told: Answer) -> None:
-    """The contract lets an answer that shows nothing explain its tokens in ``reasoning_content``."""
+    """Remove the explanations in ``reasoning_content``, which the contract allows for tokens without text."""
     spent = (told.usage or {}).get("completion_tokens")
     for index, recorded in told.choices.items():
         if spent and index in got.choices and not (recorded.text or recorded.reasoning or recorded.calls):
@@ -191,7 +191,7 @@ def _forget_notes(got: Answer, told: Answer) -> None:
 
 
 def _accumulated(chunks: list[ChatCompletionChunk]) -> str | None:
-    """Return why the SDK's own accumulator makes something else of these chunks, or None."""
+    """Return the difference from the result of the SDK's accumulator, or None."""
     plainly = client.read_stream(chunks)
     try:
         by_sdk = client.sdk_accumulates(chunks)

@@ -1,4 +1,4 @@
-"""A call as operators' policies see it, for the tests that ask them."""
+"""A call as operators' policies see it."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ _ORDINARY = ReviewedCall(
 
 
 def reviewed(*texts: str, **changes: Any) -> ReviewedCall:
-    """An ordinary call with ``changes``; ``texts`` are what the user said, one message each."""
+    """Return an ordinary call with ``changes``; each of ``texts`` is a message of the user."""
     if texts:
         changes["messages"] = tuple(ReviewedMessage("user", text) for text in texts)
         changes["last_user_text"] = texts[-1]

@@ -1,7 +1,7 @@
-"""What the fake upstream does with a request, as a tuple of steps, and the answers that tests are made of.
+"""Scripts of the fake upstream: the steps of an answer as a tuple, and common answers.
 
-``bytes`` are written as one piece; a ``Gate`` is waited for; ``CLOSE``, ``RESET`` and ``UNTIL_CLIENT_LEAVES``
-end the connection. A script that runs out leaves the connection open for the next request.
+The upstream writes ``bytes`` as one piece and waits for a ``Gate``. ``CLOSE``, ``RESET`` and ``UNTIL_CLIENT_LEAVES``
+end the connection. At the end of a script the connection stays open for the next request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Gate:
-    """Holds a script until the test opens it."""
+    """A pause of a script until the test opens it."""
 
     def __init__(self) -> None:
         self._opened: Future[None] = Future()
@@ -29,7 +29,7 @@ class Gate:
 
 
 class Ending(Enum):
-    """How a script ends a connection."""
+    """The ways to end a connection."""
 
     CLOSE = "close"
     RESET = "reset"
@@ -44,7 +44,7 @@ type Script = tuple[Step, ...]
 
 @dataclass
 class Received:
-    """One request as it came over the wire, ``nth`` (from 1) on its ``connection`` (from 1)."""
+    """One received request: the ``nth`` (from 1) of its ``connection`` (from 1)."""
 
     method: str
     target: str
@@ -58,7 +58,7 @@ class Received:
         return json.loads(self.body)
 
     def header(self, name: str) -> str | None:
-        """The value of one header, joined when repeated, or None."""
+        """Return the value of a header, joined if it is repeated, or None."""
         values = [value for key, value in self.headers if key.lower() == name.lower()]
         return ", ".join(values) if values else None
 
@@ -81,7 +81,7 @@ def whole(
     headers: Iterable[tuple[str, str]] = (),
     content_type: str | None = "application/json",
 ) -> Script:
-    """An answer with a length; ``body`` is bytes as they are, or anything else as JSON."""
+    """Return an answer with a length. A ``body`` other than bytes is sent as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     typed = [("Content-Type", content_type)] if content_type else []
     return (response_head(status, [*typed, *headers, ("Content-Length", str(len(raw)))]) + raw,)
@@ -94,7 +94,7 @@ def http_chunk(piece: bytes) -> bytes:
 def chunked(
     *pieces: Step, status: int = 200, content_type: str | None = "text/event-stream", finish: bool = True
 ) -> Script:
-    """A chunked answer: every ``bytes`` step is one HTTP chunk and one write; other steps stand between."""
+    """Return a chunked answer. Each ``bytes`` step is one HTTP chunk and one write, with other steps between."""
     typed = [("Content-Type", content_type)] if content_type else []
     head = response_head(status, [*typed, ("Transfer-Encoding", "chunked")])
     steps = tuple(http_chunk(p) if isinstance(p, bytes) else p for p in pieces if p != b"")
@@ -103,13 +103,13 @@ def chunked(
 
 
 def until_close(*pieces: Step, status: int = 200, content_type: str = "text/event-stream") -> Script:
-    """An answer that has no length and ends with its connection."""
+    """Return an answer without a length. It ends with its connection."""
     head = response_head(status, [("Content-Type", content_type), ("Connection", "close")])
     return (head, *pieces, CLOSE)
 
 
 def event(payload: Any) -> bytes:
-    """One SSE event; ``payload`` is a str as it is, or anything else as compact JSON."""
+    """Return an SSE event. A ``payload`` other than a str is sent as compact JSON."""
     text = payload if isinstance(payload, str) else json.dumps(payload, separators=(",", ":"))
     return f"data: {text}\n\n".encode()
 
@@ -125,7 +125,7 @@ def chunk(
     model: str = "vendor",
     **delta: Any,
 ) -> dict[str, Any]:
-    """One OpenAI-shaped chunk; with ``usage`` alone, the chunk whose choices are empty."""
+    """Return a chunk in the OpenAI shape. With only ``usage``, its choices are empty."""
     made: dict[str, Any] = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -145,14 +145,14 @@ USAGE = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
 
 
 def stream_of(*words: str, usage: Any = USAGE) -> Script:
-    """An ordinary streamed answer, one write an event."""
+    """Return an ordinary streamed answer with one write an event."""
     events = [event(chunk(word)) for word in words]
     tail = [event(chunk(finish="stop")), event(chunk(usage=usage)), DONE]
     return chunked(*events, *tail)
 
 
 def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
-    """An ordinary whole answer, as a provider words it; ``changes`` replace top-level keys."""
+    """Return an ordinary whole answer; ``changes`` replace top-level keys."""
     message = {"role": "assistant", "content": content}
     return {
         "id": "chatcmpl-1",
@@ -165,6 +165,6 @@ def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
 
 
 def ordinary(request: Received) -> Script:
-    """What a healthy provider answers: a stream when a stream was asked for, otherwise a whole completion."""
+    """Answer like a healthy provider: with a stream if the request asks for one, otherwise with a completion."""
     streams = request.json().get("stream") is True
     return stream_of("hel", "lo") if streams else whole(completion())

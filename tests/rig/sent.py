@@ -1,4 +1,4 @@
-"""What goes upstream for a chat request: the gateway's own way from a client's body to a provider's."""
+"""The upstream request of a chat request, made with the gateway's own code."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from policies.sanitize import sanitize
 from rig.configuration import ROOT
 
 DIALECT_OF = {"openai_chat": "openai", "anthropic_messages": "anthropic", "gemini_generate": "gemini"}
-"""The dialect that speaks to each recorded API."""
+"""The dialect of each recorded API."""
 
 MODEL_CAP = 64_000
 _FREE = Prices(0, 0, 0)
@@ -27,7 +27,7 @@ _FREE = Prices(0, 0, 0)
 
 @cache
 def shipped_families() -> Mapping[str, Family]:
-    """The families of ``catalog_data/families.toml``, loaded as the gateway loads them."""
+    """Return the families of ``catalog_data/families.toml``, loaded like the gateway loads them."""
     with TemporaryDirectory() as folder:
         conf = Path(folder) / "proxy.conf"
         conf.write_text(f'[paths]\ncatalog = "{ROOT / "catalog_data"}"\nworkspaces = "."\n', encoding="utf-8")
@@ -37,7 +37,7 @@ def shipped_families() -> Mapping[str, Family]:
 def sent(
     request: Mapping[str, Any], family: Family, dialect: str
 ) -> tuple[dict[str, Any], tuple[FieldChange, ...]]:
-    """Return the provider's body for a client's, and what became of its fields. Raises Refusal."""
+    """Return the provider's body for a client's body, and the changes of its fields. Raise Refusal."""
     chat = parse_chat_request(json.dumps(request).encode())
     provider = Provider("VENDOR", "https://vendor.example", dialect, ())
     model = Model(

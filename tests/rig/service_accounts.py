@@ -1,4 +1,4 @@
-"""Service accounts as Google's console makes them, with a key that only this run knows."""
+"""Service accounts in the form of Google's console, with a new key for each run."""
 
 import json
 from functools import cache
@@ -23,7 +23,7 @@ def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, password: bytes | N
 
 
 def key_file(token_uri: str, **changes: Any) -> str:
-    """The JSON of an account whose tokens come from ``token_uri``; ``changes`` replace its fields."""
+    """Return the JSON of an account whose tokens come from ``token_uri``; ``changes`` replace its fields."""
     made = {
         "type": "service_account",
         "project_id": "project",

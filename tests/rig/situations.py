@@ -1,6 +1,6 @@
-"""Calls whose providers fail, each with a workspace, a wallet, providers and keys of its own, and what each leaves.
+"""Calls with failing providers. Each call has its own workspace, wallet, providers and keys.
 
-Because nothing is shared, they can all be made at once, and every counter tells of one call alone.
+The calls share nothing, so all can run at once, and each counter counts only one call.
 """
 
 import json
@@ -17,7 +17,7 @@ import httpx
 
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
-from rig.evidence import Asked, Books, Evidence, fill_wallets
+from rig.evidence import Asked, Evidence, LedgerTables, fill_wallets
 from rig.faults import Fault, FaultyPort, silence
 from rig.gateway import Gateway
 from rig.scripts import CLOSE, RESET, Behaviour, Received, Script, ordinary, whole
@@ -33,18 +33,24 @@ SECRET = re.compile(r"fake-(\w+)-key-(\d+)-x{20}")
 Place = Literal["first", "second"]
 Role = Literal["customer", "platform", "fallback"]
 ROLES: tuple[Role, ...] = ("customer", "platform", "fallback")
-"""Whose key it is: the customer's own and the platform's at the first provider, the platform's at the fallback's."""
+"""Keys: the customer's and the platform's for the first provider, and the platform's for the fallback."""
 _PLATFORM_KEYS: tuple[tuple[Place, Role], ...] = (("first", "platform"), ("second", "fallback"))
 
 
 @dataclass(frozen=True)
 class Situation:
-    """One call: how its first attempt fails, and what a second would meet.
+    """One call: the failure of its first attempt, and the outcome of a second.
 
-    ``own_keys`` are the places that the customer has a key for, ``fallback`` that of the fallback model; ``then`` is
-    what a second attempt gets. ``workspace``, ``key``, ``first`` and ``second`` change the workspace's file, its key
-    and the two models; ``unset`` are keys that are not there. ``spends_before``: another call is paid for first.
-    ``is_booked``: it has a row. ``is_alone``: no other call uses the connections to its providers.
+    | field | meaning |
+    |---|---|
+    | ``own_keys`` | the places that the customer has a key for |
+    | ``fallback`` | the place of the fallback model |
+    | ``then`` | the answer to a second attempt |
+    | ``workspace``, ``key``, ``first``, ``second`` | changes of the workspace's file, its key and the two models |
+    | ``unset`` | keys that are missing |
+    | ``spends_before`` | another call is paid first |
+    | ``is_booked`` | the call has a ledger row |
+    | ``is_alone`` | no other call uses the connections to its providers |
     """
 
     number: int
@@ -72,7 +78,7 @@ class Situation:
 
     @property
     def first_role(self) -> Role:
-        """Whose key the first attempt is made with."""
+        """The key of the first attempt."""
         return "customer" if "first" in self.own_keys else "platform"
 
     @property
@@ -80,27 +86,27 @@ class Situation:
         return f"w{self.number:03}"
 
     @property
-    def is_mended(self) -> bool:
-        """Whether the port is mended between the attempts, which are both made there."""
+    def is_repaired(self) -> bool:
+        """Whether the port is repaired between the two attempts, which both use it."""
         return bool(self.fault.port and "first" in self.own_keys and self.then is ordinary)
 
     @property
     def has_accounts(self) -> bool:
-        """Whether the first provider wants access tokens: a port is mended when the second one is asked for."""
-        return self.is_mended or self.fault.has_no_token
+        """Whether the first provider needs access tokens. The request for the second token repairs a port."""
+        return self.is_repaired or self.fault.has_no_token
 
     @property
     def waits(self) -> bool:
-        """Whether a timeout is waited for."""
+        """Whether the call waits for a timeout."""
         return self.fault.waits or self.then is silence
 
     def secret(self, role: Role) -> str:
-        """What the provider gets as ``role``'s key."""
+        """Return the key of ``role``."""
         return f"fake-{role}-key-{self.number:03}-{'x' * 20}"
 
 
 class Situations:
-    """The providers of all situations, and the gateway that they are met with."""
+    """The providers of all situations, and the calls to the gateway."""
 
     def __init__(self, situations: Iterable[Situation], upstream: Upstream) -> None:
         self.all = list(situations)
@@ -115,9 +121,9 @@ class Situations:
 
     @contextmanager
     def providers_running(self, good: ssl.SSLContext, bad: ssl.SSLContext) -> Iterator[None]:
-        """Run the ports that can't be spoken to, one of a kind, but one for each situation that mends its own.
+        """Run the failing ports, one for each kind. A situation that repairs its port has its own port.
 
-        A situation that is alone has a port of its own, too.
+        A situation that is alone also has its own port.
         """
         with ExitStack() as running:
             for one in self.all:
@@ -133,7 +139,7 @@ class Situations:
             others = (*self._ports.values(), *self._alone.values())
             assert [other.failures for other in others if other.failures] == []
 
-    # What the gateway is configured with.
+    # The configuration of the gateway.
 
     def settings(self) -> dict[str, Any]:
         providers, models, workspaces, environment = {}, {}, {}, {}
@@ -169,7 +175,7 @@ class Situations:
             **one.workspace,
         }
         made = workspace(("ci", self._keys[one.number], True), **settings)
-        # With a cap of one, a second attempt that counted as a call of its own would be refused.
+        # With a cap of one call, a second attempt that counts as a call would be refused.
         made["keys"][0] |= {"request_cap": 1 + one.spends_before, "spend_cap_usd": "50"} | dict(one.key)
         return made
 
@@ -184,7 +190,7 @@ class Situations:
 
     @staticmethod
     def _port_name(one: Situation) -> str:
-        return f"{one.fault.port} {one.number}" if one.is_mended else str(one.fault.port)
+        return f"{one.fault.port} {one.number}" if one.is_repaired else str(one.fault.port)
 
     def _base_url(self, one: Situation, place: Place) -> str:
         origin = f"http://127.0.0.1:{self._alone.get(one.number, self._upstream).port}"
@@ -193,7 +199,7 @@ class Situations:
             origin = f"{'https://localhost' if port.is_secure else 'http://127.0.0.1'}:{port.port}"
         return f"{origin}/{one.number}/{place}"
 
-    # What the providers do.
+    # The behaviour of the providers.
 
     def _behave(self, request: Received) -> Script:
         _, number, place, *rest = request.target.split("/")
@@ -204,7 +210,7 @@ class Situations:
         keys = sorted({(role, int(of)) for role, of in SECRET.findall(everything)})
         attempt: Asked = (place, keys)
         script = self._script(one, attempt, request)
-        # A connection that served before may end at any time: what it was asked is asked again on a fresh one.
+        # A kept connection may close at any time. The gateway then repeats its request on a new one.
         is_stale = request.nth > 1 and script[0] in (CLOSE, RESET)
         (self._stale if is_stale else self._asked)[one.number].append(attempt)
         return script
@@ -216,18 +222,18 @@ class Situations:
         return ordinary(request) if is_spent_before else one.then(request)
 
     def _grant(self, one: Situation, role: Role) -> Script:
-        """An access token; that of a second attempt is asked for between the two, when the port is mended."""
+        """Return an access token. The request for the second attempt's token also repairs the port."""
         is_first = role == one.first_role
         if is_first and one.fault.has_no_token:
             return whole({"error": "invalid_grant", "error_description": "The account is no more."}, 400)
-        if not is_first and one.is_mended:
-            self._ports[self._port_name(one)].mend()
+        if not is_first and one.is_repaired:
+            self._ports[self._port_name(one)].repair()
         return whole({"access_token": one.secret(role), "expires_in": 3600})
 
     # The calls.
 
     def meet(self, gateway: Gateway) -> Found:
-        """Make every call, each on a connection of its own, and return what each left behind, by its name."""
+        """Make all calls, each on its own connection. Return the evidence of each by name."""
         self.fill_wallets(gateway)
         limits = httpx.Limits(max_keepalive_connections=0)
         with httpx.Client(
@@ -242,7 +248,7 @@ class Situations:
         return self.gather(gateway, answers)
 
     def _call_all(self, client: httpx.Client) -> dict[tuple[str, ...], httpx.Response]:
-        """``AT_ONCE`` beside each other. Those that wait make room for others, but do not all begin together."""
+        """Make ``AT_ONCE`` calls at a time. Calls that wait for a timeout don't count and start between the others."""
         waiting = [one for one in self.all if one.waits]
         others = (one for one in self.all if not one.waits)
         with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(len(waiting) or 1) as patient:
@@ -259,7 +265,7 @@ class Situations:
         return client.post(PATH, json=self.body(one) | changes, headers=self.headers(one))
 
     def body(self, one: Situation) -> dict[str, Any]:
-        """What a situation's client asks."""
+        """Return the body of the client's request."""
         return {
             "model": one.slug("first"),
             "messages": [{"role": "user", "content": "hello"}],
@@ -268,22 +274,22 @@ class Situations:
         }
 
     def headers(self, one: Situation) -> dict[str, str]:
-        """With whose key."""
+        """Return the headers of the client's request."""
         return {"Authorization": f"Bearer {self._keys[one.number]}", "Content-Type": "application/json"}
 
     def gather(self, gateway: Gateway, answers: Mapping[tuple[str, ...], httpx.Response]) -> Found:
-        """What the calls that were answered left behind, once all of them are booked that should be."""
+        """Wait for all expected rows. Return the evidence of the answered calls."""
         called = [one for one in self.all if one.name in answers]
         ids = {answers[one.name].headers["x-request-id"] for one in called if one.is_booked}
         gateway.wait_until(lambda: ids <= {row["id"] for row in gateway.ledger_rows()})
-        books = Books(gateway)
-        return {one.name: self._evidence(books, one, answers[one.name]) for one in called}
+        tables = LedgerTables(gateway)
+        return {one.name: self._evidence(tables, one, answers[one.name]) for one in called}
 
-    def _evidence(self, books: Books, one: Situation, answer: httpx.Response) -> Evidence:
-        return books.evidence(one.workspace_id, answer, self._asked[one.number], self._stale[one.number])
+    def _evidence(self, tables: LedgerTables, one: Situation, answer: httpx.Response) -> Evidence:
+        return tables.evidence(one.workspace_id, answer, self._asked[one.number], self._stale[one.number])
 
     def fill_wallets(self, gateway: Gateway) -> None:
-        """Enter every wallet's money."""
+        """Credit all wallets."""
         fill_wallets(gateway, {one.workspace_id: one.wallet_usd for one in self.all if one.wallet_usd})
 
 

@@ -1,4 +1,4 @@
-"""One call in the words of three APIs: what is asked, how each provider is asked it, and what it answers."""
+"""One call in three APIs: the chat request, the request to each provider, and its answer."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from rig.scripts import DONE, Script, chunk, chunked, completion, event, whole
 
-# --- what is asked, and how each API is asked it -----------------------------------------------------------------
+# --- the request in each API -------------------------------------------------------------------------------------
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CALL = {
@@ -48,7 +48,7 @@ def _text(text: str) -> dict[str, Any]:
 SENT: Mapping[str, dict[str, Any]] = {
     "chat": {name: value for name, value in ASKED.items() if name != "max_tokens"}
     | {"model": "vendor-chat", "max_completion_tokens": 300},
-    # No seed and no penalty.
+    # The API has no seed and no penalties.
     "claude": {
         "model": "vendor-claude",
         "max_tokens": 300,
@@ -76,7 +76,7 @@ SENT: Mapping[str, dict[str, Any]] = {
         "stop_sequences": ["END"],
         "metadata": {"user_id": "customer-7"},
     },
-    # No penalty, no user and no word on parallel calls; the model stands in the path.
+    # The API has no penalties, no user and no parallel_tool_calls. The model is in the path.
     "gemini": {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "contents": [
@@ -135,7 +135,7 @@ def secret(vendor: str) -> str:
     return f"fake-{vendor}-key-{'x' * 20}"
 
 
-# --- what each API answers: a little text and a call, 20 tokens in and 7 out -----------------------------------------
+# --- the answer of each API: some text and a tool call, 20 tokens in and 7 out ---------------------------------------
 
 
 def _chat_pieces() -> list[bytes]:
@@ -238,6 +238,6 @@ OVERLOADED = {
 
 
 def overloaded(vendor: str, *, in_stream: bool = False) -> Script:
-    """Told by the status, or by the first event of a stream."""
+    """Return an overload error, as a status or as the first event of a stream."""
     status, body = OVERLOADED[vendor]
     return chunked(event(body)) if in_stream else whole(body, status)

@@ -1,4 +1,4 @@
-"""The table of docs/usage.md, applied to recorded usage blocks: what a ledger row must hold, and what it must cost."""
+"""The table of docs/usage.md, applied to recorded usage blocks: the expected counts and cost of a ledger row."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ OTHER_CACHE_COUNTS = frozenset(
         *("ephemeral_24h_input_tokens", "input_audio_cache_read_tokens"),
     )
 )
-"""Counts about caches that are parts or complements of others."""
+"""Counts of caches that are parts or complements of other counts."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Where one provider's counts are: for each column the places to look, each a sum of paths."""
+    """The places of a provider's counts: for each column some alternatives, each a sum of paths."""
 
     places: Mapping[str, list[list[str]]]
     is_beside: bool
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the ledger must say of one answer."""
+    """The expected values in the ledger for an answer."""
 
     counts: Mapping[str, int | None]
     retail_nanousd: int
@@ -48,7 +48,7 @@ class Expected:
 
 @cache
 def table() -> dict[str, Line]:
-    """The lines of the page by ``provider`` or ``provider/name``."""
+    """Return the lines of the page by ``provider`` or ``provider/name``."""
     page = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
     rows = page.split("| reasoning is |\n")[1].split("\n\n")[0].splitlines()[1:]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
@@ -68,7 +68,7 @@ def _places(cell: str) -> list[list[str]]:
 
 
 def line_name(run: Run) -> str:
-    """The name of the run's line: the most special that fits."""
+    """Return the name of the run's line: the most specific match."""
     model = model_of(run.record) if run.record["request"] else ""
     vendor = str((run.record["request"] or {}).get("model", "")).split("/")[0]
     names = [f"{run.provider}/{word}" for word in (run.api, vendor) if word]
@@ -78,7 +78,7 @@ def line_name(run: Run) -> str:
 
 
 def raw_usage(run: Run) -> dict[str, Any]:
-    """The usage block as it was recorded, of a stream the last count of each kind."""
+    """Return the recorded usage block. For a stream, return the last count of each kind."""
     found: dict[str, Any] = {}
     for payload in run.payloads:
         for block in _blocks(payload):
@@ -95,7 +95,7 @@ def _blocks(payload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def expected(run: Run) -> Expected | None:
-    """Return what is to be booked for a good answer, or None where it reports no usage."""
+    """Return the expected ledger values of a successful answer, or None if it reports no usage."""
     usage, line = raw_usage(run), table()[line_name(run)]
     counts = {column: line.count(column, usage) for column in COLUMNS}
     if all(count is None for count in counts.values()):
@@ -127,7 +127,7 @@ def _retail_nanousd(counts: Mapping[str, int | None], *, is_beside: bool) -> int
 
 
 def unnamed_counts(run: Run) -> set[str]:
-    """Counts of a recorded block, not zero, about caches or reasoning, that its line does not name."""
+    """Return nonzero counts of caches or reasoning in a recorded block that its line does not name."""
     line = table()[line_name(run)]
     named = {path for places in line.places.values() for summed in places for path in summed}
     return {

@@ -9,7 +9,7 @@ type Payload = Mapping[str, Any]
 def difference_of_frames(recorded: Sequence[Payload], got: Sequence[Payload], *, asked: bool) -> str | None:
     """Return a difference other than in framing, model and the place of the usage, or None.
 
-    ``asked``: the client asked for the usage of the stream.
+    ``asked``: the client asked for usage in the stream.
     """
     usages = [one["usage"] for one in recorded if isinstance(one.get("usage"), dict)]
     with_usage = [number for number, one in enumerate(got) if one.get("usage") is not None]

@@ -1,4 +1,4 @@
-"""A recording of Gemini's generateContent and streamGenerateContent, read by the official SDK's types."""
+"""A reader of Gemini's generateContent and streamGenerateContent with the types of the official SDK."""
 
 import warnings
 from collections.abc import Iterable
@@ -91,7 +91,7 @@ def _usage(usage: GenerateContentResponseUsageMetadata | None) -> dict[str, Any]
         prompt += usage.tool_use_prompt_token_count or 0
     completion = usage.candidates_token_count
     if completion is None and usage.total_token_count is not None:
-        completion = 0  # protocol buffers leave a zero out
+        completion = 0  # protocol buffers leave out a zero
     made: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
