@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from addon.runtime.deadline import within
-from addon.settings.egress_proxy import EgressProxy, parse_proxy
+from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.origin import Origin, Unreachable
@@ -17,14 +17,12 @@ from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.semaphores import KeyedSemaphores
 
 __all__ = [
-    "EgressProxy",
     "Origin",
     "Pool",
     "PoolFull",
     "PoolLimits",
     "PoolStats",
     "Unreachable",
-    "parse_proxy",
 ]
 
 _CLOSED: Final = "the pool of connections is closed"

@@ -14,7 +14,7 @@ from rig.memory import Growth
 from rig.raw import RawClient
 from rig.scripts import Gate, Received, Script, ordinary
 from rig.upstream import Upstream
-from unit.wire.test_http2 import FLOODS
+from unit.wire.test_http2_frames import FLOODS
 
 from addon.wire.http2_frames import PREFACE
 

@@ -1,6 +1,7 @@
 """An HTTP/2 connection of the gateway on a real socket, and a client that controls and counts every frame."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -283,3 +284,28 @@ def raw_frame(
     """Return any frame."""
     size = len(payload) if length is None else length
     return size.to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
+
+
+def replace_field(name: str, value: str | None) -> tuple[tuple[str, str], ...]:
+    kept = [(one, old if one != name else value) for one, old in REQUEST]
+    return tuple((one, text) for one, text in kept if text is not None)
+
+
+async def read_goaway(client: Client, then: bytes) -> dict[str, int]:
+    """Read up to a GOAWAY without the library, which would stop there. Send ``then``."""
+    data = b""
+    while not (found := re.search(rb"\x00\x00\x08\x07\x00\x00\x00\x00\x00(.{4})(.{4})", data, re.DOTALL)):
+        piece = await client.reader.read(65_536)
+        assert piece
+        data += piece
+    client.writer.write(then)
+    return {"last": int.from_bytes(found[1]), "goaway": int.from_bytes(found[2])}
+
+
+async def read_rest(client: Client) -> bytes:
+    data = b""
+    with suppress(ConnectionError):
+        async with asyncio.timeout(BOUND_S):
+            while piece := await client.reader.read(65_536):
+                data += piece
+    return data

@@ -116,3 +116,7 @@ class Provider:
             writer.transport.abort()
             self.open -= 1
             self._all_closed.set()
+
+
+async def stay_silent(peer: Peer) -> None:
+    await peer.wait_until_closed()

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from addon.upstream.connect import SocketConnector
 from addon.upstream.connection import UpstreamConnection
-from addon.upstream.pool import Origin, Pool, PoolLimits
+from addon.upstream.pool import Origin, Pool, PoolLimits, Unreachable
 from rig.bounds import BOUND_S
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
@@ -47,3 +49,10 @@ async def exchange(connection: UpstreamConnection, body: bytes = b"{}") -> bytes
     connection.send(REQUEST.replace(b": 2", b": %d" % len(body)), body)
     await connection.head()
     return await read_body(connection)
+
+
+async def fail_to_acquire(pool: Pool, origin: Origin, timeout_s: float = BOUND_S) -> Unreachable:
+    with pytest.raises(Unreachable) as raised:
+        await pool.acquire(origin, "acme", timeout_s)
+    assert pool.stats().open == 0
+    return raised.value

@@ -1,5 +1,6 @@
 """``[upstream] proxy``: a URL without credentials, or a reference to a secret URL."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,31 @@ def test_an_edit_and_a_renewed_password_take_effect(conf_file: Path) -> None:
     for now_s in (1.5, 2.0, 2.5):
         settings = files.look(now_s, settings.conf)
     assert settings.egress_proxy is None
+
+
+def test_valid_proxy_settings() -> None:
+    proxy = parse_proxy("http://us%40er:p%3Aw@proxy.example:3128")
+    assert (proxy.host, proxy.port) == ("proxy.example", 3128)
+    assert proxy.authorization is not None
+    credentials = base64.b64decode(proxy.authorization.get_secret_value().removeprefix("Basic "))
+    assert credentials == b"us@er:p:w"
+    assert credentials.decode() not in repr(proxy) and "Basic" not in repr(proxy)
+    assert parse_proxy("http://proxy.example/") == EgressProxy("proxy.example", 80, None)
+    assert parse_proxy("http://[::1]:3128") == EgressProxy("::1", 3128, None)
+    assert EgressProxy("p", 80).connect_request("::1", 443).startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "proxy.example:3128", f"https://u:{PASSWORD}@proxy.example", f"socks5://{PASSWORD}@x"),
+        *(f"http://u:{PASSWORD}@", f"http://u:{PASSWORD}@h:port", f"http://u:{PASSWORD}@h:99999"),
+        *(f"http://u:{PASSWORD}@h/path", f"http://h/?{PASSWORD}", f"http://h/#{PASSWORD}", "http://h:0"),
+        *(f"http://u:{PASSWORD}@h\r\nx: y", f"http://u:{PASSWORD} @h", f"http://[{PASSWORD}]", "http://h%0d"),
+    ],
+)
+def test_a_malformed_proxy_is_refused_and_never_shown(url: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        parse_proxy(url)
+    assert PASSWORD not in str(refused.value)
+    assert refused.value.__cause__ is None
