@@ -1,4 +1,4 @@
-"""The mask that no credential passes."""
+"""Everything that looks like a credential is masked, and ordinary text stays."""
 
 import string
 
@@ -12,7 +12,7 @@ BASE62 = "0Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2Mm3Nn"[:40]
 
 
 MASKED: list[tuple[str, str]] = [
-    # what issuers put in front of their keys
+    # the openings of issued keys
     ("sk-fake0000", "***"),
     ("sk-proj-FAKE_0000-0000", "***"),
     ("sk-ant-api03-FAKE0000", "***"),
@@ -31,7 +31,7 @@ MASKED: list[tuple[str, str]] = [
     ("(sk-fake0000)", "(***)"),
     ('"sk-fake0000"', '"***"'),
     ("keysk-fake0000=sk-fake0001", "keysk-fake0000=***"),
-    # fragments, as vendors repeat them
+    # fragments that vendors repeat
     ("Incorrect API key provided: sk-12345.", "Incorrect API key provided: ***."),
     ("Incorrect API key provided: sk-proj-abc***xyz. You", "Incorrect API key provided: ***. You"),
     ("Incorrect API key provided: sk-abc...wxyz.", "Incorrect API key provided: ***."),
@@ -45,7 +45,7 @@ MASKED: list[tuple[str, str]] = [
     ("Invalid API key: key1234", "Invalid API key: ***"),
     ("Invalid API key: AIzv00FAKE-5OglFAKE", "Invalid API key: ***"),
     ("the token ya29.c0FAKEfake-0_x is unknown", "the token *** is unknown"),
-    # headers, in the forms in which programs show them
+    # headers, in the forms that programs show
     ("Bearer FAKE0000", "Bearer ***"),
     ("bearer fakefakefakefakefake", "bearer ***"),
     ("Bearer FAKE/00+0~.x==", "Bearer ***"),
@@ -122,7 +122,7 @@ def test_a_credential_is_masked_between_other_lines(text: str, masked: str) -> N
     around=st.tuples(st.text(max_size=10), st.text(max_size=10)),
 )
 @settings(max_examples=40)
-def test_no_key_survives_any_surrounding_text(prefix: str, body: str, around: tuple[str, str]) -> None:
+def test_a_key_is_masked_in_any_text(prefix: str, body: str, around: tuple[str, str]) -> None:
     before, after = around
     assert body not in mask_credentials(f"{before} {prefix}{body} {after}")
 
@@ -132,7 +132,7 @@ def test_no_key_survives_any_surrounding_text(prefix: str, body: str, around: tu
     ["a", "*", "a*", "-*", "…", ".", "sk-", "sk-.", "bearer ", "bearer a.", "authorization: bearer ", "api key: ",
      "key=a.", "?key=", "://", "://a:", "secret='", "eyJ", "-----BEGIN PRIVATE KEY-----", "tg_a-*"],
 )  # fmt: skip
-def test_hostile_text_of_a_million_characters_is_masked_at_once(repeated: str) -> None:
+def test_masking_of_hostile_text_takes_linear_time(repeated: str) -> None:
     # A pattern that is not linear would take hours here, not seconds.
     text = repeated * (1_000_000 // len(repeated))
     assert len(mask_credentials(text + " sk-fake0000 key*** bearer 1 authorization: a ://")) > 0
