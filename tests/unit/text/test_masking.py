@@ -110,7 +110,7 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
     assert mask_credentials(text) == text
 
 
-# The last one has no end, so it takes all that follows with it.
+# The last one has no end, so all that follows is masked too.
 @pytest.mark.parametrize(("text", "masked"), MASKED[:-1])
 def test_a_credential_is_masked_between_other_lines(text: str, masked: str) -> None:
     assert mask_credentials(f"before\n{text}\nafter") == f"before\n{masked}\nafter"
