@@ -1,14 +1,12 @@
 """How long a key rests and whose turn it is, as tables and against plain tellings; and what ``Retry-After`` says."""
 
 import math
-from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.text.retry_after import MAX_CHARS, parse_retry_after
 from policies.key_cooldown import (
     COOLDOWN_S,
     MAX_RETRY_AFTER_S,
@@ -143,48 +141,3 @@ def test_keys_that_are_ready_are_taken_equally_often_and_always_in_the_same_orde
     assert taken == taken[: sum(ready)] * 3
     assert sorted(taken[: sum(ready)]) == [at for at, is_ready in enumerate(ready) if is_ready]
     assert all(later > earlier or later == min(taken) for earlier, later in pairwise(taken))
-
-
-# Retry-After.
-
-NOW = datetime(1994, 11, 6, 8, 49, 7, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("30", 30),
-        (" 0 ", 0),
-        ("1.5", 1.5),
-        ("007", 7),
-        ("9" * 99, 1e99),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", 30),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", 30),
-        ("Sun Nov  6 08:49:37 1994", 30),
-        ("Sun, 06 Nov 1994 08:48:37 GMT", -30),
-        ("Sun, 06 Nov 1994 08:49:37 -0000", 30),
-    ],
-)
-def test_retry_after_is_a_number_of_seconds_or_a_date(text: str, seconds: float) -> None:
-    assert parse_retry_after(text, NOW) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(None, "", " ", "soon", "-5", "+5", "1e9", "inf", "nan", "5s", "5, 5", "٣", "0x10", ".5", "5."),
-        *("Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 0 99:99:99 GMT", "Sun, 06 Nov 99999 08:49:37 GMT"),
-        "9" * (MAX_CHARS + 1),
-    ],
-)
-def test_what_is_neither_says_nothing(text: str | None) -> None:
-    assert parse_retry_after(text, NOW) is None
-
-
-@given(
-    text=st.text(max_size=40)
-    | st.from_regex(r"\w{3}, \d{1,3} \w{3} \d{1,6} \d\d:\d\d:\d\d [+-]?\w{1,5}", fullmatch=True)
-)
-def test_no_header_is_too_odd_to_be_read(text: str) -> None:
-    found = parse_retry_after(text, NOW)
-    assert found is None or not math.isnan(found)

@@ -3,23 +3,14 @@
 import asyncio
 import traceback
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields, is_dataclass
-from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr
 from rig.reviewed import reviewed
 
-from addon.calls.call_state import Call
-from addon.calls.chat_request import parse_chat_request
-from addon.calls.upstream_request import reviewed_call
 from addon.text.errors import INTERNAL_ERROR, REFUSALS, refusal_error
-from policies.exchange import Exchange, Stage
-from policies.family import Estimator, Family
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal, RefusalCode
 from policies.review import (
     REFUSAL_CODES,
@@ -27,7 +18,6 @@ from policies.review import (
     Policy,
     PolicyFailed,
     ReviewedCall,
-    ReviewedMessage,
     review,
 )
 
@@ -184,108 +174,6 @@ def test_a_failed_policy_does_not_fail_the_next_call() -> None:
 def test_a_call_bears_no_words_of_the_client_when_it_is_printed() -> None:
     call = reviewed(CANARY, end_user=CANARY, requested_model=CANARY, model_slug=CANARY)
     assert CANARY not in repr(call)
-
-
-# --- how a call becomes what they see ---------------------------------------------------------------------------
-
-PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
-FAMILY = Family("narrow", n_limit=2, estimator=Estimator(base_tokens=0, tokens_per_message=50))
-MODEL = Model("slug", PROVIDER, "vendor-model", FAMILY, Prices(1, 1, 1), Prices(1, 1, 1), 100, False, True)
-KEY = Key("ci", "0" * 64)
-WORKSPACE = Workspace("acme", "Acme", "standard", (KEY,))
-BODY = b"""{
-    "model": "hint", "user": "somebody", "stream": true, "n": 5, "max_tokens": 70, "max_completion_tokens": 60,
-    "tools": [{"type": "function", "function": {"name": "look"}}], "response_format": {"type": "json_object"},
-    "messages": [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": [
-            {"type": "text", "text": "one"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
-            {"type": "text", "text": "two"}]},
-        {"role": "assistant", "content": null, "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "seen"}]}"""
-
-
-def routed(body: bytes, *attempts: Attempt, made: int = 0) -> Call:
-    """A call that has its route, and of which so many attempts were made."""
-    exchange = Exchange(
-        id="call",
-        created_at=datetime.now(UTC),
-        started_s=0,
-        stage=Stage.ROUTED,
-        workspace=WORKSPACE,
-        key=KEY,
-        route=Route(attempts, "default"),
-        attempts=made,
-    )
-    settings: Any = None  # Nothing of them is looked at.
-    return Call(exchange, settings, request=parse_chat_request(body))
-
-
-FIRST = Attempt(MODEL, "byok", SecretStr("fake-customer-key"))
-SECOND = Attempt(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True)
-
-
-def test_a_policy_sees_what_is_asked_by_whom_and_who_is_to_answer() -> None:
-    call = reviewed_call(routed(BODY, FIRST))
-    assert call.prompt_tokens() > 4 * 50
-    assert {field.name: getattr(call, field.name) for field in fields(call)} == {
-        "workspace": "acme",
-        "plan": "standard",
-        "key_id": "ci",
-        "end_user": "somebody",
-        "requested_model": "hint",
-        "model_slug": "slug",
-        "provider": "TESTER",
-        "mode": "byok",
-        "is_fallback": False,
-        "decided_by": "default",
-        "stream": True,
-        "requested_cap_tokens": 60,
-        "choices": 2,
-        "messages": (
-            ReviewedMessage("system", "be brief"),
-            ReviewedMessage("user", "one\ntwo"),
-            ReviewedMessage("assistant", ""),
-            ReviewedMessage("tool", "seen"),
-        ),
-        "last_user_text": "one\ntwo",
-        "has_images": True,
-        "has_tools": True,
-        "wants_json": True,
-        "prompt_tokens": call.prompt_tokens,
-    }
-
-
-def test_a_bare_call_has_nothing_that_was_not_asked() -> None:
-    call = reviewed_call(routed(b'{"messages": [{"role": "user"}]}', FIRST))
-    assert (call.end_user, call.requested_model, call.requested_cap_tokens) == (None, None, None)
-    assert (call.stream, call.has_images, call.has_tools, call.wants_json) == (False,) * 4
-    assert (call.choices, call.last_user_text) == (1, "")
-    assert call.messages == (ReviewedMessage("user", ""),)
-
-
-def test_a_second_attempt_is_seen_as_what_it_is() -> None:
-    call = reviewed_call(routed(BODY, FIRST, SECOND, made=1))
-    assert (call.mode, call.is_fallback) == ("payg", True)
-
-
-def test_nothing_that_a_policy_sees_can_be_changed() -> None:
-    call = reviewed_call(routed(BODY, FIRST))
-    for field in fields(call):
-        with pytest.raises(FrozenInstanceError):
-            setattr(call, field.name, None)
-    seen: list[Any] = [getattr(call, field.name) for field in fields(call) if field.name != "prompt_tokens"]
-    while seen:
-        one = seen.pop()
-        if isinstance(one, tuple):
-            seen += one
-        elif is_dataclass(one) and not isinstance(one, type):
-            with pytest.raises(FrozenInstanceError):
-                setattr(one, fields(one)[0].name, None)
-            seen += [getattr(one, field.name) for field in fields(one)]
-        else:
-            assert one is None or type(one) in (str, int, bool)
 
 
 @given(st.lists(st.integers(min_value=1) | st.none(), max_size=6))

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.family import NEVER_DROPPED, RESERVED, Family, check_family
-from policies.field_change import CHAT_BODY, family_rule
+from policies.family import Family
+from policies.field_change import CHAT_BODY
 from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
 from policies.sanitize import DEFAULT_CLAMPS, sanitize
-from policies.schema_prompt import INSTRUCTION
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -182,11 +181,6 @@ def test_every_change_says_where_its_rule_stands(
     assert (action, source) in [(change.action, change.source) for change in changes if change.field == field]
 
 
-def test_the_name_of_a_family_stands_in_a_source_as_in_the_file() -> None:
-    dotted = Family("vendor-4.1", drops=frozenset({"seed"}))
-    assert family_rule(dotted, "drops") == 'families.toml ["vendor-4.1"] drops'
-
-
 def test_a_model_outside_the_catalog_is_named_by_the_call() -> None:
     changes = sanitize(
         {"messages": MESSAGES}, replace(_model(), max_completion_tokens=None), None, False
@@ -199,23 +193,6 @@ def test_what_the_client_sent_is_not_changed() -> None:
     before = deepcopy(fields)
     sanitize(fields, _model(stop_limit=1, drops=frozenset({"seed"})), 50, True)
     assert fields == before
-
-
-@pytest.mark.parametrize("field", sorted(NEVER_DROPPED | RESERVED))
-@pytest.mark.parametrize("verb", ["drops", "extra", "clamps", "renames"])
-def test_a_family_may_not_touch_messages_tools_or_what_the_gateway_sets(field: str, verb: str) -> None:
-    touching = {
-        "drops": {"drops": frozenset({field})},
-        "extra": {"extra": frozenset({field})},
-        "clamps": {"clamps": {field: (0.0, 1.0)}},
-        "renames": {"renames": {"seed": field}},
-    }[verb]
-    with pytest.raises(ValueError, match=field):
-        check_family(Family("greedy", **touching))  # type: ignore[arg-type]
-
-
-def test_an_ordinary_family_may_be() -> None:
-    check_family(Family("ordinary", drops=frozenset({"seed"}), renames={"user": "user_id"}))
 
 
 THINKING = frozenset({"thinking", "reasoning_effort"})
@@ -339,30 +316,6 @@ def test_a_form_that_the_family_refuses_is_refused_by_name(
     assert (refused.value.code, refused.value.param) == ("validation_failed", next(iter(fields)))
 
 
-@pytest.mark.parametrize(
-    ("accepts", "named"),
-    [
-        ({"conflicts": {"thinking": {"tools"}}}, "tools"),
-        ({"conflicts": {"thinking": {"n"}}}, "n"),
-        ({"implies": {"thinking": {"max_tokens": 5}}}, "max_tokens"),
-        ({"implies": {"thinking": {"n": 5}}}, "n"),
-        ({"values": {"tool_choice": {"auto": "none"}}}, "tool_choice"),
-        ({"message_drops": {"content"}}, "content"),
-        ({"message_drops": {"tool_calls"}}, "tool_calls"),
-        ({"message_extra": {"role"}}, "role"),
-        ({"message_renames": {"content": "text"}}, "content"),
-        ({"message_extra": {"x"}, "message_renames": {"x": "content"}}, "content"),
-        ({"needs_reasoning_content": True}, "reasoning_content"),
-    ],
-)
-def test_a_family_may_not_change_what_is_held_for_or_what_is_said(
-    accepts: dict[str, Any], named: str
-) -> None:
-    frozen = {key: frozenset(value) if isinstance(value, set) else value for key, value in accepts.items()}
-    with pytest.raises(ValueError, match=rf"\b{named}\b"):
-        check_family(Family("greedy", **frozen))
-
-
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
 
 
@@ -382,72 +335,6 @@ def test_a_clamped_value_is_inside_and_one_that_was_inside_is_untouched(
     assert lowest <= sent <= highest
     if lowest <= value <= highest:
         assert sent is value
-
-
-# --- a schema in the prompt --------------------------------------------------------------------------------------
-
-SCHEMA = {"type": "object", "properties": {"größe": {"type": "integer"}}}
-ASKED = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": SCHEMA}}
-TOLD = f'{INSTRUCTION}{{"type":"object","properties":{{"größe":{{"type":"integer"}}}}}}'
-SYSTEM_PARTS = [{"type": "text", "text": "Be brief."}]
-
-
-@pytest.mark.parametrize(
-    ("messages", "roles", "sent"),
-    [
-        (MESSAGES, {}, [{"role": "system", "content": TOLD}, *MESSAGES]),
-        (MESSAGES, {"system": "developer"}, [{"role": "developer", "content": TOLD}, *MESSAGES]),
-        (
-            [{"role": "system", "content": "Be brief."}, *MESSAGES],
-            {},
-            [{"role": "system", "content": f"Be brief.\n\n{TOLD}"}, *MESSAGES],
-        ),
-        (
-            [{"role": "developer", "content": SYSTEM_PARTS, "name": "x"}, *MESSAGES],
-            {"developer": "system"},
-            [
-                {"role": "system", "content": [*SYSTEM_PARTS, {"type": "text", "text": TOLD}], "name": "x"},
-                *MESSAGES,
-            ],
-        ),
-        (
-            [{"role": "system", "content": None}, *MESSAGES],
-            {},
-            [{"role": "system", "content": TOLD}, *MESSAGES],
-        ),
-    ],
-)
-def test_a_schema_goes_into_the_prompt_where_the_family_says_so(messages: Any, roles: Any, sent: Any) -> None:
-    given = {"messages": messages, "response_format": ASKED}
-    before = deepcopy(given)
-    model = _model(response_formats={"json_schema": "in_prompt"}, roles=roles)
-    sanitized = sanitize(given, model, 50, False)
-    assert sanitized.body["messages"] == sent
-    assert sanitized.body["response_format"] == {"type": "json_object"}
-    assert given == before
-    actions = {(change.field, change.action) for change in sanitized.changes}
-    assert actions >= {("response_format", "renamed"), ("messages", "set")}
-
-
-@pytest.mark.parametrize("asked", [{"type": "json_object"}, {"type": "text"}])
-def test_no_schema_leaves_the_prompt_as_it_is(asked: dict[str, str]) -> None:
-    model = _model(response_formats={"json_schema": "in_prompt"})
-    body = sanitize({"messages": MESSAGES, "response_format": asked}, model, 50, False).body
-    assert (body["messages"], body["response_format"]) == (MESSAGES, asked)
-
-
-@pytest.mark.parametrize("named", [None, "x", {}, {"name": "n"}, {"schema": [1]}])
-def test_a_schema_that_is_none_is_refused_by_name(named: Any) -> None:
-    model = _model(response_formats={"json_schema": "in_prompt"})
-    asked = {"type": "json_schema", "json_schema": named}
-    with pytest.raises(Refusal, match="Input should be an object") as refused:
-        sanitize({"messages": MESSAGES, "response_format": asked}, model, 50, False)
-    assert refused.value.param == "response_format.json_schema.schema"
-
-
-def test_only_a_schema_goes_into_the_prompt() -> None:
-    with pytest.raises(ValueError, match="json_schema in_prompt"):
-        check_family(Family("wrong", response_formats={"json_object": "in_prompt"}))
 
 
 def test_a_role_is_checked_for_models_of_the_catalog_alone() -> None:

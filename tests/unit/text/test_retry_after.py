@@ -1,5 +1,6 @@
 """A provider's advice to retry is read, written for the client, and followed by the real SDK."""
 
+import math
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -16,10 +17,12 @@ from rig.upstream import Upstream
 
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, refusal_error
 from addon.text.retry_after import (
+    MAX_CHARS,
     MAX_WAIT_S,
     NO_ADVICE,
     RetryAdvice,
     parse_retry_advice,
+    parse_retry_after,
     retry_headers,
     with_advice,
 )
@@ -143,3 +146,48 @@ def test_the_sdk_follows_the_advice(
             assert ask(model="tester-large", messages=HELLO).choices  # type: ignore[arg-type]
     assert len(came_s) == calls
     assert came_s[-1] - came_s[0] >= calls - 1  # Without advice, the SDK retries in less than a second.
+
+
+# The header alone.
+
+IN_1994 = datetime(1994, 11, 6, 8, 49, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        (" 0 ", 0),
+        ("1.5", 1.5),
+        ("007", 7),
+        ("9" * 99, 1e99),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 30),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 30),
+        ("Sun Nov  6 08:49:37 1994", 30),
+        ("Sun, 06 Nov 1994 08:48:37 GMT", -30),
+        ("Sun, 06 Nov 1994 08:49:37 -0000", 30),
+    ],
+)
+def test_retry_after_is_a_number_of_seconds_or_a_date(text: str, seconds: float) -> None:
+    assert parse_retry_after(text, IN_1994) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(None, "", " ", "soon", "-5", "+5", "1e9", "inf", "nan", "5s", "5, 5", "٣", "0x10", ".5", "5."),
+        *("Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 0 99:99:99 GMT", "Sun, 06 Nov 99999 08:49:37 GMT"),
+        "9" * (MAX_CHARS + 1),
+    ],
+)
+def test_any_other_text_is_ignored(text: str | None) -> None:
+    assert parse_retry_after(text, IN_1994) is None
+
+
+@given(
+    text=st.text(max_size=40)
+    | st.from_regex(r"\w{3}, \d{1,3} \w{3} \d{1,6} \d\d:\d\d:\d\d [+-]?\w{1,5}", fullmatch=True)
+)
+def test_any_text_can_be_read(text: str) -> None:
+    found = parse_retry_after(text, IN_1994)
+    assert found is None or not math.isnan(found)

@@ -1,0 +1,49 @@
+"""Plausible counts: the bounds of each, and the estimate of a prompt only where it is needed."""
+
+import pytest
+
+from policies.family import Family
+from policies.model import Model, Prices, Provider, Usage
+from policies.plausible_usage import FACTOR, NOT_A_COUNT, ORDINARY_PROMPT_TOKENS, keep_plausible
+
+FREE = Prices(0, 0, 0)
+PROVIDER = Provider("TESTER", "https://tester.example", "openai", ())
+FAMILY = Family("chat", uncapped_completion_tokens=20)
+MODEL = Model("m", PROVIDER, "m-1", FAMILY, FREE, FREE, 100, False, True)
+OUTSIDE = Model("TESTER/m", PROVIDER, "m", FAMILY, FREE, FREE, None, True, True)
+CHOICES = 2
+MOST_OUTPUT = FACTOR * (100 + 20) * CHOICES
+
+
+def unneeded() -> int:
+    raise AssertionError("no count is large enough for the estimate")
+
+
+@pytest.mark.parametrize(
+    ("usage", "implausible"),
+    [
+        (Usage(), ()),
+        (Usage(0, 0, 0, 0, 0, 0), ()),
+        (Usage(ORDINARY_PROMPT_TOKENS, MOST_OUTPUT, ORDINARY_PROMPT_TOKENS), ()),
+        (Usage(1, MOST_OUTPUT + 1), ("completion_tokens",)),
+        (Usage(1, 1, reasoning_tokens=MOST_OUTPUT + 1), ("reasoning_tokens",)),
+        (Usage(1, 1, cached_tokens=ORDINARY_PROMPT_TOKENS + 1), ("cached_tokens",)),
+        (Usage(1, 1, cache_write_tokens=ORDINARY_PROMPT_TOKENS + 1), ("cache_write_tokens",)),
+        (Usage(NOT_A_COUNT, -5, NOT_A_COUNT), ("prompt_tokens", "completion_tokens", "total_tokens")),
+    ],
+)
+def test_each_implausible_count_is_left_out_and_named(usage: Usage, implausible: tuple[str, ...]) -> None:
+    kept, names = keep_plausible(usage, MODEL, CHOICES, unneeded)
+    assert names == implausible
+    for name in Usage.__slots__:
+        assert getattr(kept, name) == (None if name in implausible else getattr(usage, name))
+
+
+def test_a_large_prompt_is_plausible_where_its_estimate_is_large_too() -> None:
+    usage = Usage(ORDINARY_PROMPT_TOKENS + 1, 1)
+    assert keep_plausible(usage, MODEL, CHOICES, lambda: ORDINARY_PROMPT_TOKENS)[1] == ()
+    assert keep_plausible(usage, MODEL, CHOICES, lambda: 100)[1] == ("prompt_tokens",)
+
+
+def test_a_model_outside_the_catalog_has_no_bound_for_its_output() -> None:
+    assert keep_plausible(Usage(1, 10**12, 10**12 + 1), OUTSIDE, 1, lambda: 1)[1] == ()
