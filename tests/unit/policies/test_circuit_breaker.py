@@ -1,4 +1,4 @@
-"""The circuit breaker's rule, as a table and against a plain telling of it."""
+"""The rule of the circuit breaker, as a table and against a simple model of it."""
 
 import pytest
 from hypothesis import given
@@ -63,7 +63,7 @@ def test_an_open_circuit_rests_and_waits_then_for_a_probe(after_us: int, state: 
     assert state_of(OPENED, NOW + after_us) == state
 
 
-def test_a_circuit_that_nobody_tries_is_forgotten() -> None:
+def test_a_circuit_that_no_call_tries_is_forgotten() -> None:
     last = NOW + REST_US + FORGET_US
     assert state_of(OPENED, last) == "half_open"
     assert state_of(OPENED, last + 1) == "closed"
@@ -71,7 +71,7 @@ def test_a_circuit_that_nobody_tries_is_forgotten() -> None:
     assert after_probe(OPENED, last + 1) == OPENED
 
 
-def test_only_one_call_is_the_probe_until_it_is_waited_for_no_longer() -> None:
+def test_only_one_call_is_the_probe_until_the_wait_for_it_ends() -> None:
     then = NOW + REST_US
     probing = after_probe(OPENED, then)
     assert probing != OPENED
@@ -80,7 +80,7 @@ def test_only_one_call_is_the_probe_until_it_is_waited_for_no_longer() -> None:
 
 
 @pytest.mark.parametrize("now_us", [NOW, NOW + REST_US - 1])
-def test_there_is_no_probe_while_a_circuit_rests_and_failures_change_nothing_then(now_us: int) -> None:
+def test_while_a_circuit_rests_there_is_no_probe_and_failures_change_nothing(now_us: int) -> None:
     assert after_probe(OPENED, now_us) == after_failure(OPENED, now_us) == OPENED
 
 
@@ -97,7 +97,7 @@ def test_a_closed_circuit_needs_no_probe() -> None:
 
 
 @pytest.mark.parametrize("circuit", [CLOSED, failed_at(NOW), OPENED, after_probe(OPENED, NOW + REST_US)])
-def test_whatever_succeeds_closes_the_circuit(circuit: Circuit) -> None:
+def test_any_success_closes_the_circuit(circuit: Circuit) -> None:
     assert after_success(circuit, NOW) == CLOSED
 
 
@@ -105,13 +105,13 @@ def test_each_workspace_has_circuits_of_its_own_and_another_for_its_own_key() ->
     assert len({circuit_name("OPENAI", mode, name) for mode in ("payg", "byok") for name in ("a", "b")}) == 4
 
 
-def test_only_with_the_platforms_key_something_is_shared() -> None:
+def test_only_circuits_of_platform_keys_share_a_state() -> None:
     shared = {shared_name(circuit_name("OPENAI", "payg", name)) for name in ("a", "b")}
     assert shared == {shared_name("OPENAI/payg/")} == {"OPENAI/payg/"}
     assert shared_name(circuit_name("OPENAI", "byok", "a")) is None
 
 
-# What is so for all workspaces.
+# The shared state of all workspaces.
 
 LATER = failed_at(*[NOW + 5] * FAILURES)
 
@@ -135,7 +135,7 @@ def succeeded_at(moment_us: int) -> Circuit:
     ],
     ids=str,
 )
-def test_a_provider_is_open_for_all_while_two_are_and_nobody_succeeded_since_the_first_failure(
+def test_a_provider_is_open_for_all_while_two_circuits_are_and_none_has_succeeded_since(
     circuits: list[Circuit], shared: Circuit, state: str
 ) -> None:
     assert shared_state(circuits, shared, NOW + 10) == state
@@ -155,20 +155,20 @@ def test_after_the_rest_one_call_of_all_workspaces_is_the_probe() -> None:
     assert shared_state([OPENED, LATER], after_shared_success(rests, then + 3), then + 3) == "closed"
 
 
-def test_a_probe_is_waited_for_while_it_goes_on_and_no_longer() -> None:
+def test_the_wait_for_a_probe_lasts_as_long_as_the_probe() -> None:
     then = NOW + REST_US
     probing = after_probe(OPENED, then)
     again = renew_probe(probing, then + PROBE_US // 2, until_us=probing.retry_us)
     assert after_probe(again, then + PROBE_US) == again
     lost = release_probe(again, then + PROBE_US, until_us=again.retry_us)
     assert after_probe(lost, then + PROBE_US) != lost
-    # What happened meanwhile counts.
+    # Events during the wait count.
     failed = after_failure(again, then + PROBE_US // 2 + 1)
     assert renew_probe(failed, then + PROBE_US, until_us=again.retry_us) == failed
     assert release_probe(failed, then + PROBE_US, until_us=again.retry_us) == failed
 
 
-def test_what_says_nothing_of_now_any_more_is_forgotten() -> None:
+def test_outdated_circuits_are_forgotten() -> None:
     for circuit in (failed_at(NOW), OPENED, succeeded_at(NOW)):
         last_us = max(circuit.began_us, circuit.retry_us)
         assert forget(circuit, last_us + FORGET_US) == circuit
@@ -186,10 +186,10 @@ steps = st.lists(
 
 
 @given(steps=steps)
-def test_whatever_happens_probes_are_a_rest_apart_and_come_only_after_enough_failures(
+def test_probes_are_always_a_rest_apart_and_come_only_after_enough_failures(
     steps: list[tuple[str, int]],
 ) -> None:
-    """Told from the whole story: what failed since the last success, and when a call was let through."""
+    """Check the rule on the whole history: the failures since the last success, and the calls that were let through."""
     circuit, now_us, failures, barred_until_us = CLOSED, NOW, 0, 0
     for what, pause_us in steps:
         now_us += pause_us
@@ -208,7 +208,7 @@ def test_whatever_happens_probes_are_a_rest_apart_and_come_only_after_enough_fai
             assert state_of(circuit, now_us) == "closed"
 
 
-def test_circuits_are_counted_by_provider_and_mode_without_a_word_of_the_workspaces() -> None:
+def test_circuits_are_counted_by_provider_and_mode_without_naming_workspaces() -> None:
     names = [
         circuit_name("A", "payg", "acme"),
         circuit_name("A", "payg", "beta"),

@@ -1,4 +1,4 @@
-"""Token estimates: everything in a prompt counts, text more than nothing, media by rules, and nothing makes it fail."""
+"""Token estimates: everything in a prompt counts, media have rules of their own, and no body makes them fail."""
 
 import base64
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_more_text_is_never_fewer_tokens(text: str, more: str) -> None:
 
 
 @given(st.lists(messages, min_size=1, max_size=3), st.lists(messages, min_size=1, max_size=3))
-def test_two_prompts_in_one_cost_what_they_cost_apart_but_for_the_base(first: Any, second: Any) -> None:
+def test_two_prompts_in_one_cost_the_same_as_apart_except_for_the_base(first: Any, second: Any) -> None:
     one, other = (estimate_prompt_tokens({"messages": some}, FRAMES) for some in (first, second))
     both = estimate_prompt_tokens({"messages": [*first, *second]}, FRAMES)
     assert both <= one + other - FRAMES.base_tokens <= both + 1
@@ -140,7 +140,7 @@ def test_every_member_of_a_message_counts(member: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["tools", "tool_choice", "response_format"])
-def test_what_stands_beside_the_messages_counts(name: str) -> None:
+def test_fields_next_to_the_messages_count(name: str) -> None:
     value: Any = {"type": "function", "function": {"name": "f", "description": LONG}}
     fields = WITHOUT | {name: [value] if name == "tools" else value}
     assert estimate_prompt_tokens(fields, TEXT_ONLY) > len(LONG) / 4
@@ -156,7 +156,7 @@ def test_tools_and_a_response_format_cost_their_overhead_once() -> None:
     assert estimate_prompt_tokens(WITHOUT | {"tools": []}, replace(TEXT_ONLY, tools_tokens=1_000)) == plain
 
 
-def test_a_tool_call_is_framed_like_a_message() -> None:
+def test_a_tool_call_counts_like_a_message() -> None:
     call = {"id": "", "type": "", "function": {"name": "", "arguments": ""}}
     estimator = replace(TEXT_ONLY, tokens_per_message=100)
     bare, calling = (
@@ -182,7 +182,7 @@ def data_url(media_type: str, size_bytes: int) -> str:
         {"type": "text", "text": "", "numbers": [1_000] * 200},
     ],
 )
-def test_what_stands_in_a_part_beside_its_data_counts(part: dict[str, Any]) -> None:
+def test_fields_of_a_part_next_to_its_data_count(part: dict[str, Any]) -> None:
     bare = {name: {} if name == "source" else value for name, value in part.items() if name == "type"}
     plain = estimate_prompt_tokens(with_part(bare), TEXT_ONLY)
     assert estimate_prompt_tokens(with_part(part), TEXT_ONLY) > plain + len(LONG) / 4
@@ -197,7 +197,7 @@ def test_what_stands_in_a_part_beside_its_data_counts(part: dict[str, Any]) -> N
         {"type": "input_image", "image_url": data_url("IMAGE/PNG", 2_000_000)},
     ],
 )
-def test_an_image_costs_the_same_whatever_its_bytes(part: dict[str, Any]) -> None:
+def test_an_image_of_any_size_costs_the_same(part: dict[str, Any]) -> None:
     assert 777 < estimate_prompt_tokens(with_part(part), replace(TEXT_ONLY, tokens_per_image=777)) <= 777 + 40
 
 
@@ -220,7 +220,7 @@ def test_sound_and_files_are_estimated_by_their_size(part: dict[str, Any], token
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_an_answers_estimate_grows_with_its_text_and_is_nothing_for_none(chars: int, more: int) -> None:
+def test_an_answers_estimate_grows_with_its_text_from_zero(chars: int, more: int) -> None:
     estimator = Estimator()
     assert estimate_completion_tokens(0, estimator) == 0
     assert estimate_completion_tokens(chars, estimator) <= estimate_completion_tokens(chars + more, estimator)
@@ -238,11 +238,11 @@ def test_an_answers_estimate_grows_with_its_text_and_is_nothing_for_none(chars: 
     ],
     ids=["text", "nested", "name", "numbers", "flags"],
 )
-def test_a_field_that_nobody_has_heard_of_counts(value: Any) -> None:
+def test_an_unknown_field_counts(value: Any) -> None:
     plain = estimate_prompt_tokens(WITHOUT, TEXT_ONLY)
     assert estimate_prompt_tokens(WITHOUT | {"unheard_of": value}, TEXT_ONLY) >= plain + len(LONG) // 4
 
 
-def test_what_the_gateway_sets_itself_does_not_count() -> None:
+def test_fields_that_the_gateway_sets_do_not_count() -> None:
     ours = dict.fromkeys(RESERVED, LONG)
     assert estimate_prompt_tokens(WITHOUT | ours, TEXT_ONLY) == estimate_prompt_tokens(WITHOUT, TEXT_ONLY)

@@ -1,4 +1,4 @@
-"""Prompts of recorded calls are estimated at or above what their providers counted, and answers fairly.
+"""Estimates of recorded calls: nearly all prompts at or above the providers' counts, answers right on average.
 
 The recordings are read from the folder in TOLLGATE_CORPUS; without it these tests are skipped.
 ``PYTHONPATH=. python tests/unit/policies/test_estimate_corpus.py`` prints the tables.
@@ -46,16 +46,16 @@ VENDORS = tuple(dict.fromkeys(vendor for vendor, *_ in DIRECT))
 EXCEPTIONS = {
     "anthropic-msg-82f44c66149523b2": "search_result blocks with citations, which the chat API does not have",
     "anthropic-msg-f7a7d3251c214297": "search_result blocks with citations, which the chat API does not have",
-    "google-gem-1f28c512b1a8a945": "cachedContent: most of the prompt stands at the provider",
+    "google-gem-1f28c512b1a8a945": "cachedContent: most of the prompt is stored at the provider",
     "google-gem-98f128d6eee82063": "the recording cut 3,148 characters of a thought signature, which is billed",
-    "bedrock-bedrock_invoke_anthropic-f1c84fad544e5271": "a placeholder stands for its system prompt of 18,000 tokens",
+    "bedrock-bedrock_invoke_anthropic-f1c84fad544e5271": "a placeholder replaces its system prompt of 18,000 tokens",
     "groq-chat-27afc62ee325de19": "compound-beta searches the web on its own",
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """One recorded prompt: what was counted, and what is estimated with its family's coefficients and the default's."""
+    """One recorded prompt: its count, and its estimates with the coefficients of its family and with the defaults."""
 
     id: str
     vendor: str
@@ -64,11 +64,11 @@ class Case:
     estimated: int
     by_default: int
     half: int
-    """0 or 1, by the SHA-256 of its messages. What ships was adjusted on both: neither is unseen."""
+    """0 or 1, by the SHA-256 of its messages. The shipped coefficients were fitted on both halves."""
 
 
 def unfit(record: Record, fields: dict[str, object]) -> bool:
-    """Tell whether no estimate from the text of the request can know the prompt."""
+    """Return whether the prompt can't be estimated from the text of the request."""
     parts = [
         part
         for message in fields["messages"]
@@ -85,7 +85,7 @@ def unfit(record: Record, fields: dict[str, object]) -> bool:
 
 @cache
 def recordings() -> list[Record]:
-    """Every answer of 200 to a recorded request."""
+    """Return every answer of status 200 to a recorded request."""
     files = sorted(file for file in Path(FOLDER).glob("*.jsonl") if file.name.split(".")[1] in APIS)
     found = [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
     assert found, f"no recordings in {FOLDER}"
@@ -105,7 +105,7 @@ def families() -> dict[str, Family]:
 
 @cache
 def cases() -> list[Case]:
-    """Every recording whose prompt is known and counted; those that are no direct vendor's bear no family."""
+    """Return every recording with a known and counted prompt. Those of resellers have no family."""
     return [case for record in recordings() if (case := case_of(record))]
 
 
@@ -131,7 +131,7 @@ def case_of(record: Record) -> Case | None:
 
 
 def share(found: Iterable[Case], estimate: Callable[[Case], int] = lambda case: case.estimated) -> float:
-    """Return how many of ``found`` are estimated at or above what was counted."""
+    """Return how many of ``found`` are estimated at or above their counts."""
     return statistics.mean(estimate(case) >= case.counted for case in found)
 
 
@@ -166,7 +166,7 @@ def test_a_vendors_prompts_are_not_estimated_wastefully(vendor: str) -> None:
 
 
 @needs_corpus
-def test_so_are_the_prompts_of_all_of_them_and_of_each_half() -> None:
+def test_neither_are_the_prompts_of_all_vendors_and_of_each_half() -> None:
     for found in (direct(), *([case for case in direct() if case.half == half] for half in (0, 1))):
         tokens, ratio = median_over(found)
         assert len(found) >= 300
@@ -176,18 +176,18 @@ def test_so_are_the_prompts_of_all_of_them_and_of_each_half() -> None:
 
 @needs_corpus
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_family_that_says_nothing_is_estimated_safely(vendor: str) -> None:
+def test_a_family_without_coefficients_is_estimated_safely(vendor: str) -> None:
     assert share(of_vendor(vendor), lambda case: case.by_default) >= LEAST_SHARE
 
 
 @needs_corpus
-def test_every_exception_is_a_recording_that_would_count_otherwise() -> None:
+def test_every_exception_is_a_recording_that_would_count_without_it() -> None:
     assert EXCEPTIONS.keys() <= {record["id"] for record in recordings() if prompt_tokens(record)}
 
 
 @dataclass(frozen=True)
 class Answered:
-    """One recorded answer of some length: what was counted, and what is estimated of its text."""
+    """One recorded answer of some length: its count, and the estimate of its text."""
 
     family: str
     counted: int
@@ -196,7 +196,7 @@ class Answered:
 
 @cache
 def answers() -> list[Answered]:
-    """Every answer of 200 characters and more of a direct vendor."""
+    """Return every answer of a direct vendor with 200 characters or more."""
     found = []
     for record in recordings():
         known = direct_family(record)
@@ -209,7 +209,7 @@ def answers() -> list[Answered]:
 
 
 def relayed_chars(record: Record) -> int | None:
-    """What the gateway would know of an answer that it relayed."""
+    """Return what the gateway knows of an answer that it relayed."""
     if record["api"] != "openai_chat":
         return shown_chars(record)
     body = record["response_text"].encode()
@@ -222,7 +222,7 @@ def relayed_chars(record: Record) -> int | None:
 
 
 @needs_corpus
-def test_answers_are_estimated_fairly_in_the_middle() -> None:
+def test_answers_are_estimated_right_on_average() -> None:
     by_family = defaultdict(list)
     for answer in answers():
         by_family[answer.family].append(answer.estimated / answer.counted)

@@ -1,4 +1,4 @@
-"""Whatever of a client reaches an upstream body is in the prompt's estimate, for every family that is shipped."""
+"""Everything of a client in an upstream body is in the prompt's estimate, for every shipped family."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ SCALARS: dict[str, Any] = {
 
 
 def models() -> dict[str, Model]:
-    """One model of each family that is shipped."""
+    """Return one model of each shipped family."""
     with TemporaryDirectory() as folder:
         conf = Path(folder) / "proxy.conf"
         conf.with_name("none").mkdir()
@@ -56,7 +56,7 @@ MODELS = models()
 
 
 def sent(body: dict[str, Any], model: Model) -> tuple[str, int]:
-    """What goes upstream for a client's body, and what its prompt is estimated at."""
+    """Return the upstream body for a client's body, and the estimate of its prompt."""
     chat = parse_chat_request(json.dumps(body).encode())
     made = sanitize(chat.sendable(model.family), model, 100, stream=False).body
     secret = model.provider.platform_secret
@@ -69,7 +69,7 @@ def test_every_field_of_the_contract_is_among_the_samples() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(MODELS))
-def test_whatever_reaches_an_upstream_body_is_estimated(family: str) -> None:
+def test_everything_in_an_upstream_body_is_estimated(family: str) -> None:
     model, reached = MODELS[family], 0
     _, plain_tokens = sent({"messages": HELLO}, model)
     extras = {name: {"deep": [TEXT]} for name in model.family.extra}

@@ -1,4 +1,4 @@
-"""One call's way from its head to its row: whatever is tried in whichever order, only what is approved is sent."""
+"""The stages of one call from its head to its row. In any order of steps, only an approved attempt is sent."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,7 +41,7 @@ def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_on
         call.advance(Stage.SETTLED)
 
 
-def test_an_attempt_that_nothing_was_sent_for_counts_and_the_next_needs_a_hold_of_its_own() -> None:
+def test_a_skipped_attempt_counts_and_the_next_needs_its_own_hold() -> None:
     counted = through(*TO_HOLD, held).skip()
     with pytest.raises(IllegalMoveError, match="nothing is held"):
         dispatched(counted)
@@ -64,13 +64,13 @@ def test_a_second_attempt_is_not_sent_on_the_hold_of_the_first() -> None:
 @pytest.mark.parametrize(
     "ask", [lambda call: call.caller, lambda call: call.routed, lambda call: call.attempt]
 )
-def test_what_is_not_known_yet_is_not_told(ask: Callable[[Exchange], Any]) -> None:
+def test_a_fact_that_is_not_known_yet_raises(ask: Callable[[Exchange], Any]) -> None:
     with pytest.raises(IllegalMoveError, match="at received"):
         ask(NEW)
 
 
 @given(st.lists(st.sampled_from([*Stage, "held", "dispatched"]), max_size=30))
-def test_whatever_is_tried_no_attempt_is_sent_without_a_hold_and_nothing_after_the_end(
+def test_no_order_of_steps_sends_an_attempt_without_a_hold_or_after_the_end(
     tries: list[Stage | str],
 ) -> None:
     call, holds, sent = through(*TO_HOLD), 0, 0

@@ -1,4 +1,4 @@
-"""What may follow a failed attempt, and after which failures: each situation a line, and what holds in all of them."""
+"""The second attempt of a call, and the failures that allow it: one line for each situation, and general properties."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ GROQ_LOST = {"GROQ": Byok(None, routing=True)}
 
 @dataclass(frozen=True)
 class After:
-    """A call that names ``name``, of a workspace with a fallback model, a Safety Net, and keys of its own."""
+    """A call for ``name``, and the fallback model, Safety Net and own keys of its workspace."""
 
     name: str
     fallback: str | None = None
@@ -47,7 +47,7 @@ class After:
 
 
 def attempts(after: After) -> str:
-    """The route in one line: its attempts, as ``slug mode``, and what is told in place of the first one's failure."""
+    """Return the route in one line: its attempts as ``slug mode``, and the code of its fallback refusal."""
     facts = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
     made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.attempts]
@@ -55,7 +55,7 @@ def attempts(after: After) -> str:
 
 
 SITUATIONS = [
-    # With the platform's key: the fallback model, with whichever key its provider has.
+    # With a platform key: the fallback model, with the key that its provider has.
     (After("gpt"), "gpt payg"),
     (After("gpt", "llama"), "gpt payg → llama payg"),
     (After("gpt", "gpt-big"), "gpt payg → gpt-big payg"),
@@ -66,7 +66,7 @@ SITUATIONS = [
     (After("gpt", "llama", byok=OFF), "gpt payg → llama payg"),
     (After("llama", "gpt-own", byok=ON), "llama payg → gpt-own byok"),
     (After("gpt", "llama", net=True), "gpt payg → llama payg"),
-    # A fallback model that can serve nothing is none.
+    # A fallback model that can serve no call is ignored.
     (After("gpt", "gpt"), "gpt payg"),
     (After("gpt", "gpt-old"), "gpt payg"),
     (After("gpt", "gone"), "gpt payg"),
@@ -74,17 +74,17 @@ SITUATIONS = [
     (After("gpt", "bare"), "gpt payg"),
     (After("llama", "gpt-own", byok=OFF), "llama payg"),
     (After("gpt", "llama", byok=GROQ_LOST), "gpt payg"),
-    # The Safety Net belongs to calls with platform keys no more than the fallback model to those with customers' own.
+    # The Safety Net is only for calls with customers' own keys, the fallback model only for calls with platform keys.
     (After("gpt", net=True), "gpt payg"),
     (After("gpt", byok=ON), "gpt byok"),
     (After("gpt", "llama", byok=ON), "gpt byok"),
-    # With the customer's own key: the same model on the platform's.
+    # With the customer's own key: the same model with a platform key.
     (After("gpt", net=True, byok=ON), "gpt byok → gpt payg"),
     (After("gpt", "llama", net=True, byok=ON), "gpt byok → gpt payg"),
     (After("gpt-big", net=True, byok=ON), "gpt-big byok → gpt-big payg"),
     (After("llama", net=True, byok=ON), "llama payg"),
     (After("llama", "gpt", net=True, byok=ON), "llama payg → gpt byok"),
-    # What the catalog's row does not allow is told; what no catalog knows, or no key is there for, can't be.
+    # A row that forbids the Safety Net gives a refusal. A model without a row, or without a key, gives none.
     (After("gpt-own", net=True, byok=ON), "gpt-own byok → byok_required"),
     (After("gpt-own", byok=ON), "gpt-own byok"),
     (After("openai/ft:gpt", net=True, byok=ON), "openai/ft:gpt byok"),
@@ -93,7 +93,7 @@ SITUATIONS = [
 
 
 @pytest.mark.parametrize(("after", "made"), SITUATIONS, ids=[str(n) for n in range(len(SITUATIONS))])
-def test_what_follows_a_failed_attempt(after: After, made: str) -> None:
+def test_the_attempt_after_a_failed_one(after: After, made: str) -> None:
     assert attempts(after) == made
 
 
@@ -111,28 +111,28 @@ def test_what_follows_a_failed_attempt(after: After, made: str) -> None:
         ("bare", {}, "BARE has no platform key"),
     ],
 )
-def test_a_fallback_model_that_serves_no_call_is_known_with_the_reason(
+def test_a_fallback_model_that_serves_no_call_has_a_reason(
     slug: str | None, byok: dict[str, Byok], why: str | None
 ) -> None:
     assert idle_fallback(After("gpt", slug, byok=byok).workspace, MODELS) == why
 
 
-# --- which failures --------------------------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503, 504, 599])
-def test_a_failure_of_the_providers_is_one(status: int) -> None:
+def test_a_failure_of_the_provider_allows_a_fallback(status: int) -> None:
     assert is_failure(status)
 
 
 @pytest.mark.parametrize("status", [400, 402, 404, 405, 409, 410, 413, 415, 422, 451])
-def test_what_is_the_clients_own_is_none_unless_it_stands_in_a_success(status: int) -> None:
+def test_an_error_of_the_client_allows_none_unless_it_is_in_a_success(status: int) -> None:
     assert not is_failure(status)
     assert is_failure(status, in_success=True)
 
 
 @pytest.mark.parametrize("status", [400, 402, 404, 405, 409, 410, 413, 415, 422, 451])
-def test_an_own_account_that_is_used_up_or_lacks_the_model_is_a_failure_before_the_safety_net(
+def test_a_used_up_account_or_a_missing_model_is_a_failure_only_before_the_safety_net(
     status: int,
 ) -> None:
     assert is_failure(status, before_net=True) is (status in (402, 404))
@@ -154,40 +154,42 @@ def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: boo
     assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
 
 
-# --- what is told where there is no money for it -----------------------------------------------------------------
+# --- a limit without room -----------------------------------------------------------------
 
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
 
 
-def told(reason: DenialReason, mode: Any) -> Refusal | None:
+def refusal_for(reason: DenialReason, mode: Any) -> Refusal | None:
     return refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
 
 
 @pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
-def test_a_limit_that_has_no_room_for_the_safety_net_is_told_as_such(reason: DenialReason) -> None:
-    refusal = told(reason, "byok")
+def test_a_limit_without_room_for_the_safety_net_is_the_refusal(reason: DenialReason) -> None:
+    refusal = refusal_for(reason, "byok")
     assert refusal
     usual = refusal_of(Denial(reason, CAP), NOON)
     assert (refusal.code, refusal.retry_after_s) == (usual.code, 12 * 3600)
     assert refusal.message.startswith(usual.message[:20])
     assert refusal.message.endswith("; cannot use the Safety Net fallback.")
-    assert told(reason, "payg") is None
+    assert refusal_for(reason, "payg") is None
 
 
-def test_the_month_is_told_in_the_words_of_the_contract() -> None:
-    refusal = told("monthly_spend_cap", "byok")
+def test_the_refusal_for_the_month_has_the_words_of_the_contract() -> None:
+    refusal = refusal_for("monthly_spend_cap", "byok")
     assert refusal
     assert refusal.message == "Monthly spend limit reached; cannot use the Safety Net fallback."
 
 
-# --- what holds in every situation -----------------------------------------------------------------------------
+# --- properties of every situation -----------------------------------------------------------------------------
 
 
 @settings(max_examples=300, deadline=None)
 @given(situations(), st.none() | st.sampled_from(sorted(MODELS)), st.booleans())
-def test_a_second_attempt_is_another_one_that_may_be_made(when: When, slug: str | None, net: bool) -> None:
+def test_a_second_attempt_differs_from_the_first_and_is_allowed(
+    when: When, slug: str | None, net: bool
+) -> None:
     workspace = replace(when.workspace, fallback_model=slug, safety_net=net)
     asked = request_facts(when.name, when.fields)
     with suppress(Refusal):

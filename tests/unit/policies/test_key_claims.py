@@ -1,4 +1,4 @@
-"""Whose a key's hash is, as a table, and what holds whatever two or more files claim."""
+"""The owner of a key's hash, as a table, and the properties of any claims by two or more files."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from policies.key_claims import settle_claims
 
 Texts = Mapping[str, tuple[str, ...]]
 
-# what the texts claim, what the last good ones did, who gives way, which (workspace, hash) are refused
+# claims of the texts, claims of the last good texts, workspaces that give way, refused (workspace, hash)
 TABLE: dict[str, tuple[Texts, Texts, set[str], set[tuple[str, str]]]] = {
-    "nobody else": ({"a": ("x",), "b": ("y",)}, {}, set(), set()),
+    "no other claim": ({"a": ("x",), "b": ("y",)}, {}, set(), set()),
     "two at a first start": ({"a": ("x",), "b": ("x",)}, {}, set(), {("a", "x"), ("b", "x")}),
     "one had it": ({"a": ("x",), "b": ("x", "y")}, {"a": ("x",), "b": ("y",)}, {"b"}, set()),
     "one had it, the other is new": ({"a": ("x",), "b": ("x",)}, {"a": ("x",)}, set(), {("b", "x")}),
@@ -48,7 +48,7 @@ TEXTS = st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from("uvxyz
 
 @settings(deadline=None)
 @given(TEXTS, TEXTS)
-def test_no_hash_is_ever_two_workspaces_and_none_is_won_from_its_owner(claims: Texts, had: Texts) -> None:
+def test_no_hash_has_two_owners_and_none_is_taken_from_its_owner(claims: Texts, had: Texts) -> None:
     settled = settle_claims(claims, had.get)
     owners: dict[str, list[str]] = {}
     for name, hashes in claims.items():

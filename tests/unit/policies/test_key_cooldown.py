@@ -1,4 +1,4 @@
-"""How long a key rests and whose turn it is, as tables and against plain tellings; and what ``Retry-After`` says."""
+"""The cooldown of a key and the choice of the next key, as tables and as properties of any answers."""
 
 import math
 from itertools import pairwise
@@ -17,7 +17,7 @@ from policies.key_cooldown import (
     next_index,
 )
 
-# One rest after the other: each answer is of a call that was sent when the rest before it was over.
+# Cooldowns in a row: each answer is to a call that was sent after the cooldown before it had ended.
 # Each is a status, or a 429 with the seconds of its Retry-After.
 IN_A_ROW: dict[str, tuple[list[int | tuple[int, float]], list[float]]] = {
     "401 doubles up to ten minutes": ([401] * 6, [60, 120, 240, 480, 600, 600]),
@@ -25,8 +25,8 @@ IN_A_ROW: dict[str, tuple[list[int | tuple[int, float]], list[float]]] = {
     "429 says how long": ([(429, 7), (429, 7), (429, 2.5)], [7, 7, 2.5]),
     "429 asks for too little or too much": ([(429, 0), (429, -9), (429, 601), (429, math.inf)], [1, 1, 600, 600]),
     "429 that says how long counts for one that does not": ([429, (429, 2), 429], [5, 2, 20]),
-    "a 401 is not told how long": ([(401, 7)], [60]),
-    "another status begins anew": ([401, 401, 429, 429, 401], [60, 120, 5, 10, 60]),
+    "a 401 has no Retry-After": ([(401, 7)], [60]),
+    "another status begins at the first length": ([401, 401, 429, 429, 401], [60, 120, 5, 10, 60]),
     "a success makes it fresh": ([401, 401, 200, 401, 429, 304, 429], [60, 120, 0, 60, 5, 0, 5]),
     "what says nothing about the key": ([401, 500, 403, 400, 404, 402, 503, 401], [60, 0, 0, 0, 0, 0, 0, 120]),
 }  # fmt: skip
@@ -45,7 +45,7 @@ def test_how_long_a_key_rests(case: str) -> None:
     assert found == lengths_s
 
 
-# What a key that rests for a 401, or for a 429, is answered some seconds after its rest began, and when the rest ends.
+# The status that a cooldown is for, an answer some seconds after it began, and when the cooldown ends then.
 RESTING = [
     (401, 0, 401, None, 60),
     (401, 59, 401, None, 60),
@@ -61,7 +61,7 @@ RESTING = [
 
 
 @pytest.mark.parametrize(("first", "after_s", "then", "retry_after_s", "ends_s"), RESTING)
-def test_what_fails_while_a_key_rests_is_of_that_rest_unless_it_asks_for_a_longer_one(
+def test_a_failure_while_a_key_rests_belongs_to_that_rest_unless_it_asks_for_a_longer_one(
     first: int, after_s: float, then: int, retry_after_s: float | None, ends_s: float
 ) -> None:
     rest = after_answer(READY, 0, first)
@@ -69,7 +69,7 @@ def test_what_fails_while_a_key_rests_is_of_that_rest_unless_it_asks_for_a_longe
     assert (again.until_s, again.times) == (ends_s, 1)
 
 
-def test_a_call_that_was_sent_before_the_rest_does_not_double_it_however_late_it_fails() -> None:
+def test_a_call_from_before_the_rest_does_not_double_it_even_if_it_fails_late() -> None:
     rest = after_answer(after_answer(READY, 0, 401), 60, 401)
     late = after_answer(rest, 200, 401, was_sent_before=True)
     assert late == Cooldown(320, 401, times=2)
@@ -91,7 +91,7 @@ ANSWERS = st.tuples(
 
 
 @given(answers=st.lists(ANSWERS, max_size=60))
-def test_no_rest_is_shorter_or_longer_than_its_bounds_and_none_ends_early_but_by_a_success(
+def test_every_rest_is_within_its_bounds_and_only_a_success_ends_it_early(
     answers: list[tuple[float, int, float | None, bool]],
 ) -> None:
     rest, now_s = READY, 0.0
@@ -109,12 +109,12 @@ def test_no_rest_is_shorter_or_longer_than_its_bounds_and_none_ends_early_but_by
 
 
 @given(times=st.integers(1, 10_000), status=st.sampled_from(sorted(COOLDOWN_S)))
-def test_a_key_that_is_turned_down_for_ever_is_tried_again_for_ever(times: int, status: int) -> None:
+def test_a_key_that_is_always_rejected_is_always_tried_again(times: int, status: int) -> None:
     longest_s = COOLDOWN_S[status][1]
     assert after_answer(Cooldown(0, status, times), 1, status).until_s <= 1 + longest_s
 
 
-# Whose turn it is.
+# The next key.
 
 RESTS = st.lists(st.floats(-100, 100), min_size=1, max_size=8)
 

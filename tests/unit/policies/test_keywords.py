@@ -77,7 +77,7 @@ def test_of_several_keywords_the_first_in_the_text_is_named_as_it_was_written() 
 @given(
     st.text(string.ascii_letters + "_ .é中", min_size=1, max_size=6).filter(str.strip), st.text(max_size=30)
 )
-def test_a_keyword_between_spaces_is_always_found_and_never_where_it_is_not(keyword: str, text: str) -> None:
+def test_a_keyword_between_spaces_is_always_found_and_only_there(keyword: str, text: str) -> None:
     keywords = compile_keywords((keyword,))
     assert keywords.find_in(f"{text} {keyword} {text}".casefold()) == keyword
     spaced = " ".join(unicodedata.normalize("NFC", text).casefold().split())
@@ -87,7 +87,7 @@ def test_a_keyword_between_spaces_is_always_found_and_never_where_it_is_not(keyw
 
 @settings(max_examples=200, deadline=None)
 @given(st.from_regex(r"[a-z]{1,4}", fullmatch=True), st.text("abz _1.\n", max_size=20))
-def test_for_words_of_ascii_letters_it_is_what_word_boundaries_say(keyword: str, text: str) -> None:
+def test_for_words_of_ascii_letters_it_agrees_with_word_boundaries(keyword: str, text: str) -> None:
     expected = bool(re.search(rf"\b{keyword}\b", text))
     assert (compile_keywords((keyword,)).find_in(text) is not None) == expected
 
@@ -102,7 +102,7 @@ def test_for_words_of_ascii_letters_it_is_what_word_boundaries_say(keyword: str,
     ],
 )
 def test_a_hostile_text_of_a_megabyte_is_read_to_its_end(keyword: str, text: str) -> None:
-    # In a time that grew with the square of the text, this would not end within the run.
+    # In quadratic time, this would not end during the test run.
     keywords = compile_keywords((keyword,))
     assert keywords.find_in(text) is None
     assert keywords.find_in(f"{text} {keyword}") == keyword

@@ -1,4 +1,4 @@
-"""Which limits a call stands under, which counters it adds to, and what a period is."""
+"""The limits that apply to a call, the counters that it adds to, and the periods."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -39,7 +39,7 @@ BARE = Workspace("acme", "Acme", "pro", ())
         ("2024-12-30", "weekly", "2025-W01"),
     ],
 )
-def test_a_day_lies_in_a_period(day: str, reset: Reset, period: str) -> None:
+def test_a_day_is_in_a_period(day: str, reset: Reset, period: str) -> None:
     assert period_of(datetime.fromisoformat(day), reset) == period
 
 
@@ -60,12 +60,12 @@ def test_a_period_ends_where_the_next_one_begins(day: date, reset: Reset) -> Non
     assert period_of(after - timedelta(seconds=1), reset) == period
 
 
-def test_what_never_ends_holds_every_day() -> None:
+def test_a_period_that_never_ends_has_every_day() -> None:
     assert period_start("ever") < "0001-01-01"
     assert period_end("ever") > "9999-12-31"
 
 
-def test_limits_stand_in_the_order_in_which_they_are_checked() -> None:
+def test_limits_are_in_the_order_of_their_checks() -> None:
     limits = limits_of(WORKSPACE, KEY, "payg", NOW)
     assert [(limit.kind, limit.counter, limit.most) for limit in limits] == [
         ("request_cap", Counter("key:acme/ci", "2026-11-21"), 7),
@@ -86,7 +86,7 @@ def test_limits_stand_in_the_order_in_which_they_are_checked() -> None:
         (BARE, Key("k", "00", request_cap=0), "payg", ["request_cap"]),
     ],
 )
-def test_only_what_is_set_limits_a_call(workspace: Workspace, key: Key, mode: Mode, kinds: list[str]) -> None:
+def test_only_limits_that_are_set_apply(workspace: Workspace, key: Key, mode: Mode, kinds: list[str]) -> None:
     assert [limit.kind for limit in limits_of(workspace, key, mode, NOW)] == kinds
 
 
@@ -98,7 +98,7 @@ def test_the_wallet_pays_for_metered_calls_without_pro(plan: str, mode: Mode, pa
     assert pays_from_wallet(replace(BARE, plan=plan), mode) is paid  # type: ignore[arg-type]
 
 
-def test_every_counter_that_a_limit_may_look_at_is_counted_but_the_wallets() -> None:
+def test_a_call_adds_to_every_counter_of_a_limit_except_the_wallets() -> None:
     counted = set(counters_of("acme", "ci", NOW))
     for reset in ("never", "daily", "weekly", "monthly"):
         key = replace(KEY, spend_reset=reset, request_reset=reset)

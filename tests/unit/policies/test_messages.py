@@ -1,4 +1,4 @@
-"""Messages: a table of families and conversations, and what no family may do to a conversation."""
+"""Messages: a table of families and conversations, and properties that no family may break."""
 
 import re
 from copy import deepcopy
@@ -15,16 +15,16 @@ from policies.refusal import Refusal
 HINT = {"type": "ephemeral"}
 
 
-def call(call_id: str, **beside: Any) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} | beside
+def call(call_id: str, **more: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} | more
 
 
-def said(role: str = "user", content: Any = "Hello", **beside: Any) -> dict[str, Any]:
-    return {"role": role, "content": content} | beside
+def said(role: str = "user", content: Any = "Hello", **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content} | more
 
 
-def text(words: str, **beside: Any) -> dict[str, Any]:
-    return {"type": "text", "text": words} | beside
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words} | more
 
 
 def sendable(messages: list[dict[str, Any]], **accepts: Any) -> list[Any]:
@@ -103,7 +103,7 @@ def sendable(messages: list[dict[str, Any]], **accepts: Any) -> list[Any]:
         ),
     ],
 )
-def test_a_message_goes_upstream_as_the_family_takes_it(
+def test_a_message_goes_upstream_as_the_family_accepts_it(
     accepts: dict[str, Any], message: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     before = deepcopy(message)
@@ -111,7 +111,7 @@ def test_a_message_goes_upstream_as_the_family_takes_it(
     assert message == before
 
 
-def test_a_late_system_message_bears_the_role_that_the_family_takes_there() -> None:
+def test_a_late_system_message_has_the_role_that_the_family_accepts_there() -> None:
     roles = ["system", "developer", "user", "assistant", "system", "developer", "user"]
     messages = [said(role) for role in roles]
     assert [m["role"] for m in sendable(messages)] == [
@@ -122,7 +122,7 @@ def test_a_late_system_message_bears_the_role_that_the_family_takes_there() -> N
     ]
 
 
-def test_what_became_of_messages_is_told_once_a_field() -> None:
+def test_each_field_of_messages_has_one_change() -> None:
     messages = [said("developer", x=1), said(x=2), said("assistant", "", tool_calls=[call("long id", y=1)])]
     _, changes = sendable_messages(messages, Family("tested", tool_call_id_chars=9))
     assert {(change.field, change.action, change.source) for change in changes} == {
@@ -152,7 +152,7 @@ def test_what_became_of_messages_is_told_once_a_field() -> None:
         ),
     ],
 )
-def test_what_became_of_messages_is_told_with_the_families_key(
+def test_each_change_of_messages_has_the_familys_key(
     accepts: dict[str, Any], field: str, source: str
 ) -> None:
     messages = [
@@ -161,11 +161,11 @@ def test_what_became_of_messages_is_told_with_the_families_key(
         said("system", "Be kind."),
     ]
     _, changes = sendable_messages(messages, Family("tested", **accepts))
-    told = {change.field: change.source for change in changes}
-    assert told[f"messages.{field}"] == f"families.toml [tested] {source}"
+    sources = {change.field: change.source for change in changes}
+    assert sources[f"messages.{field}"] == f"families.toml [tested] {source}"
 
 
-def test_hints_to_a_cache_are_taken_off_tools() -> None:
+def test_cache_control_is_removed_from_tools() -> None:
     tools = [{"type": "function", "cache_control": HINT}, {"type": "function"}]
     assert without_cache_control(tools) == [{"type": "function"}] * 2
     assert without_cache_control(tools[1:]) is not tools
@@ -184,7 +184,7 @@ def test_tool_call_ids_of_the_right_length_stay_and_others_are_the_same_in_calls
     first, second, third = [made["id"] for made in sent[0]["tool_calls"]]
     assert first == "Abcdef123"
     assert [message["tool_call_id"] for message in sent[1:]] == [second, third, first]
-    # The next turn must say the same.
+    # The next turn must have the same ids.
     assert sendable([*messages, said("assistant")], tool_call_id_chars=9)[:4] == sent
 
 
@@ -219,7 +219,7 @@ messages = st.fixed_dictionaries(
 
 @settings(max_examples=150)
 @given(conversation=st.lists(messages, max_size=6))
-def test_a_family_that_says_nothing_sends_each_message_as_the_same_object(
+def test_a_family_without_rules_sends_each_message_as_the_same_object(
     conversation: list[dict[str, Any]],
 ) -> None:
     sent, changes = sendable_messages(conversation, Family("plain"))
@@ -283,7 +283,7 @@ def test_a_picture_that_is_an_object_stays_the_same_object() -> None:
     assert sendable_messages([message], Family("f")) == ([message], [])
 
 
-def test_an_absent_field_that_is_null_is_no_dropped_one() -> None:
+def test_a_null_field_is_not_a_dropped_one() -> None:
     message = {"role": "assistant", "content": "x", "refusal": None, "audio": None, "annotations": []}
     sent, changes = sendable_messages([message], Family("f"))
     assert sent == [{"role": "assistant", "content": "x"}]
@@ -294,7 +294,7 @@ def test_an_absent_field_that_is_null_is_no_dropped_one() -> None:
 
 
 @pytest.mark.parametrize("role", [*sorted(ROLES), "context"])
-def test_a_usual_role_and_one_that_the_family_lists_is_known(role: str) -> None:
+def test_the_usual_roles_and_those_of_the_family_are_known(role: str) -> None:
     check_roles([said(role)], Family("f", roles={"context": "context"}))
 
 

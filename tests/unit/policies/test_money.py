@@ -1,4 +1,4 @@
-"""Money: exact in, exact out, rounded half up once; compared with fractions, which can't be wrong by rounding."""
+"""Money: read and shown exactly, rounded half up once, and compared with fractions, which are never rounded."""
 
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
@@ -78,7 +78,7 @@ def test_a_price_is_read_exactly(text: str, microusd: int) -> None:
         ],
     ],
 )
-def test_what_is_no_price_is_refused_with_its_reason(text: str, reason: str) -> None:
+def test_an_invalid_price_is_refused_with_its_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_price_microusd_per_mtok(text)
 
@@ -160,7 +160,7 @@ def test_each_of_the_three_prices_gets_the_markup() -> None:
             Usage(10, None, 22, reasoning_tokens=12),
             True,
             1_500 + 7_200,
-        ),  # Gemini leaves a completion of nought out
+        ),  # Gemini leaves out a completion of zero
         (Usage(10, None, 22), True, 1_500 + 7_200),
         (Usage(10, None, 22), False, 1_500 + 7_200),
         (Usage(10, None, 5), False, 1_500),
@@ -179,11 +179,11 @@ def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: 
         (Usage(1000, 0, cache_write_tokens=-1), WRITES, 150_000),
     ],
 )
-def test_what_is_written_into_a_cache_has_its_own_price(usage: Usage, prices: Prices, nanousd: int) -> None:
+def test_tokens_written_into_a_cache_have_their_own_price(usage: Usage, prices: Prices, nanousd: int) -> None:
     assert cost_nanousd(usage, prices, False) == nanousd
 
 
-def test_a_prompt_is_held_for_at_its_dearest_price() -> None:
+def test_a_prompt_is_held_at_its_highest_price() -> None:
     assert highest_input_microusd_per_mtok(PRICES) == 150_000
     assert highest_input_microusd_per_mtok(WRITES) == 187_500
 
@@ -193,7 +193,7 @@ def test_a_cost_is_rounded_half_up(micro: int, nano: int) -> None:
     assert cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
 
 
-def test_a_cost_is_rounded_once_not_once_a_part() -> None:
+def test_a_cost_is_rounded_once_and_not_for_each_part() -> None:
     assert cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
 
 
@@ -243,7 +243,7 @@ def test_an_amount_is_read_exactly(text: str, nanousd: int) -> None:
         ("10000000", "too large"),
     ],
 )
-def test_what_is_no_amount_is_refused_with_its_reason(text: str, reason: str) -> None:
+def test_an_invalid_amount_is_refused_with_its_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_usd_nanousd(text)
 
@@ -265,7 +265,7 @@ def test_an_amount_is_shown_in_full_and_no_longer(nanousd: int, text: str) -> No
 
 @few
 @given(st.integers(0, 9 * 10**15))
-def test_what_is_shown_can_be_read_again(nanousd: int) -> None:
+def test_a_shown_amount_can_be_read_again(nanousd: int) -> None:
     assert parse_usd_nanousd(format_nanousd(nanousd)) == nanousd
 
 

@@ -1,4 +1,4 @@
-"""What operators' policies may do to a call: nothing, narrow it, or refuse it; whatever else they do refuses it too."""
+"""Operators' policies may accept, narrow or refuse a call. Anything else that they do refuses it, too."""
 
 import asyncio
 import traceback
@@ -63,7 +63,7 @@ def test_the_smallest_narrowing_counts(
     assert review(reviewed(), policies(*functions)) == cap
 
 
-def test_each_policy_is_asked_about_the_same_call_in_order() -> None:
+def test_each_policy_gets_the_same_call_in_order() -> None:
     asked: list[tuple[int, ReviewedCall]] = []
     call = reviewed()
     review(call, policies(*(lambda given, n=n: asked.append((n, given)) for n in range(3))))
@@ -71,7 +71,7 @@ def test_each_policy_is_asked_about_the_same_call_in_order() -> None:
     assert all(given is call for _, given in asked)
 
 
-def test_the_first_refusal_answers_and_nobody_is_asked_after_it() -> None:
+def test_the_first_refusal_answers_and_no_policy_runs_after_it() -> None:
     refusal = Refusal("payment_required", "Too dear.", "max_tokens")
     with pytest.raises(Refusal) as found:
         review(
@@ -90,7 +90,7 @@ def test_only_some_codes_are_for_policies(code: RefusalCode) -> None:
         review(reviewed(), policies(refusing(code, "Not today.")))
 
 
-def test_each_code_that_policies_may_use_says_their_words() -> None:
+def test_each_code_of_a_policy_is_answered_with_its_words() -> None:
     for code in REFUSAL_CODES:
         answer = refusal_error(Refusal(code, "Not today.", "model"))
         assert answer != INTERNAL_ERROR
@@ -143,7 +143,7 @@ FAULTS: dict[str, Callable[[ReviewedCall], object]] = {
 
 
 @pytest.mark.parametrize("function", FAULTS.values(), ids=FAULTS)
-def test_whatever_else_a_policy_does_fails_it_by_name_and_never_in_its_own_words(
+def test_anything_else_that_a_policy_does_is_its_failure_by_name_and_never_in_its_words(
     function: Callable[[ReviewedCall], object],
 ) -> None:
     with pytest.raises(PolicyFailed, match=r'^policy "p2" (raised|refused|returned) ') as found:
@@ -171,7 +171,7 @@ def test_a_failed_policy_does_not_fail_the_next_call() -> None:
     assert review(reviewed(), unlucky) is None
 
 
-def test_a_call_bears_no_words_of_the_client_when_it_is_printed() -> None:
+def test_a_printed_call_has_no_words_of_the_client() -> None:
     call = reviewed(CANARY, end_user=CANARY, requested_model=CANARY, model_slug=CANARY)
     assert CANARY not in repr(call)
 

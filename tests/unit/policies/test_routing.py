@@ -1,4 +1,4 @@
-"""Which model serves a call, and with whose key: each situation a line of a table, and what holds in all of them."""
+"""The model and the key that serve a call: one line of a table for each situation, and general properties."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,7 +60,7 @@ BARE_ON = {"BARE": Byok(SecretStr("customer"), routing=True)}
 
 @dataclass(frozen=True)
 class When:
-    """A call that names ``name``, and the workspace that it comes from. ``rules`` are (keyword, model)."""
+    """A call for ``name``, and its workspace. ``rules`` are (keyword, model)."""
 
     name: str | None = None
     text: str = "hello"
@@ -87,7 +87,7 @@ class When:
 
 
 def routed(when: When) -> str:
-    """What becomes of a call, in one line: ``slug mode decided_by``, or ``code: message``."""
+    """Return the result of a call in one line: ``slug mode decided_by``, or ``code: message``."""
     try:
         route = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     except Refusal as refusal:
@@ -120,9 +120,9 @@ def text(*parts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": part} for part in parts]
 
 
-# the situation, what becomes of it (of a refusal, code and a part of the message, between them "…")
+# the situation, its result (for a refusal: the code and a part of the message, with "…" between them)
 TABLE: list[tuple[str, When, str]] = [
-    # --- without anything but names
+    # --- names only
     ("a slug is served by the platform", When("gpt"), "gpt payg pinned"),
     ("a slug with a slash is a slug", When("openai/oss"), "openai/oss payg pinned"),
     ("a provider without keys needs none", When("mine"), "mine payg pinned"),
@@ -210,7 +210,7 @@ TABLE: list[tuple[str, When, str]] = [
     ("a rule without a platform key", When(None, "sql", (("sql", "bare"),)), "invalid_state…no platform key"),
     ("a part of a message", When(None, rules=SQL, more=said(("user", text("a", "sql")))), "llama payg rule 1 (sql)"),
     ("no word across parts", When("gpt", rules=SQL, more=said(("user", text("s", "ql")))), "gpt payg pinned"),
-    ("beside a picture", When("gpt", rules=SQL, more=said(("user", [IMAGE, *text("sql")]))), "llama payg rule 1 (sql)"),
+    ("with a picture", When("gpt", rules=SQL, more=said(("user", [IMAGE, *text("sql")]))), "llama payg rule 1 (sql)"),
     ("not a picture's name", When("gpt", rules=(("b", "llama"),), more=said(("user", [IMAGE]))), "gpt payg pinned"),
     ("not a system message", When("gpt", rules=SQL, more=said(("system", "sql"), ("user", "a"))), "gpt payg pinned"),
     ("not an answer", When("gpt", rules=SQL, more=said(("user", "a"), ("assistant", "sql"))), "gpt payg pinned"),
@@ -249,7 +249,7 @@ TABLE: list[tuple[str, When, str]] = [
      "invalid_state…change heuristics[1].model"),
     ("a byok-only heuristic", When(heuristics=shape("tools", "gpt-own"), more=TOOLS),
      "byok_required…change its heuristics[0].model"),
-    # --- a model that has left the catalog since the workspace's file was good
+    # --- a model that was removed from the catalog after the workspace's file was valid
     ("a rule's model is gone", When("gpt", "sql", rules=(("sql", "gone"),)), "invalid_state…change rules[0].model"),
     ("not for this call", When("gpt", rules=(("sql", "gone"),)), "gpt payg pinned"),
     ("a heuristic's model is gone", When(heuristics=shape("tools", "gone"), more=TOOLS, default="gpt"),
@@ -264,8 +264,8 @@ TABLE: list[tuple[str, When, str]] = [
 
 @pytest.mark.parametrize(("when", "becomes"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_each_situation_has_its_route(when: When, becomes: str) -> None:
-    code, told, part = becomes.partition("…")
-    if told:
+    code, separator, part = becomes.partition("…")
+    if separator:
         assert routed(when).startswith(f"{code}: ")
         assert part in routed(when)
     else:
@@ -306,7 +306,7 @@ def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custo
     assert found.attempts[0].model.family == Family("custom")
 
 
-# --- what holds in every situation -----------------------------------------------------------------------------
+# --- properties of every situation -----------------------------------------------------------------------------
 
 NAMES = st.none() | st.sampled_from([*MODELS, "gtp", "openai/x", "own/x", "acme/x", "openai/.."]) | st.text()
 BYOK = st.sampled_from([{}, ON, OFF, LOST, GROQ_ON, ON | GROQ_ON])
@@ -334,7 +334,7 @@ def situations(draw: st.DrawFn) -> When:
 
 @settings(max_examples=300, deadline=None)
 @given(situations())
-def test_a_route_is_active_and_bears_the_one_key_that_its_mode_says(when: When) -> None:
+def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
         found = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
         [attempt] = found.attempts

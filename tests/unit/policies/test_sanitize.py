@@ -1,4 +1,4 @@
-"""Sanitization: a table of families and fields, and what may never happen whatever the family says."""
+"""Sanitization: a table of families and fields, and properties that no family may break."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -62,7 +62,7 @@ def _changes(fields: dict[str, Any], **accepts: Any) -> dict[str, list[str]]:
         ({"extra": frozenset({"reasoning_effort"})}, "reasoning_effort", "low", {"reasoning_effort": "low"}),
     ],
 )
-def test_a_field_goes_upstream_as_the_family_takes_it(
+def test_a_field_goes_upstream_as_the_family_accepts_it(
     accepts: dict[str, Any], field: str, value: Any, sent: dict[str, Any]
 ) -> None:
     body = sanitize({"messages": MESSAGES, field: value}, _model(**accepts), 50, False).body
@@ -92,10 +92,10 @@ def test_usage_is_asked_for_in_streams_where_the_family_wants_to_be_asked(
     assert body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | sent
 
 
-def test_every_change_is_told_with_a_reason() -> None:
+def test_every_change_has_a_reason() -> None:
     accepts = {"drops": frozenset({"seed"}), "renames": {"temperature": "heat", "user": "user_id"}}
-    told = _changes({"temperature": 9, "seed": 1, "user": "u", "top_p": 1}, **accepts)
-    assert told == {
+    changes = _changes({"temperature": 9, "seed": 1, "user": "u", "top_p": 1}, **accepts)
+    assert changes == {
         "model": ["set"],
         "messages": ["kept"],
         "temperature": ["clamped", "renamed"],
@@ -171,7 +171,7 @@ def test_every_change_is_told_with_a_reason() -> None:
         ({}, "stream_options", None, "set", "the contract, streaming chunk"),
     ],
 )
-def test_every_change_says_where_its_rule_stands(
+def test_every_change_has_the_source_of_its_rule(
     accepts: dict[str, Any], field: str, value: Any, action: str, source: str
 ) -> None:
     given = {"messages": MESSAGES, "seed": 5, "tools": [{"type": "custom", "cache_control": 1}]}
@@ -188,7 +188,7 @@ def test_a_model_outside_the_catalog_is_named_by_the_call() -> None:
     assert [change.source for change in changes if change.field == "model"] == [CHAT_BODY]
 
 
-def test_what_the_client_sent_is_not_changed() -> None:
+def test_the_clients_values_are_not_changed() -> None:
     fields = {"messages": MESSAGES, "stop": ["a", "b"], "tools": [{"type": "function"}]}
     before = deepcopy(fields)
     sanitize(fields, _model(stop_limit=1, drops=frozenset({"seed"})), 50, True)
@@ -219,7 +219,7 @@ OFF = {"type": "disabled"}
             {"thinking": {"type": "enabled"}},
         ),
         ({"conflicts": {"thinking": {"seed"}}}, {"thinking": OFF, "seed": 1}, {"thinking": OFF, "seed": 1}),
-        # The first that is on decides: what it drops excludes nothing more.
+        # The first field that is on decides. A field that it drops excludes no others.
         (
             {"conflicts": {"tool_choice": {"thinking"}, "thinking": {"temperature"}}},
             {"tool_choice": "required", "thinking": {"type": "enabled"}, "temperature": 1},
@@ -242,7 +242,7 @@ OFF = {"type": "disabled"}
             {"tool_choice": "required", "thinking": {"type": "enabled"}},
             {"tool_choice": "required", "thinking": OFF},
         ),
-        # What is implied counts when exclusions are judged.
+        # Implied fields exclude others, too.
         (
             {"implies": {"tools": {"user": "none"}}, "conflicts": {"user": {"seed"}}},
             {"tools": [{"type": "custom"}], "user": "u", "seed": 1},
@@ -268,23 +268,23 @@ OFF = {"type": "disabled"}
             {"tools": [{"type": "custom", "cache_control": 1}]},
             {"tools": [{"type": "custom", "cache_control": 1}]},
         ),
-        # Nobody has checked what kind of value an extra field has.
+        # The values of extra fields are not validated.
         ({"clamps": {"thinking": (0.0, 1.0)}}, {"thinking": {"a": 1}}, {"thinking": {"a": 1}}),
     ],
 )
 def test_fields_are_sent_as_they_agree_with_each_other(
     accepts: dict[str, Any], fields: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    beside = (
+    tools = (
         {"tools": [{"type": "custom"}]} if "tool_choice" in sent else {}
-    )  # A choice is sent beside tools only.
-    given = {"messages": MESSAGES} | beside | fields
+    )  # A choice is sent with tools only.
+    given = {"messages": MESSAGES} | tools | fields
     before = deepcopy(given)
     sanitized = sanitize(given, _model(extra=THINKING, **accepts), 50, False)
-    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | beside | sent
+    assert sanitized.body == {"model": "vendor-id", "messages": MESSAGES, "max_tokens": 50} | tools | sent
     assert given == before
-    told = {change.field.partition(".")[0] for change in sanitized.changes}
-    assert told >= given.keys() | sanitized.body.keys() - {"id"}
+    changed = {change.field.partition(".")[0] for change in sanitized.changes}
+    assert changed >= given.keys() | sanitized.body.keys() - {"id"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Holds: which limit refuses a call, how far overage protection lowers its cap, and how much is held for it."""
+"""Holds: the limit that refuses a call, the cap under overage protection, and the amount that is held."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,25 +50,25 @@ KEY, WALLET, MONTH = limit("spend_cap", 50_000), limit("wallet", 0), limit("mont
 @pytest.mark.parametrize(
     ("want", "limits", "decided"),
     [
-        # Nothing limits: all that the call may cost is held.
+        # Without a limit, all that the call may cost is held.
         (WANT, [], Hold(63_400, 100)),
         (LOOSE, [], Hold(1_000, 100)),
         # Enough is left.
         (WANT, [(KEY, Used())], Hold(49_672, 78)),
         (WANT, [(limit("spend_cap", 63_400), Used())], Hold(63_400, 100)),
         (WANT, [(limit("spend_cap", 63_399), Used())], Hold(62_776, 99)),
-        # The smallest rest decides, whichever it is.
+        # The limit with the smallest rest decides.
         (WANT, [(KEY, Used()), (MONTH, Used(48_000))], Hold(1_624, 1)),
         (WANT, [(WALLET, Used(-1_700)), (MONTH, Used())], Hold(1_624, 1)),
         # Calls in flight count.
         (WANT, [(KEY, Used(0, 0, 47_000, 1))], Hold(2_872, 3)),
         (WANT, [(KEY, Used(0, 0, 48_400, 1))], "budget"),
-        # One token is the least that is worth a call.
+        # A call needs at least one token.
         (WANT, [(limit("spend_cap", 1_624), Used())], Hold(1_624, 1)),
         (WANT, [(limit("spend_cap", 1_623), Used())], "budget"),
         (WANT, [(limit("spend_cap", 1_000), Used())], "budget"),
         (WANT, [(limit("spend_cap", 999), Used())], "budget_of_prompt"),
-        # Reached is reached, in the order of the checks.
+        # A limit that is reached refuses, in the order of the checks.
         (WANT, [(KEY, Used(50_000))], "spend_cap"),
         (WANT, [(KEY, Used(50_001))], "spend_cap"),
         (WANT, [(KEY, Used(50_000)), (WALLET, Used())], "spend_cap"),
@@ -80,11 +80,11 @@ KEY, WALLET, MONTH = limit("spend_cap", 50_000), limit("wallet", 0), limit("mont
         (LOOSE, [(KEY, Used(49_000, 0, 999, 1))], Hold(1_000, 100)),
         (LOOSE, [(KEY, Used(49_000, 0, 1_000, 1))], "spend_cap"),
         (LOOSE, [(WALLET, Used(0))], "wallet"),
-        # Requests are counted with those in flight; money has nothing to do with them.
+        # Requests include those in flight, and do not depend on money.
         (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 1))], Hold(63_400, 100)),
         (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 2))], "request_cap"),
         (LOOSE, [(limit("request_cap", 0), Used())], "request_cap"),
-        # What costs nothing is not lowered.
+        # A free call is not lowered.
         (Want(0, 0, 100, is_protected=True), [(KEY, Used(49_999))], Hold(0, 100)),
         (Want(0, 0, 100, is_protected=True), [(WALLET, Used(0))], "wallet"),
     ],
@@ -138,7 +138,7 @@ DAY_S = 86_400
         ),
     ],
 )
-def test_a_refusal_says_what_the_contract_wants_said_and_when_to_ask_again(
+def test_a_refusal_has_the_words_of_the_contract_and_the_time_of_a_retry(
     reason: DenialReason, of: Limit, code: str, gist: str, after_s: int | None, should_retry: bool | None
 ) -> None:
     refusal = refusal_of(Denial(reason, of), NOON)
@@ -155,7 +155,7 @@ def test_a_refusal_says_what_the_contract_wants_said_and_when_to_ask_again(
         (2, 1_234_500, "2 calls in flight hold $0.0012345."),
     ],
 )
-def test_a_refusal_for_the_calls_in_flight_says_so_and_that_a_second_later_may_do(
+def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_second(
     in_flight: int, held_nanousd: int, said: str
 ) -> None:
     refusal = refusal_of(Denial("budget", WALLET, in_flight, held_nanousd), NOON)
@@ -166,11 +166,11 @@ def test_a_refusal_for_the_calls_in_flight_says_so_and_that_a_second_later_may_d
 @pytest.mark.parametrize(
     ("want", "limits", "denial"),
     [
-        # What is left without the calls in flight would do: they are to blame.
+        # Without the calls in flight there is enough, so they are the cause.
         (WANT, [(KEY, Used(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
         (WANT, [(KEY, Used(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
         (LOOSE, [(KEY, Used(49_000, 0, 1_000, 2))], Denial("spend_cap", KEY, 2, 1_000)),
-        # It would not: what was spent is.
+        # Also without them there is too little, so the spent amount is the cause.
         (WANT, [(KEY, Used(48_400, 0, 100, 3))], Denial("budget", KEY)),
         (LOOSE, [(KEY, Used(50_000, 0, 1_000, 2))], Denial("spend_cap", KEY)),
         # Of several limits, the one without room.
@@ -178,7 +178,7 @@ def test_a_refusal_for_the_calls_in_flight_says_so_and_that_a_second_later_may_d
         (WANT, [(KEY, Used(0, 0, 49_999, 9)), (WALLET, Used(-1_100))], Denial("budget_of_prompt", WALLET)),
     ],
 )
-def test_a_denial_says_which_limit_has_no_room_and_whether_calls_in_flight_are_to_blame(
+def test_a_denial_has_the_limit_without_room_and_the_calls_in_flight_that_cause_it(
     want: Want, limits: list[tuple[Limit, Used]], denial: Denial
 ) -> None:
     assert decide(want, *limits) == denial
@@ -187,7 +187,7 @@ def test_a_denial_says_which_limit_has_no_room_and_whether_calls_in_flight_are_t
 OPEN = Want(
     prompt_nanousd=1_000, token_picousd=1_000_000, cap_tokens=100_000, is_protected=True, names_cap=False
 )
-"""A thousand nano-USD a token, and no cap of the client's."""
+"""A thousand nano-USD a token, without a cap by the client."""
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_call_that_names_no_cap_takes_a_quarter_of_what_is_left(left_nanousd: 
     assert named.cap_tokens == min(100_000, left_nanousd // 1_000 - 1)
 
 
-def test_what_no_cap_bounds_is_held_with_the_prompt() -> None:
+def test_tokens_without_a_cap_are_held_with_the_prompt() -> None:
     prices = Prices(1_000_000, 1_000_000, 2_000_000)
     want = wanted(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
     assert want == Want(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
@@ -226,7 +226,7 @@ PRICES = st.builds(Prices, *[st.integers(0, 10**9)] * 3)
 
 
 @given(PRICES, st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 8), st.data())
-def test_no_answer_within_its_cap_costs_more_than_was_held(
+def test_no_answer_within_its_cap_costs_more_than_its_hold(
     prices: Prices, prompt: int, cap: int, choices: int, data: st.DataObject
 ) -> None:
     hold = decide(wanted(prices, prompt, cap, choices, is_protected=True))
@@ -251,7 +251,7 @@ USED = st.builds(Used, *[st.integers(0, 10**13)] * 2, st.integers(0, 10**13), st
 
 
 @given(WANTS, st.lists(st.tuples(st.integers(0, 10**13), USED), max_size=3))
-def test_with_overage_protection_what_is_held_fits_into_what_is_left(
+def test_with_overage_protection_a_hold_fits_into_the_rest_of_a_limit(
     want: Want, rows: Sequence[tuple[int, Used]]
 ) -> None:
     kinds: list[LimitKind] = ["spend_cap", "wallet", "monthly_spend_cap"]

@@ -1,4 +1,4 @@
-"""Real settings, their platform keys taken in turn by a clock that the test turns, and what operators see of them."""
+"""Platform keys of real settings: used in turn, on a clock of the test, and shown to operators."""
 
 import re
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ ENV = {
 
 
 def gauges(page: bytes, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-    """The samples of a gauge by their provider and other labels."""
+    """Return the samples of a gauge by their provider and other labels."""
     families = text_string_to_metric_families(page.decode())
     [found] = [family.samples for family in families if family.name == name]
     by = ("provider", *labels)
@@ -41,7 +41,7 @@ def gauges(page: bytes, name: str, *labels: str) -> dict[tuple[str, ...], float]
 
 @dataclass
 class Rig:
-    """A process's keys over files on disk, at ``now_s``; itself their clock."""
+    """The keys of a process over files on disk. It is their clock, which shows ``now_s``."""
 
     folder: Path
     now_s: float = 1000.0
@@ -72,11 +72,11 @@ class Rig:
         return self.keys.choose(self.attempt())
 
     def turns(self, count: int) -> str:
-        """The letters of the next keys that are chosen."""
+        """Return the letters of the next keys that are chosen."""
         return "".join(letter(self.choose()) for _ in range(count))
 
     def answer(self, status: int, retry_after: str | None = None) -> str:
-        """Make one call that is answered so; the letter of its key."""
+        """Make one call with this answer. Return the letter of its key."""
         attempt = self.choose()
         self.keys.note(attempt, status, retry_after)
         return letter(attempt)
@@ -91,7 +91,7 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def test_keys_are_taken_in_turn_and_one_that_is_turned_down_rests(rig: Rig) -> None:
+def test_keys_are_used_in_turn_and_a_rejected_key_rests(rig: Rig) -> None:
     assert rig.turns(6) == "abcabc"
     assert rig.answer(401) == "a"
     assert rig.turns(4) == "bcbc"
@@ -101,7 +101,7 @@ def test_keys_are_taken_in_turn_and_one_that_is_turned_down_rests(rig: Rig) -> N
     assert rig.turns(3) == "abc"
 
 
-def test_a_provider_of_one_key_uses_it_whatever_it_answered(rig: Rig) -> None:
+def test_a_provider_with_one_key_always_uses_it(rig: Rig) -> None:
     groq = rig.attempt("openai/gpt-oss-20b")
     for _ in range(5):
         chosen = rig.keys.choose(groq)
@@ -123,14 +123,14 @@ def test_a_provider_says_when_its_key_is_ready_in_seconds_or_by_a_date(rig: Rig)
     assert "b" in rig.turns(3)
 
 
-def test_where_all_keys_rest_the_one_that_is_ready_soonest_is_taken(rig: Rig) -> None:
+def test_where_all_keys_rest_the_one_that_is_ready_first_is_used(rig: Rig) -> None:
     assert [rig.answer(429, wait) for wait in ("30", "10", "20")] == ["a", "b", "c"]
     assert rig.turns(3) == "bbb"
     rig.answer(429, "40")
     assert rig.turns(2) == "cc"
 
 
-def test_calls_that_were_under_way_together_fail_as_one_whenever_their_answers_come(rig: Rig) -> None:
+def test_calls_in_flight_together_fail_as_one_in_any_order_of_answers(rig: Rig) -> None:
     together = [rig.choose() for _ in range(30)]
     of_a = [attempt for attempt in together if letter(attempt) == "a"]
     for attempt in of_a[:5]:
@@ -146,7 +146,7 @@ def test_calls_that_were_under_way_together_fail_as_one_whenever_their_answers_c
     assert "key 1 of 3 rests 120 s after 401" in rig.keys.check()
 
 
-def test_a_success_makes_a_key_fresh_unless_it_was_asked_for_before_the_rest(rig: Rig) -> None:
+def test_a_success_makes_a_key_ready_unless_its_call_was_sent_before_the_rest(rig: Rig) -> None:
     early = rig.choose()
     assert rig.turns(2) == "bc"
     assert [rig.answer(429, wait) for wait in ("10", "500", "500")] == ["a", "b", "c"]
@@ -157,12 +157,12 @@ def test_a_success_makes_a_key_fresh_unless_it_was_asked_for_before_the_rest(rig
 
 
 @pytest.mark.parametrize("status", [400, 402, 403, 404, 408, 422, 500, 503])
-def test_what_says_nothing_about_a_key_lets_it_be(rig: Rig, status: int) -> None:
+def test_other_answers_change_nothing_for_a_key(rig: Rig, status: int) -> None:
     rig.answer(status, "60")
     assert rig.keys.check() == "ok"
 
 
-def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_is_the_platforms(rig: Rig) -> None:
+def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_equals_a_platform_key(rig: Rig) -> None:
     own = Attempt(rig.attempt().model, "byok", SecretStr(ENV["A"]))
     assert rig.keys.choose(own) is own
     rig.keys.note(own, 401, None)
@@ -172,7 +172,7 @@ def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_is_the_platfo
 # A reload.
 
 
-def test_a_reload_keeps_what_is_known_of_the_keys_that_stay_and_forgets_the_others(rig: Rig) -> None:
+def test_a_reload_keeps_the_state_of_keys_that_stay_and_forgets_the_others(rig: Rig) -> None:
     assert [rig.answer(401), rig.answer(401)] == ["a", "b"]
     under_way = rig.choose()
     edit(rig.folder / PROVIDERS, THREE, 'platform_keys = ["env:C", "env:B"]')
@@ -187,7 +187,7 @@ def test_a_reload_keeps_what_is_known_of_the_keys_that_stay_and_forgets_the_othe
     assert rig.turns(2) == "aa"
 
 
-def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_is_nobodys(rig: Rig) -> None:
+def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_counts_for_no_key(rig: Rig) -> None:
     earlier = rig.attempt()
     edit(rig.folder / PROVIDERS, THREE, 'platform_keys = ["env:C"]')
     rig.reload()
@@ -198,7 +198,7 @@ def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_is_nobodys(ri
     assert rig.keys.check() == "OPENAI: key 1 of 1 rests 9 s after 429"
 
 
-def test_before_any_settings_are_there_keys_are_taken_in_turn_all_the_same(rig: Rig) -> None:
+def test_keys_are_used_in_turn_also_before_any_settings_are_loaded(rig: Rig) -> None:
     rig.keys = PlatformKeys(rig.metrics)
     assert rig.turns(4) == "abca"
 
@@ -257,7 +257,7 @@ def test_a_provider_that_loses_its_last_key_at_a_reload_is_an_error_in_the_log_o
     assert caplog.records == [record], "a provider that takes no key any more lacks none"
 
 
-def test_what_readyz_says_of_a_key_is_not_taken_for_a_credential(rig: Rig) -> None:
+def test_the_text_of_readyz_about_a_key_is_not_masked_as_a_credential(rig: Rig) -> None:
     rig.answer(429)
     assert mask_credentials(rig.keys.check()) == "OPENAI: key 1 of 3 rests 5 s after 429"
 
@@ -278,7 +278,7 @@ async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecyc
     await made.stop()
 
 
-async def test_keys_that_rest_and_open_circuits_are_told_and_leave_the_process_ready(
+async def test_resting_keys_and_open_circuits_are_shown_and_leave_the_process_ready(
     lifecycle: Lifecycle, settings: Settings
 ) -> None:
     quiet = {"platform_keys": "ok", "circuits": "ok"}
