@@ -1,6 +1,6 @@
 """The circuits that all processes share, as this process read them last: once a second, so that no call waits.
 
-A circuit protects nothing. One that can't be read or written counts as closed, and only ``refresh`` raises
+A circuit enforces no limit. One that can't be read or written counts as closed, and only ``refresh`` raises
 ``StoreUnavailable``. Source of the rule: ``policies.circuit_breaker``.
 """
 

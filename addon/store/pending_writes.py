@@ -13,7 +13,10 @@ MAX_PENDING = 100_000
 
 
 class PendingWrites:
-    """The pending writes of one process, in memory, each call once. The first and the end of the last are logged."""
+    """The pending writes of one process, in memory, each call once.
+
+    It logs when the first settlement comes, and when none is left.
+    """
 
     def __init__(self) -> None:
         self.settlements: dict[str, Settlement] = {}

@@ -139,7 +139,7 @@ class Store(Protocol):
         """Return whether a call that has a fallback may use this circuit: it is closed, or the call becomes its probe.
 
         The answer is as old as the last ``maintain``; only a probe asks the store. This never raises
-        ``StoreUnavailable``: a circuit protects nothing, so one that can't be read counts as closed. There is no
+        ``StoreUnavailable``: a circuit enforces no limit, so one that can't be read counts as closed. There is no
         second probe until ``record_attempt`` or ``end_probe``.
         """
 

@@ -1,7 +1,7 @@
 """The metrics of several worker processes, added up for Prometheus by their supervisor.
 
-Each worker writes its numbers to files in one folder. The files of a worker that ended
-are added to totals in memory and deleted, so the folder holds no more files than the living workers have.
+Each worker writes its numbers to files in one folder. The files of a worker that ended are added to totals in memory
+and deleted, so the folder holds no more files than the living workers have.
 """
 
 from collections.abc import Iterable

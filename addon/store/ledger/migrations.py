@@ -105,7 +105,7 @@ def m0002_money(db: Database) -> None:
     db.conn.execute("""
         CREATE TABLE takes (
             workspace TEXT NOT NULL,
-            -- A group of takes: its first and its last, how many, and how many there were of the workspace in all.
+            -- A group of takes: the times of its first and last take, its count, and the workspace's total with it.
             began_at_us INTEGER NOT NULL,
             taken_at_us INTEGER NOT NULL,
             count INTEGER NOT NULL CHECK (count > 0),

@@ -63,7 +63,7 @@ def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[
         calls = _write_row(connection, row)
     except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):
         # Nearly every row is valid, so it is repaired only here. A client's text or a provider's counts must not
-        # prevent that a call is recorded.
+        # keep a call out of the ledger.
         row = make_storable(row)
         calls = _write_row(connection, row)
     if calls is not None and settlement.from_wallet and row["retail_nanousd"]:

@@ -85,7 +85,7 @@ class Holds:
         return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
-        """Release a hold. When its script has not run yet, it will place nothing."""
+        """Release a hold. When Redis has not placed it yet, it never will."""
         held = self._held.get(call_id)
         if held is None:
             return

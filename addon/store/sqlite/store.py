@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_us
-from addon.store.circuits import Circuits, SharedCircuitsMixin
+from addon.store.circuits import Circuits, CircuitSnapshot, SharedCircuitsMixin
 from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile, raising_unavailable
 from addon.store.ledger.recount import reclaim_counters
 from addon.store.pending_writes import PendingWrites
@@ -26,7 +26,7 @@ from addon.store.protocol import (
     WalletEntry,
 )
 from addon.store.sqlite import transactions
-from addon.store.sqlite.circuits import SqliteCircuits
+from policies.circuit_breaker import CLOSED, Change, Circuit
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
@@ -155,3 +155,34 @@ class SqliteStore(SharedCircuitsMixin):
     def _interrupt_dead(self, connection: sqlite3.Connection) -> None:
         if ended := transactions.interrupt(connection, self._find_dead(connection)):
             log.warning("%d calls of a gateway that ended were interrupted", ended)
+
+
+class SqliteCircuits:
+    """A ``CircuitTable`` in the ledger's file, shared by all gateways of this machine. ``clock`` is the machine's."""
+
+    def __init__(self, file: LedgerFile, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+
+    async def read(self) -> CircuitSnapshot:
+        """See ``CircuitTable.read``. This needs no lock."""
+        rows = await self._file.run(lambda: self._file.connection.execute(_CIRCUITS).fetchall())
+        return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
+
+    async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
+        """See ``CircuitTable.change``."""
+        return await self._file.write(lambda connection: self._change(connection, name, change))
+
+    def _change(self, connection: sqlite3.Connection, name: str, change: Change) -> tuple[Circuit, Circuit]:
+        row = connection.execute(f"{_CIRCUITS} WHERE name = ?", (name,)).fetchone()
+        before = Circuit(*row[1:]) if row else CLOSED
+        after = change(before, monotonic_us(self._clock))
+        if after == CLOSED:
+            connection.execute("DELETE FROM circuits WHERE name = ?", (name,))
+        elif after != before:
+            values = (name, after.failures, after.began_us, after.retry_us)
+            connection.execute("INSERT OR REPLACE INTO circuits VALUES (?, ?, ?, ?)", values)
+        return before, after
+
+
+_CIRCUITS = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"
