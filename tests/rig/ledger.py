@@ -93,10 +93,10 @@ def locked_by_another(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def booked(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     with second_connection(path) as reader:
         return [dict(row) for row in reader.execute("SELECT * FROM usage ORDER BY rowid")]
 
 
-def booked_ids(path: Path) -> list[str]:
-    return [row["id"] for row in booked(path)]
+def read_ids(path: Path) -> list[str]:
+    return [row["id"] for row in read_rows(path)]

@@ -22,7 +22,7 @@ from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
 from policies.spend import Denial, Hold, Used, Want
 from rig.bounds import BOUND_S
-from rig.ledger import booked, make_row
+from rig.ledger import make_row, read_rows
 from rig.redis_server import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -116,7 +116,7 @@ class Place:
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return the ledger's rows by id."""
-        return {row["id"]: row for row in booked(self.path)}
+        return {row["id"]: row for row in read_rows(self.path)}
 
     def entries(self) -> dict[str, int]:
         """Return the amounts of the wallet entries by id."""

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from rig.call_stages import call_at, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
-from rig.ledger import booked
+from rig.ledger import read_rows
 from rig.simulation import CALM, Faults, Outcome, World, simulate
 from rig.simulation.clients import Answer, Client, ClientBehaviour
 from rig.simulation.provider import Provider
@@ -239,7 +239,7 @@ def test_an_attempt_that_answers_also_settles_its_call(
     assert (run.failure, run.attempt.failure, run.attempt.status) == (None, None, 200)
     assert (run.stage, run.call.first_failure) == (Stage.SETTLED, None)
     assert (answer.ending, answer.status, answer.error_code) == ("whole", 200, None)
-    [row] = booked(tmp_path / "tollgate.db")
+    [row] = read_rows(tmp_path / "tollgate.db")
     assert (row["id"], row["status"], row["attempts"]) == (answer.request_id, 200, 1)
     assert (outcome.errors, outcome.left) == ([], [])
 
@@ -271,7 +271,7 @@ def test_a_whole_answer_is_read_for_its_usage_after_its_client_left(
     assert (run.has_left, run.stage, run.attempt.status) == (True, Stage.DISPATCHED, 200)
     assert run.attempt.reader
     assert run.attempt.reader.usage
-    [row] = booked(tmp_path / "tollgate.db")
+    [row] = read_rows(tmp_path / "tollgate.db")
     assert (row["status"], row["usage_source"]) == (499, "provider")
     assert row["completion_tokens"] == run.attempt.reader.usage.completion_tokens
 
@@ -284,7 +284,7 @@ def test_a_stream_that_has_not_finished_is_not_read_without_its_client(
     [run] = outcome.result.runs
     assert (run.has_left, run.attempt.status) == (True, None)
     assert run.took_s < 0.5
-    assert [row["usage_source"] for row in booked(tmp_path / "tollgate.db")] == ["estimated"]
+    assert [row["usage_source"] for row in read_rows(tmp_path / "tollgate.db")] == ["estimated"]
     assert outcome.left == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from rig.bounds import BOUND_S
 from rig.call_stages import ANSWER, call_at, give_answer, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
-from rig.ledger import booked
+from rig.ledger import read_rows
 from rig.metrics import read
 from rig.simulation import World, simulate
 
@@ -123,7 +123,7 @@ async def test_a_settled_call_has_its_cost_in_one_row_and_no_hold(
     assert holds(database) == [call.exchange.id]
     give_answer(call, deps)
     await deps.in_flight.settle(call, 200)
-    [row] = booked(database)
+    [row] = read_rows(database)
     assert (row["id"], row["status"], row["error_code"]) == (call.exchange.id, 200, None)
     assert (row["wholesale_nanousd"], row["usage_source"]) == (COST_NANOUSD, "provider")
     assert holds(database) == []
@@ -158,11 +158,11 @@ async def test_a_settled_call_can_not_end_again(
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     give_answer(call, deps)
     await deps.in_flight.settle(call, 200)
-    settled, rows = call.exchange, booked(database)
+    settled, rows = call.exchange, read_rows(database)
     await again(deps, call)
     await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
     assert call.exchange is settled
-    assert booked(database) == rows
+    assert read_rows(database) == rows
     assert events(caplog) == ["call"]
 
 
@@ -170,7 +170,7 @@ async def test_two_settlements_at_once_write_one_row(deps: Dependencies, databas
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     give_answer(call, deps)
     await asyncio.gather(settle(deps, call), deps.in_flight.settle(call, 200), abandon(deps, call))
-    [row] = booked(database)
+    [row] = read_rows(database)
     assert row["status"] == 502
 
 
@@ -195,7 +195,7 @@ async def test_a_call_that_was_not_sent_ends_without_a_row_or_a_hold(
     await settle(deps, call)
     await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
     assert call.exchange.stage is ended
-    assert (booked(database), holds(database)) == ([], [])
+    assert (read_rows(database), holds(database)) == ([], [])
     assert events(caplog) == ["refusal"]
 
 
@@ -218,7 +218,7 @@ async def test_an_abandoned_call_says_whether_its_client_left_or_was_cut_off(
     deps.in_flight.is_cutting_off = is_cutting_off
     await deps.in_flight.abandon(call)
     assert (call.exchange.status, call.exchange.error_code) == (499, code)
-    assert [row["error_code"] for row in booked(database)] == ([code] if stage is Stage.DISPATCHED else [])
+    assert [row["error_code"] for row in read_rows(database)] == ([code] if stage is Stage.DISPATCHED else [])
 
 
 async def test_a_settlement_in_the_background_is_complete_when_all_are_closed(
@@ -227,7 +227,7 @@ async def test_a_settlement_in_the_background_is_complete_when_all_are_closed(
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     deps.in_flight.settle_in_background(call, 500, "internal_error")
     await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
-    assert [row["status"] for row in booked(database)] == [500]
+    assert [row["status"] for row in read_rows(database)] == [500]
 
 
 # Faults in a settlement.
@@ -240,7 +240,7 @@ async def test_a_call_whose_cost_can_not_be_found_out_costs_nothing_and_has_its_
     give_answer(call, deps)
     call.request = None  # Without its request nothing of a call can be computed.
     await deps.in_flight.settle(call, 200)
-    [row] = booked(database)
+    [row] = read_rows(database)
     assert (row["status"], row["wholesale_nanousd"], row["usage_source"]) == (200, 0, "none")
     assert [record.levelname for record in caplog.records if record.name == "tollgate.in_flight"] == ["ERROR"]
 
@@ -252,11 +252,11 @@ async def test_last_bytes_do_not_wait_longer_for_a_row_that_can_not_be_written_n
     give_answer(call, deps)
     with locked(database):
         await asyncio.wait_for(deps.in_flight.settle(call, 200), BOUND_S)
-        assert booked(database) == []
+        assert read_rows(database) == []
         await asyncio.wait_for(deps.in_flight.idle.wait(), BOUND_S)
     await deps.in_flight.close()
     await deps.store.check()
-    assert [row["wholesale_nanousd"] for row in booked(database)] == [COST_NANOUSD]
+    assert [row["wholesale_nanousd"] for row in read_rows(database)] == [COST_NANOUSD]
 
 
 async def test_a_row_that_breaks_a_rule_of_the_ledger_is_logged_and_its_hold_released(
@@ -266,7 +266,7 @@ async def test_a_row_that_breaks_a_rule_of_the_ledger_is_logged_and_its_hold_rel
     give_answer(call, deps)
     await deps.in_flight.settle(call, status=2**63)
     assert "a row that the ledger can't hold" in caplog.messages
-    assert (booked(database), holds(database)) == ([], [])
+    assert (read_rows(database), holds(database)) == ([], [])
 
 
 # The end of an attempt.

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rig.bounds import BOUND_S
 from rig.configuration import environment
-from rig.ledger import booked_ids, locked_by_another, make_row, second_connection
+from rig.ledger import locked_by_another, make_row, read_ids, second_connection
 from rig.money import USD, select
 from rig.redis_server import RedisServer
 
@@ -218,10 +218,10 @@ def test_counters_in_redis_are_verified_against_the_ledger(
 def test_draining_writes_what_waits_once(shared: tuple[Path, Path]) -> None:
     one, other = shared
     use(other, live)
-    assert booked_ids(path_of(one)) == []
+    assert read_ids(path_of(one)) == []
     assert run(one, "drain", "--once").stdout == f"3 calls and credits were written to {path_of(one)}\n"
     assert run(one, "drain", "--once").stdout == f"0 calls and credits were written to {path_of(one)}\n"
-    assert booked_ids(path_of(one)) == ["call-1", "call-2"]
+    assert read_ids(path_of(one)) == ["call-1", "call-2"]
     entries = select(path_of(one), "SELECT id, amount_nanousd FROM wallet_entries ORDER BY id")
     assert [tuple(entry.values()) for entry in entries] == [("acme/invoice", 5 * USD), ("call-1", -1560)]
 
@@ -248,7 +248,7 @@ def test_a_running_drain_writes_new_rows_until_a_signal(shared: tuple[Path, Path
         assert draining.stdout.readline().startswith("writing what waits in Redis to ")
         use(other, live)
         deadline = time.monotonic() + BOUND_S
-        while len(booked_ids(path_of(one))) < 2:
+        while len(read_ids(path_of(one))) < 2:
             assert time.monotonic() < deadline, "the calls were never written"
             time.sleep(0.05)
         draining.send_signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.ledger import booked, locked_by_another, make_row, second_connection
+from rig.ledger import locked_by_another, make_row, read_rows, second_connection
 from rig.redis_server import RedisServer
 from rig.settings_files import edit, write_files
 
@@ -134,7 +134,7 @@ def test_a_name_that_looks_like_a_number_is_shown_unchanged(conf: Path) -> None:
 
 def test_json_holds_every_column_of_the_recent_calls_and_exact_totals(conf: Path, ledger: Path) -> None:
     shown = run_json(conf)
-    assert shown["recent"] == booked(ledger)[::-1]
+    assert shown["recent"] == read_rows(ledger)[::-1]
     assert list(shown["totals"]) == ["workspace", "model", "day"]
     assert shown["totals"]["workspace"] == [
         {
@@ -438,7 +438,7 @@ def test_a_ledger_can_be_read_while_it_is_written(conf: Path, ledger: Path) -> N
 def test_a_report_cannot_write_to_the_ledger(ledger: Path) -> None:
     with open_report(ledger) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
         connection.execute("DELETE FROM usage")
-    assert booked(ledger) == CALLS
+    assert read_rows(ledger) == CALLS
 
 
 def test_an_error_names_a_file_that_is_not_a_ledger(conf: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.ledger import booked, booked_ids, locked_by_another, make_row
+from rig.ledger import locked_by_another, make_row, read_ids, read_rows
 from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended
 from rig.stores import WORKSPACE, Place, request, settlement, takes
 from rig.stores import request as hold_request
@@ -39,7 +39,7 @@ async def test_while_another_holds_the_lock_calls_are_refused_and_then_go_on(
             await store.settle(settlement("in flight"))
     await store.maintain()
     assert await takes(store, WORKSPACE, 10)
-    assert booked_ids(ledger_path) == ["in flight"]
+    assert read_ids(ledger_path) == ["in flight"]
     assert Place(ledger_path).holds() == []
     assert_undamaged(ledger_path)
 
@@ -75,10 +75,10 @@ async def test_a_settlement_is_kept_as_it_was_and_written_once(store: Store, led
             with pytest.raises(StoreUnavailable, match="locked"):
                 await store.settle(Settlement(row, from_wallet=False))
         row["status"] = 500
-    assert booked(ledger_path) == []
+    assert read_rows(ledger_path) == []
     await store.check()
     await store.maintain()
-    assert booked(ledger_path) == [make_row()]
+    assert read_rows(ledger_path) == [make_row()]
     assert_undamaged(ledger_path)
 
 
@@ -100,10 +100,10 @@ async def test_a_settlement_is_kept_after_any_error(
     await store.hold(hold_request("a"))
     with pytest.raises(MemoryError):
         await store.settle(Settlement(FailsOnce(settlement("a").row), from_wallet=False))
-    assert booked(ledger_path) == []
+    assert read_rows(ledger_path) == []
     await store.maintain()
     await store.check()
-    assert booked_ids(ledger_path) == ["a"]
+    assert read_ids(ledger_path) == ["a"]
     await store.close()
 
 
@@ -119,7 +119,7 @@ async def test_a_pending_settlement_that_fails_again_blocks_no_other(
                 await store.settle(one)
     for _ in range(2):
         await store.maintain()
-    assert booked_ids(ledger_path) == ["b"]
+    assert read_ids(ledger_path) == ["b"]
     assert len([record for record in caplog.records if "can't be recorded" in record.message]) == 1
 
 
@@ -152,7 +152,7 @@ async def test_close_writes_pending_settlements_and_may_be_called_twice(ledger_p
         await store.settle(ended("a"))
     await store.close()
     await store.close()
-    assert booked_ids(ledger_path) == ["a"]
+    assert read_ids(ledger_path) == ["a"]
 
 
 async def test_a_settlement_that_can_never_be_written_blocks_no_other(
@@ -168,7 +168,7 @@ async def test_a_settlement_that_can_never_be_written_blocks_no_other(
             with pytest.raises(StoreUnavailable):
                 await store.settle(one)
     await store.check()
-    assert booked_ids(ledger_path) == ["a", "c"]
+    assert read_ids(ledger_path) == ["a", "c"]
     assert Place(ledger_path).holds() == []
     assert [
         record.message for record in caplog.records if "is lost" in record.message and "'b'" in record.message
@@ -189,7 +189,7 @@ async def test_keeping_and_recovering_are_logged_once_each(
         "ledger unavailable",
         "ledger recovered",
     ]
-    assert booked_ids(ledger_path) == ["a", "b", "c"]
+    assert read_ids(ledger_path) == ["a", "b", "c"]
 
 
 async def test_settlements_that_close_can_not_write_are_logged_with_all_that_a_manual_entry_needs(
@@ -205,7 +205,7 @@ async def test_settlements_that_close_can_not_write_are_logged_with_all_that_a_m
     assert (lost.name, lost.levelno) == ("tollgate.store", logging.ERROR)
     assert (lost.__dict__["row"]["id"], lost.__dict__["row"]["retail_nanousd"]) == ("a", 1560)
     assert "somebody" not in caplog.text
-    assert booked(ledger_path) == []
+    assert read_rows(ledger_path) == []
 
 
 # With Redis, the file only gets the calls in the end.
@@ -224,8 +224,8 @@ async def test_with_redis_a_locked_ledger_refuses_no_call_and_gets_the_calls_lat
         await store.settle(settlement("a"))
         with pytest.raises(StoreUnavailable, match="locked"):
             await store.check()
-    assert booked(ledger_path) == []
+    assert read_rows(ledger_path) == []
     await store.check()
-    assert booked_ids(ledger_path) == ["a"]
+    assert read_ids(ledger_path) == ["a"]
     assert await place.discrepancies() == []
     await store.close()

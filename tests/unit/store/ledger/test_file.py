@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rig.ledger import booked_ids, locked_by_another, second_connection
+from rig.ledger import locked_by_another, read_ids, second_connection
 from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended, open_settle_and_close
 from rig.stores import WORKSPACE, Place, request, settlement, takes
 
@@ -54,7 +54,7 @@ async def test_a_full_disk_refuses_calls_keeps_settlements_and_damages_nothing(
     assert_undamaged(ledger_path)
     store._file.connection.execute("PRAGMA max_page_count = 4294967294")
     await store.check()
-    assert set(booked_ids(ledger_path)) >= {*settled, "in flight"}
+    assert set(read_ids(ledger_path)) >= {*settled, "in flight"}
     assert Place(ledger_path).holds() == []
     assert_undamaged(ledger_path)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.ledger import booked, booked_ids, second_connection
+from rig.ledger import read_ids, read_rows, second_connection
 from rig.stores import Place
 
 from addon.store.ledger import file as ledger_file
@@ -113,7 +113,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_succeed(ledger_path: Path)
         opener.stdin.write("\n")
         opener.stdin.flush()
     assert [opener.communicate(timeout=BOUND_S)[0] for opener in openers] == ["done\n"] * 4
-    assert len(booked(ledger_path)) == 4
+    assert len(read_rows(ledger_path)) == 4
 
 
 def test_only_one_process_opens_a_new_ledger_at_a_time(
@@ -141,7 +141,7 @@ def test_processes_that_write_at_once_lose_nothing(ledger_path: Path) -> None:
     for writer in writers:
         writer.communicate(timeout=BOUND_S)
         assert writer.returncode == 0
-    assert sorted(booked_ids(ledger_path)) == sorted(
+    assert sorted(read_ids(ledger_path)) == sorted(
         f"{name}-{number}" for name in ("a", "b") for number in range(300)
     )
 
@@ -155,7 +155,7 @@ def test_a_reader_does_not_stop_the_writer(ledger_path: Path) -> None:
         writer.communicate(timeout=BOUND_S)
         assert writer.returncode == 0
         assert reader.execute("SELECT count(*) FROM usage").fetchone()[0] == 0
-    assert len(booked(ledger_path)) == 10
+    assert len(read_rows(ledger_path)) == 10
 
 
 def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_once(
@@ -170,7 +170,7 @@ def test_a_writer_that_is_killed_leaves_every_row_that_it_acknowledged_exactly_o
     writer.stdout.close()
     again = start(OPENER, ledger_path, stdin=subprocess.PIPE)
     assert again.communicate("\n", timeout=BOUND_S)[0] == "ready\ndone\n"
-    ids = booked_ids(ledger_path)
+    ids = read_ids(ledger_path)
     assert acknowledged == ids[: len(acknowledged)]
     assert len(ids) == len(set(ids))
     assert len(ids) - len(acknowledged) <= 2, "the opener's, and the one that was being written"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from rig.ledger import booked, booked_ids, make_row, second_connection
+from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
@@ -17,7 +17,7 @@ def test_a_second_start_finds_the_rows_and_applies_no_step_twice(ledger_path: Pa
     ledger_path.touch()
     for row_id in ("first", "second"):
         open_settle_and_close(ledger_path, row_id)
-    assert booked_ids(ledger_path) == ["first", "second"]
+    assert read_ids(ledger_path) == ["first", "second"]
     with second_connection(ledger_path) as reader:
         taken = [row["name"] for row in reader.execute("SELECT name FROM _sqlite_migrations ORDER BY id")]
         assert taken == [step.__name__ for step in STEPS]
@@ -41,7 +41,7 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
     store = SqliteStore(ledger_path)
     await store.settle(Settlement(make_row("new") | {"fallback": 1, "attempts": 1}, from_wallet=False))
     await store.close()
-    kept, new = booked(ledger_path)
+    kept, new = read_rows(ledger_path)
     assert kept == row
     assert (new["id"], new["fallback"], new["attempts"]) == ("new", 1, 1)
     with second_connection(ledger_path) as after:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.ledger import booked, booked_ids, make_row, second_connection
+from rig.ledger import make_row, read_ids, read_rows, second_connection
 from rig.sqlite_stores import ended
 
 from addon.store.ledger.migrations import LARGEST
@@ -14,7 +14,7 @@ from addon.store.protocol import IllegalRowError, Settlement, Store
 async def test_a_row_is_recorded_as_the_exchange_made_it(store: Store, ledger_path: Path) -> None:
     row = make_row()
     await store.settle(Settlement(row, from_wallet=False))
-    assert booked(ledger_path) == [row]
+    assert read_rows(ledger_path) == [row]
 
 
 def test_the_table_has_the_columns_of_the_exchange_in_its_order(store: Store, ledger_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_the_table_has_the_columns_of_the_exchange_in_its_order(store: Store, le
 async def test_settling_an_id_again_changes_nothing(store: Store, ledger_path: Path) -> None:
     await store.settle(ended())
     await store.settle(ended(retail_nanousd=9, status=500))
-    assert booked(ledger_path) == [make_row()]
+    assert read_rows(ledger_path) == [make_row()]
 
 
 async def test_every_unknown_value_is_recorded_as_null(store: Store, ledger_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_every_unknown_value_is_recorded_as_null(store: Store, ledger_path
         ]
     )
     await store.settle(ended(**unknown))
-    assert booked(ledger_path) == [make_row(**unknown)]
+    assert read_rows(ledger_path) == [make_row(**unknown)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_an_illegal_row_is_refused_and_the_next_one_is_recorded(
     with pytest.raises(IllegalRowError):
         await store.settle(Settlement(make_row() | changes, from_wallet=False))
     await store.settle(ended("next"))
-    assert booked_ids(ledger_path) == ["next"]
+    assert read_ids(ledger_path) == ["next"]
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ async def test_no_text_of_a_client_and_no_count_of_a_provider_keeps_a_call_out_o
     sent: dict[str, Any], kept: dict[str, Any], store: Store, ledger_path: Path
 ) -> None:
     await store.settle(ended(**sent))
-    assert booked(ledger_path) == [make_row(**kept)]
+    assert read_rows(ledger_path) == [make_row(**kept)]

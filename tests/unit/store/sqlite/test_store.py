@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rig.ledger import booked, second_connection
+from rig.ledger import read_rows, second_connection
 from rig.stores import Place, request, takes
 
 from addon.store.protocol import Store
@@ -15,7 +15,7 @@ async def test_a_hold_of_an_unknown_owner_is_settled(store: Store, ledger_path: 
         other.execute("UPDATE holds SET owner = 'elsewhere'")
     await store.maintain()
     assert Place(ledger_path).holds() == []
-    assert booked(ledger_path)[0]["error_code"] == "interrupted"
+    assert read_rows(ledger_path)[0]["error_code"] == "interrupted"
 
 
 async def test_a_hold_of_a_living_owner_stays_however_old_it_is(store: Store, ledger_path: Path) -> None:
