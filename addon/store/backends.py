@@ -27,8 +27,8 @@ def open_counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadU
     if conf.state.backend != "redis":
         yield ledger_counters(ledger)
         return
-    own = read_identity(ledger)
-    if own.state is None and not own.is_empty:
+    identity = read_identity(ledger)
+    if identity.state is None and not identity.is_empty:
         raise StoreUnavailable(UNCOUNTED)
-    with redis_counters(conf.state.redis_url, own.state) as read_used:
+    with redis_counters(conf.state.redis_url, identity.state) as read_used:
         yield read_used

@@ -39,8 +39,8 @@ def write_counters(connection: sqlite3.Connection) -> None:
     connection.executemany(
         "INSERT INTO spend VALUES (?, ?, ?, ?)",
         [
-            (counter.scope, counter.period, of.spent_nanousd, of.requests)
-            for counter, of in recount(connection).items()
+            (counter.scope, counter.period, totals.spent_nanousd, totals.requests)
+            for counter, totals in recount(connection).items()
         ],
     )
 

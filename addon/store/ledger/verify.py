@@ -113,9 +113,9 @@ async def _differences(session: RedisSession) -> list[str]:
     lines: list[str] = []
     for workspace in names:
         lines += await _differences_of(session, workspace, names[workspace], recorded)
-    for counter, of in recorded.items():
+    for counter, totals in recorded.items():
         if _is_current(counter):
-            lines += _compare(counter, CounterTotals(), of)
+            lines += _compare(counter, CounterTotals(), totals)
     return lines
 
 

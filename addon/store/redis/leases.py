@@ -74,10 +74,10 @@ class Leases:
         """Remove a lease whose holds are all settled."""
         await self._client.run(FORGET_LEASE, [LEASES], f"{lease.owner} {lease.workspace}", lease.end_us)
 
-    async def _renew(self, workspaces: Iterable[str], asked: str) -> list[Lease]:
+    async def _renew(self, workspaces: Iterable[str], which: str) -> list[Lease]:
         names, began_s = list(workspaces), self._clock.monotonic_s()
         end_us, *found = await self._client.run(
-            RENEW_LEASES, [LEASES], self.owner, LEASE_S * 1_000_000, asked, *names
+            RENEW_LEASES, [LEASES], self.owner, LEASE_S * 1_000_000, which, *names
         )
         self._ends.update((name, (end_us, began_s)) for name in names)
         if self._last_answer_s is not None and began_s - self._last_answer_s > _RENEW_S:

@@ -87,11 +87,11 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
     state = session.ledger().state or secrets.token_hex(8)
     by_workspace: defaultdict[str, dict[str, CounterTotals]] = defaultdict(dict)
     today = datetime.now(UTC).date()
-    for counter, of in recount(connection).items():
+    for counter, totals in recount(connection).items():
         workspace = _workspace_of(counter)
         counters = by_workspace[workspace]
         if period_end(counter.period) > (today - timedelta(seconds=lives_s(counter.period))).isoformat():
-            counters[keys_of(workspace).counter(counter)] = of
+            counters[keys_of(workspace).counter(counter)] = totals
     holds = 0
     for workspace in sorted({*names, *by_workspace}):
         old = [name for name in names.get(workspace, ()) if name.startswith(keys_of(workspace).spend)]
@@ -182,9 +182,9 @@ def _counter_commands(
     counters: Mapping[str, CounterTotals], held: Mapping[str, tuple[int, int]]
 ) -> Iterable[Command]:
     for name in {*counters, *held}:
-        of = counters.get(name, CounterTotals())
+        totals = counters.get(name, CounterTotals())
         held_nanousd, calls = held.get(name, (0, 0))
-        spent = ("spent", of.spent_nanousd, "requests", of.requests)
+        spent = ("spent", totals.spent_nanousd, "requests", totals.requests)
         yield ("HSET", name, *spent, "held", held_nanousd, "in_flight", calls)
         if seconds := lives_s(counter_of(name).period):
             yield ("EXPIRE", name, seconds)

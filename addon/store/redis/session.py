@@ -24,6 +24,7 @@ COMMAND_TIMEOUT_S = 5.0
 """The timeout of one step of a command. No call waits for it."""
 
 _SCAN = 1000
+_REPORT_TIMEOUT_S = 2.0
 _FIELDS = ("spent", "requests", "held", "in_flight")
 
 
@@ -42,10 +43,10 @@ class RedisSession:
 
     async def claim_ledger(self, *, take_over: bool = False) -> None:
         """Make this the ledger that calls are recorded in. Raise ``StoreUnavailable`` when another one is."""
-        mine = self.ledger().id
+        ledger_id = self.ledger().id
         async with self.client.timeout(COMMAND_TIMEOUT_S):
-            await self.client.command("SET", LEDGER, mine, *([] if take_over else ["NX"]))
-            if await self.client.command("GET", LEDGER) != mine:
+            await self.client.command("SET", LEDGER, ledger_id, *([] if take_over else ["NX"]))
+            if await self.client.command("GET", LEDGER) != ledger_id:
                 raise StoreUnavailable(
                     f"calls are recorded in another ledger than {self.file.path}; take over only if that one is lost"
                 )
@@ -63,7 +64,7 @@ class RedisSession:
                 found[name[len("tollgate:{") : name.index("}")]].append(name)
             if int(cursor) == 0:
                 # SCAN may return a key twice.
-                return {workspace: list(dict.fromkeys(of)) for workspace, of in found.items()}
+                return {workspace: list(dict.fromkeys(keys)) for workspace, keys in found.items()}
 
 
 @asynccontextmanager
@@ -118,5 +119,5 @@ def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUse
 
 
 async def _ask(client: RedisClient, *words: str) -> Any:
-    async with client.timeout(COMMAND_TIMEOUT_S):
+    async with client.timeout(_REPORT_TIMEOUT_S):
         return await client.command(*words)
