@@ -39,7 +39,7 @@ CALLS = 8
 
 @contextmanager
 def always_being_saved(*files: Path) -> Iterator[threading.Event]:
-    """Save files every 0.3 s, each time with another comment at its end; give what is set once they were saved."""
+    """Save files every 0.3 s, each time with another comment. Give an event that is set after the first round."""
     ended, saved = threading.Event(), threading.Event()
 
     def save() -> None:
@@ -61,7 +61,7 @@ def always_being_saved(*files: Path) -> Iterator[threading.Event]:
 
 
 def statuses(gateway: Gateway, key: str) -> set[int]:
-    """What calls with a key of ``gateway`` are answered, by all its workers."""
+    """Return the statuses that calls with a key of ``gateway`` get from all its workers."""
     headers = {"Authorization": f"Bearer {gateway.keys[key]}"}
     body = {"messages": HELLO, "model": "tester-large"}
     return {
@@ -73,7 +73,7 @@ def statuses(gateway: Gateway, key: str) -> set[int]:
 
 
 def settings_check(gateway: Gateway) -> str:
-    """What /readyz says of the files; the gateway must be ready all the same."""
+    """Return the check of the files in /readyz. The gateway must still be ready."""
     answer = gateway.readiness()
     assert answer.status_code == 200
     return str(answer.json()["checks"]["settings"])
@@ -101,7 +101,7 @@ def revoke(gateway: Gateway, workspace: str, key_id: str) -> subprocess.Complete
 def own(
     request: pytest.FixtureRequest, start_gateway: StartGateway, tmp_path: Path, upstream: Upstream
 ) -> Iterator[Gateway]:
-    """A gateway of each kind, whose files the test may edit."""
+    """A gateway of each kind, with files that the test may edit."""
     assert upstream.requests == []
     gateway = start_gateway(folder=tmp_path, **KINDS[request.param])
     yield gateway
@@ -141,7 +141,7 @@ def test_a_key_is_revoked_while_other_files_are_saved_all_the_time_or_broken(own
     assert statuses(own, "bare") == {401}
 
 
-def test_a_file_that_never_stands_still_takes_effect(own: Gateway) -> None:
+def test_a_file_that_changes_all_the_time_takes_effect(own: Gateway) -> None:
     file = own.folder / ACME
     with always_being_saved(file):
         replaced = file.read_text(encoding="utf-8").replace("active = true", "active = false")
@@ -149,7 +149,7 @@ def test_a_file_that_never_stands_still_takes_effect(own: Gateway) -> None:
 
 
 def _saved_as(file: Path, text: str) -> bool:
-    """Write what the other writer of the file takes up and goes on with."""
+    """Write a text that the other writer of the file goes on with."""
     if "active = true" in file.read_text(encoding="utf-8"):
         file.write_text(text, encoding="utf-8")
     return True
@@ -219,9 +219,9 @@ def test_two_claimants_at_a_first_start_are_both_refused(stopped: Gateway) -> No
     with Gateway(standing(), stopped.folder, stopped.keys) as again:
         assert own_hash != other_hash
         assert (statuses(again, "ci"), statuses(again, "bare")) == ({401}, {200})
-        told = settings_check(again)
-        assert "acme.toml: keys[0].hash: the same hash as key" in told
-        assert "bare.toml: keys[1].hash: the same hash as key" in told
+        check = settings_check(again)
+        assert "acme.toml: keys[0].hash: the same hash as key" in check
+        assert "bare.toml: keys[1].hash: the same hash as key" in check
     with Gateway(standing(), stopped.folder, stopped.keys) as again:
         assert statuses(again, "ci") == {401}
         replace_in(stopped.folder / BARE, other_hash, "sha256:" + "0" * 64)

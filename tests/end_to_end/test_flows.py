@@ -1,4 +1,4 @@
-"""Calls as flows, in a real mitmdump and a real mitmweb: what others see, and that they can't change a call."""
+"""Calls as flows in a real mitmdump and a real mitmweb. Addons see calls, but can't change them."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Spied(Mitmdump):
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def flow(self, wanted: Callable[[Seen], bool]) -> list[Seen]:
-        """What the hooks of the one flow saw that is wanted, once it has ended."""
+        """Return the record of the hooks of the wanted flow, once it has ended."""
 
         def found() -> list[Seen]:
             ids = {one["id"] for one in self.seen() if wanted(one)}
@@ -88,7 +88,7 @@ def client(spied: Spied) -> Iterator[httpx.Client]:
         yield made
 
 
-# What a flow shows.
+# The content of a flow.
 
 
 def _assert_of_acme(seen: Seen, gateway: Gateway) -> None:
@@ -207,7 +207,7 @@ def test_a_long_body_is_cut_off_in_its_flow_only(
     assert last["comment"].endswith(", request body cut off here")
 
 
-# What others may do to it.
+# Addons that change a flow.
 
 ACTS = (
     *("change", "kill", "kill politely", "intercept", "raise", "halt", "options error", "cancel"),
@@ -236,7 +236,7 @@ def _without_id(answer: httpx.Response) -> tuple[Any, ...]:
     return answer.status_code, fields, re.sub(r'"created": ?\d+', "", answer.text)
 
 
-def test_what_is_intercepted_is_shown_as_resumed_and_what_is_killed_as_it_was(
+def test_an_intercepted_flow_is_shown_as_resumed_and_a_killed_one_unchanged(
     spied: Spied, client: httpx.Client
 ) -> None:
     for act in ("intercept", "kill"):
@@ -339,7 +339,7 @@ BEHIND_A_PORT_MAPPING = (
     "from mitmproxy.tools.main import mitmweb\n"
     "mitmweb()",
 )
-"""A mitmweb that can't tell that an address is its own, as in a container."""
+"""A mitmweb that does not know that an address is its own, as in a container."""
 
 
 def _start_web(start_gateway: StartGateway, program: tuple[str, ...] = MITMWEB, **changes: Any) -> Web:
@@ -450,7 +450,7 @@ def _version(http2: bool) -> str:
     return "HTTP/2.0" if http2 else "HTTP/1.1"
 
 
-# serve, where nobody looks.
+# Without viewers, in serve.
 
 COUNTING = """
 import atexit, sys
@@ -485,7 +485,7 @@ Gateway.start = start
             ["Recording", "RecordedBody", "RecordedBody", "ObservedStream", "HTTPFlow"],
         ),
     ],
-    ids=["nobody looks", "an addon that came late"],
+    ids=["no viewer", "an addon that came late"],
 )
 def test_serve_makes_no_flow_and_keeps_no_body(
     start_gateway: StartGateway, upstream: Upstream, code: str, made: list[str]

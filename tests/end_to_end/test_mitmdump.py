@@ -32,7 +32,7 @@ mitmdump()
 
 
 def free_port() -> int:
-    """A port that nobody had a moment ago."""
+    """A port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as once:
         port: int = once.getsockname()[1]
     return port
@@ -45,7 +45,7 @@ def default_port() -> int:
 
 @pytest.fixture(scope="module")
 def shared(start_gateway: StartGateway, default_port: int) -> Gateway:
-    """A mitmdump that was told nothing but where proxy.conf is, and to close silent connections after a second."""
+    """A mitmdump with only the path of proxy.conf, and a timeout of a second for silent connections."""
     program = ("-c", DEFAULT_PORT.format(port=default_port))
     listen = {"host": "127.0.0.3", "port": 0}
     keys = {"ci": new_key(), "hops": new_key()}
@@ -119,7 +119,7 @@ def test_a_silent_stream_outlives_the_watchdog_of_mitmproxy(mitmdump: Gateway, u
         raw.send(mitmdump.chat_bytes(stream=True, user="silent"))
         raw.read_head()
         raw.read_chunks_until(b"yes")
-        # Time itself is what this is about: more than twice what mitmproxy waits.
+        # Wait more than twice as long as mitmproxy does.
         time.sleep(2.2)
         gate.open()
         raw.read_chunks_until(b"[DONE]")
@@ -187,7 +187,9 @@ def test_clients_on_public_addresses_are_welcome_and_there_are_no_pages(start_ga
     assert "False False lazy False False" in gateway.stderr_lines
 
 
-def test_workers_of_the_file_are_said_not_to_apply(start_gateway: StartGateway, mitmdump: Gateway) -> None:
+def test_a_log_line_says_that_workers_of_the_file_do_not_apply(
+    start_gateway: StartGateway, mitmdump: Gateway
+) -> None:
     assert not any("workers" in line["message"] for line in mitmdump.logs)
     arguments = ("--mode", "reverse:http://tollgate.invalid:1@127.0.0.1:0")
     sections = {"listen": {"workers": 2}}
@@ -201,7 +203,7 @@ def test_workers_of_the_file_are_said_not_to_apply(start_gateway: StartGateway, 
 
 
 def _listening_ports(pid: int) -> set[tuple[str, int]]:
-    """The IPv4 and IPv6 addresses at which a process listens, as Linux tells them."""
+    """Return the IPv4 and IPv6 addresses at which a process listens, from /proc."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         if found := re.match(r"socket:\[(\d+)\]", str(link.readlink())):
@@ -217,7 +219,7 @@ def _listening_ports(pid: int) -> set[tuple[str, int]]:
     return listening
 
 
-def test_it_listens_where_listen_says_and_nowhere_else(mitmdump: Gateway, default_port: int) -> None:
+def test_it_listens_only_at_the_address_of_the_listen_section(mitmdump: Gateway, default_port: int) -> None:
     url, admin = urlsplit(mitmdump.url), urlsplit(mitmdump.admin_url)
     assert url.hostname == "127.0.0.3"
     assert url.port != default_port
@@ -262,7 +264,7 @@ def test_its_log_lines_are_those_of_serve(mitmdump: Gateway, client: httpx.Clien
     mitmdump.assert_no_secret_logged()
 
 
-def test_what_a_log_line_says_is_not_shown_a_second_time_unmasked(start_gateway: StartGateway) -> None:
+def test_no_log_line_is_shown_again_unmasked(start_gateway: StartGateway) -> None:
     key = new_key()
     code = (
         "import logging, addon.gateway.lifecycle\n"
@@ -283,7 +285,7 @@ def test_what_a_log_line_says_is_not_shown_a_second_time_unmasked(start_gateway:
     assert not any("a provider said" in line for line in gateway.later_stdout())
 
 
-# What does not load does not serve.
+# Refused starts.
 
 
 def _refused(folder: Path, **changes: object) -> str:

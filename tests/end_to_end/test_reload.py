@@ -1,4 +1,4 @@
-"""Operators' edits take effect on a running gateway, and a bad one changes nothing but what it says of itself."""
+"""Edits take effect in a running gateway. A bad one changes only what the gateway reports."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ SLUG = "tester-large"
 
 @pytest.fixture
 def own(start_gateway: StartGateway, tmp_path: Path, upstream: Upstream) -> Iterator[Gateway]:
-    """A gateway whose files this test may edit."""
+    """A gateway with files that the test may edit."""
     assert upstream.requests == []
     gateway = start_gateway(folder=tmp_path)
     yield gateway
@@ -40,7 +40,7 @@ def client(own: Gateway) -> Iterator[httpx.Client]:
 
 
 def _edit_price(own: Gateway, output_price_per_m: str) -> None:
-    """Give SLUG another price, as an editor does that writes the file anew."""
+    """Give SLUG another price, as an editor does that rewrites the file."""
     file = own.folder / "catalog_data" / "models.toml"
     table = re.compile(rf'(\[{SLUG}\][^\[]*output_price_per_m = )"[^"]*"')
     edited, count = table.subn(rf'\g<1>"{output_price_per_m}"', file.read_text())
@@ -97,7 +97,7 @@ BAD_EDITS = {
 
 
 @pytest.mark.parametrize(("name", "addition", "reason"), BAD_EDITS.values(), ids=BAD_EDITS)
-def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
+def test_a_bad_edit_changes_nothing_is_logged_once_and_can_be_undone(
     own: Gateway, client: httpx.Client, name: str, addition: str, reason: str
 ) -> None:
     file = own.folder / name
@@ -107,7 +107,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
     assert failed["level"] == "error"
     assert reason in failed["message"]
     assert file.name in failed["message"]
-    # What the page says is set by then; it is the same line, and the gateway is ready all the same.
+    # By now the page shows the same line, and the gateway is still ready.
     readiness = _ready(own)
     assert readiness["ready"] is True
     assert readiness["checks"]["settings"] in failed["message"]
@@ -121,7 +121,7 @@ def test_a_bad_edit_changes_nothing_is_told_once_and_can_be_taken_back(
     assert sum(line["level"] == "error" for line in own.logs) == 1
 
 
-def test_a_good_edit_beside_a_bad_one_waits_for_it(own: Gateway, client: httpx.Client) -> None:
+def test_a_good_edit_next_to_a_bad_one_waits_for_it(own: Gateway, client: httpx.Client) -> None:
     conf = own.folder / "proxy.conf"
     good = conf.read_text()
     conf.write_text(good + "\nsurprise = 1\n")
@@ -186,6 +186,6 @@ def test_a_section_that_needs_a_restart_is_named_and_the_rest_taken(
     conf = own.folder / "proxy.conf"
     text = conf.read_text().replace("drain_timeout_s = 120.0", "drain_timeout_s = 6")
     conf.write_text(text + '\n[billing]\nmarkup_percent = "0"\n')
-    told = own.wait_for_log(lambda line: "after a restart" in line["message"])
-    assert (told["level"], "[listen]" in told["message"]) == ("warning", True)
+    line = own.wait_for_log(lambda line: "after a restart" in line["message"])
+    assert (line["level"], "[listen]" in line["message"]) == ("warning", True)
     own.wait_until(lambda: _output_price(client) == Decimal("0.6"))

@@ -1,4 +1,4 @@
-"""``tollgate serve`` as a process: how it starts, what it refuses and what it says."""
+"""``tollgate serve`` as a process: its start, its refusals, its output and its log."""
 
 import re
 import socket
@@ -35,7 +35,7 @@ def test_stdout_has_the_readiness_line_and_nothing_else(start_gateway: StartGate
     assert gateway.later_stdout() == []
 
 
-def test_host_and_port_of_the_command_line_go_before_the_files(start_gateway: StartGateway) -> None:
+def test_host_and_port_of_the_command_line_override_the_file(start_gateway: StartGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = {"port": taken.getsockname()[1]}
         gateway = start_gateway(sections={"listen": listen}, arguments=("--host", "127.0.0.2", "--port", "0"))
@@ -64,7 +64,7 @@ def taken_port() -> Iterator[int]:
 
 
 def _refused(folder: Path, **changes: Any) -> str:
-    """Start with ``changes``; the one line that says why it did not."""
+    """Start with ``changes``, which must fail. Return the one line with the reason."""
     ended = run_to_its_end(Configuration({}, {}, workspaces={"empty": workspace()}, **changes), folder)
     said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     assert (ended.returncode, ended.stdout, len(said)) == (1, "", 1), ended
@@ -162,13 +162,13 @@ def test_answers_do_not_wait_for_nagles_algorithm(start_gateway: StartGateway) -
     assert "nodelay: 1" in gateway.stderr_lines
 
 
-def test_the_admin_port_tells_health_and_readiness_and_the_public_port_does_not(gateway: Gateway) -> None:
+def test_only_the_admin_port_shows_health_and_readiness(gateway: Gateway) -> None:
     health = httpx.get(f"{gateway.admin_url}/healthz", timeout=BOUND_S, trust_env=False)
     assert (health.status_code, health.json()) == (200, {"status": "ok"})
     ready = gateway.readiness()
     checks = ready.json()["checks"]
     assert (ready.status_code, ready.json()["ready"]) == (200, True)
-    # What keys and circuits say is of the run's other calls.
+    # Keys and circuits depend on the calls of other tests.
     assert list(checks) == ["settings", "store", "drain", "platform_keys", "circuits"]
     assert {checks[name] for name in ("settings", "store", "drain")} == {"ok"}
     for path in ("/healthz", "/readyz", "/metrics"):
@@ -187,8 +187,8 @@ def test_a_call_is_one_log_line_without_body_or_key(
     call_id = answer.header("x-request-id")
     gateway.wait_for_log(lambda line: line.get("id") == call_id)
     [line] = [line for line in gateway.logs if line.get("id") == call_id]
-    told = {name: line[name] for name in ("event", "workspace", "key_id", "slug", "status", "stream")}
-    assert told == {
+    fields = {name: line[name] for name in ("event", "workspace", "key_id", "slug", "status", "stream")}
+    assert fields == {
         "event": "call",
         "workspace": "acme",
         "key_id": "ci",
@@ -216,7 +216,7 @@ def test_a_refusal_is_one_log_line_without_its_key(gateway: Gateway) -> None:
     gateway.assert_no_secret_logged([wrong])
 
 
-def test_ordinary_calls_make_nobody_warn(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_ordinary_calls_log_no_warning(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway()
     with RawClient(gateway.url) as client:
         for request in (

@@ -1,4 +1,4 @@
-"""How ``tollgate serve`` ends: calls in flight finish, nothing new begins, and nobody holds it up."""
+"""The end of ``tollgate serve``: calls in flight finish, no new call begins, and no client delays the end."""
 
 import signal
 import ssl
@@ -79,7 +79,7 @@ def test_idle_connections_do_not_hold_up_the_end(start_gateway: StartGateway) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
+def test_a_call_that_does_not_end_in_time_is_cut_off_and_recorded(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.2}})
@@ -88,8 +88,8 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_booked(
         assert gateway.stop() == 0
         assert b"[DONE]" not in client.read_to_close()
     assert upstream.last.client_left.wait(BOUND_S)
-    booked = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
-    assert booked == [(499, "interrupted", int(stream))]
+    recorded = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
+    assert recorded == [(499, "interrupted", int(stream))]
     assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)
 
 
@@ -154,5 +154,5 @@ def test_a_client_that_takes_nothing_holds_up_no_end(
         client.read_head()
         assert gateway.stop() == 0
     (row,) = gateway.ledger_rows()
-    # A whole answer was the client's before its first byte was sent.
+    # A whole answer is recorded before its first byte is sent.
     assert (row["status"], row["error_code"]) == ((499, "interrupted") if stream else (200, None))

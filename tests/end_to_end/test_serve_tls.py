@@ -1,4 +1,4 @@
-"""``tollgate serve`` with a certificate: both versions of HTTP over TLS, and nothing without it."""
+"""``tollgate serve`` with a certificate: HTTP/1.1 and HTTP/2 over TLS, and no plain HTTP."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
-    """A gateway that speaks TLS to its clients, and does not wait long for them to do so."""
+    """A gateway with TLS that waits only a short time for a ClientHello."""
     return start_gateway(program=with_wire(head_timeout_s=0.3), sections=secure_sections)
 
 
@@ -46,7 +46,7 @@ def test_tls_serves_both_http_versions(
     assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.json()["model"] == "tester-large"
 
 
-def test_who_speaks_plain_http_is_told_so_in_plain_http(secure_gateway: Gateway, upstream: Upstream) -> None:
+def test_a_plain_http_client_gets_a_plain_http_error(secure_gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(secure_gateway.url) as client:
         client.send(secure_gateway.chat_bytes())
         answer = client.read_answer()
@@ -58,7 +58,7 @@ def test_who_speaks_plain_http_is_told_so_in_plain_http(secure_gateway: Gateway,
     assert upstream.requests == []
 
 
-def test_who_speaks_plain_http_and_goes_on_is_cut_off(secure_gateway: Gateway, upstream: Upstream) -> None:
+def test_a_plain_http_client_that_goes_on_is_cut_off(secure_gateway: Gateway, upstream: Upstream) -> None:
     with RawClient(secure_gateway.url) as client:
         client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n")
         assert client.read_answer().status == 400
@@ -66,7 +66,7 @@ def test_who_speaks_plain_http_and_goes_on_is_cut_off(secure_gateway: Gateway, u
         assert client.is_closed_by_peer()
 
 
-def test_tls_closes_who_never_greets_or_stops_half_way(secure_gateway: Gateway) -> None:
+def test_tls_closes_a_client_that_sends_no_whole_hello(secure_gateway: Gateway) -> None:
     with RawClient(secure_gateway.url) as silent, RawClient(secure_gateway.url) as halting:
         halting.send(bytes.fromhex("1603010200010001fc0303"))  # The first bytes of a ClientHello.
         assert silent.is_closed_by_peer()
@@ -118,7 +118,7 @@ def test_a_renewed_certificate_is_served_and_a_broken_one_is_not(
 async def test_http2_calls_drain_too(
     start_gateway: StartGateway, upstream: Upstream, secure_sections: dict[str, Any], trusting: ssl.SSLContext
 ) -> None:
-    """By httpx, which gives up a stream that is open when it hears of its connection's end."""
+    """With httpx, which gives up an open stream when it hears that its connection ends."""
     gateway, gate = start_gateway(sections=secure_sections), Gate()
     rest = (event(chunk("two", finish_reason="stop")), DONE)
     upstream.behave(chunked(event(chunk("one")), gate, *rest))

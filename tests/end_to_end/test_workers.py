@@ -1,4 +1,4 @@
-"""``tollgate serve --workers N``: several processes on one port, none of which is missed for long."""
+"""``tollgate serve --workers N``: several processes on one port. One that dies is replaced."""
 
 import os
 import re
@@ -7,8 +7,7 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,8 @@ from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.settings_files import replace
 from rig.upstream import Upstream
 
-from addon.runtime.listening import bind
-from addon.serve.ports import join, reserve
-from addon.serve.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
+from addon.serve.supervisor import CHECKS
 from addon.settings.snapshot import SNAPSHOT_FILE
-from addon.telemetry.admin import Readiness
 
 CHAT = "/v1/chat/completions"
 TWO = ("--port", "0", "--workers", "2")
@@ -39,7 +35,7 @@ CALLERS = 24
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process lives; one that nobody has asked for its exit status does not."""
+    """Return whether a process lives. A zombie, whose parent has not read its exit status, does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -47,23 +43,23 @@ def _is_running(pid: int) -> bool:
 
 
 def _workers(gateway: Gateway) -> dict[int, int]:
-    """The pid of the newest process of each worker by its number."""
+    """Return the pid of the newest process of each worker, by number."""
     return {line["worker"]: line["pid"] for line in gateway.logs if line.get("event") == "worker started"}
 
 
 def _calls(gateway: Gateway) -> dict[str, int]:
-    """Which worker served each call by its id."""
+    """Return the number of the worker that served each call, by call id."""
     return {line["id"]: line["worker"] for line in list(gateway.logs) if line.get("event") == "call"}
 
 
 def _call(gateway: Gateway) -> httpx.Response:
-    """One call on a connection of its own."""
+    """Make one call on its own connection."""
     url, body = gateway.url + CHAT, {"messages": HELLO}
     return httpx.post(url, headers=gateway.headers, json=body, timeout=BOUND_S, trust_env=False)
 
 
 def _served_by(gateway: Gateway, count: int = CALLERS) -> set[int]:
-    """Make calls, all of which must be answered; the workers that answered them."""
+    """Make calls, which must all succeed. Return the numbers of the workers that served them."""
     ids = set()
     for _ in range(count):
         answer = _call(gateway)
@@ -90,7 +86,7 @@ def _held(gate: Gate) -> Script:
 
 
 class Callers:
-    """Streamed calls that are under way on connections of their own, until the gate is opened."""
+    """Streamed calls in flight, each on its own connection, until the gate opens."""
 
     def __init__(self, gateway: Gateway, upstream: Upstream, count: int = CALLERS) -> None:
         self.gate = Gate()
@@ -106,7 +102,7 @@ class Callers:
             self._clients[call_id] = client
 
     def finish(self) -> tuple[set[str], set[str]]:
-        """Let every call end; the ids of those that came to their end and of those that broke off."""
+        """Let every call end. Return the ids of whole calls, and of calls that broke off."""
         self.gate.open()
         whole, broken = set(), set()
         for call_id, client in self._clients.items():
@@ -149,13 +145,17 @@ def test_every_worker_serves_on_the_one_port_that_is_announced(
     assert not list((gateway.folder / "var").glob("workers-*"))
 
 
-def test_workers_of_the_file_are_started_too(start_gateway: StartGateway, upstream: Upstream) -> None:
+def test_the_number_of_workers_in_the_file_is_started(
+    start_gateway: StartGateway, upstream: Upstream
+) -> None:
     gateway = start_gateway(sections={"listen": {"workers": 2}})
     assert _served_by(gateway) == {1, 2}
     assert gateway.stop() == 0
 
 
-def test_one_worker_is_one_process_and_its_lines_bear_no_number(gateway: Gateway, upstream: Upstream) -> None:
+def test_one_worker_is_one_process_and_its_log_lines_have_no_number(
+    gateway: Gateway, upstream: Upstream
+) -> None:
     assert gateway.children() == []
     call_id = _call(gateway).headers["x-request-id"]
     assert "worker" not in gateway.wait_for_log(lambda line: line.get("id") == call_id)
@@ -185,7 +185,7 @@ def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
     assert len([line for line in pair.logs if line.get("event") == "admin listening"]) == 1
     found = pair.readiness().json()
     assert found["checks"].keys() == {*CHECKS, "workers"}
-    # What keys and circuits say is of the calls before.
+    # Keys and circuits depend on the calls of earlier tests.
     others = found["checks"].keys() - {"platform_keys", "circuits"}
     assert {found["checks"][name] for name in others} == {"ok"}
     assert found["ready"]
@@ -194,19 +194,19 @@ def test_the_supervisor_has_the_one_admin_port(pair: Gateway) -> None:
     assert (page.status_code, page.headers["content-type"].split(";")[0]) == (200, "text/plain")
 
 
-def test_the_page_counts_the_keys_of_every_worker_and_the_circuits_that_they_share(pair: Gateway) -> None:
+def test_metrics_count_the_keys_of_every_worker_and_shared_circuits_once(pair: Gateway) -> None:
     def counted(name: str) -> list[float]:
         page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
         found = re.findall(rf'^{name}{{.*provider="TESTER".*}} (\S+)$', page, re.MULTILINE)
         return [float(count) for count in found]
 
-    # Whether they rest, and are open, is of the calls before.
+    # Whether keys rest and circuits are open depends on the calls of earlier tests.
     pair.wait_until(lambda: sum(counted("tollgate_platform_keys")) == 2)
     pair.wait_until(lambda: len(counted("tollgate_circuits_open")) == 3)
     assert max(counted("tollgate_circuits_open")) <= 1
 
 
-def test_a_ledger_that_is_lost_is_told_by_the_workers(start_gateway: StartGateway) -> None:
+def test_workers_report_a_lost_ledger(start_gateway: StartGateway) -> None:
     gateway = start_gateway(arguments=TWO)
     (gateway.folder / "var" / "tollgate.db").rename(gateway.folder / "var" / "elsewhere.db")
     gateway.wait_until(lambda: gateway.readiness().status_code == 503)
@@ -215,7 +215,7 @@ def test_a_ledger_that_is_lost_is_told_by_the_workers(start_gateway: StartGatewa
     assert checks["workers"] == "ok"
 
 
-def test_one_page_of_metrics_sums_up_all_workers_the_dead_ones_too(
+def test_one_page_of_metrics_adds_up_all_workers_also_dead_ones(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)
@@ -257,7 +257,7 @@ def test_an_edit_reaches_every_worker_and_is_one_log_line(
     assert len([line for line in gateway.logs if line["message"].startswith("settings reloaded")]) == 1
 
 
-def test_a_worker_that_is_started_again_gets_the_last_good_settings_whatever_stands_in_the_files(
+def test_a_restarted_worker_gets_the_last_good_settings_while_the_files_are_broken(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)
@@ -332,9 +332,7 @@ def test_a_torn_snapshot_is_refused_by_every_worker_in_one_clear_line(
 # Dying.
 
 
-def test_a_worker_that_is_killed_takes_no_call_of_another_with_it_and_is_replaced(
-    pair: Gateway, upstream: Upstream
-) -> None:
+def test_a_killed_worker_is_replaced_and_breaks_no_call_of_another(pair: Gateway, upstream: Upstream) -> None:
     callers = Callers(pair, upstream)
     number, pid = 1, _workers(pair)[1]
     os.kill(pid, signal.SIGKILL)
@@ -354,7 +352,7 @@ def test_a_worker_that_is_killed_takes_no_call_of_another_with_it_and_is_replace
     assert {pair.wait_for_row(call_id)["status"] for call_id in whole} == {200}
 
 
-def test_while_a_worker_is_missing_no_connection_waits_for_it(
+def test_no_connection_waits_for_a_missing_worker(
     start_gateway: StartGateway, upstream: Upstream, breakable: "Breakable"
 ) -> None:
     gateway = start_gateway(arguments=TWO, environment=breakable.environment)
@@ -372,7 +370,7 @@ def test_while_a_worker_is_missing_no_connection_waits_for_it(
     assert _served_by(gateway) == {1, 2}
 
 
-def test_a_worker_that_is_told_to_end_drains_and_is_replaced(pair: Gateway, upstream: Upstream) -> None:
+def test_a_worker_that_gets_sigterm_drains_and_is_replaced(pair: Gateway, upstream: Upstream) -> None:
     callers = Callers(pair, upstream)
     pid = _workers(pair)[2]
     os.kill(pid, signal.SIGTERM)
@@ -391,7 +389,7 @@ main()
 """
 
 
-def test_a_frozen_worker_is_not_counted_and_does_not_keep_the_others_from_ending(
+def test_a_frozen_worker_counts_as_missing_and_the_others_end(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(
@@ -500,7 +498,7 @@ def test_a_killed_supervisor_leaves_no_process_behind_and_calls_under_way_end(
 
 
 def _refused(folder: Path, **changes: Any) -> str:
-    """Start with ``changes``; the one line that says why it did not."""
+    """Start with ``changes``, which must fail. Return the one line with the reason."""
     ended = run_to_its_end(Configuration({}, {}, workspaces={"empty": workspace()}, **changes), folder)
     said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
     assert (ended.returncode, ended.stdout, len(said)) == (1, "", 1), ended
@@ -515,55 +513,6 @@ def test_a_second_gateway_on_the_same_port_is_refused(
     port = (gateway if first == 1 else pair).url.rpartition(":")[2]
     said = _refused(tmp_path, arguments=("--port", port, "--workers", str(second)))
     assert said == f"can't listen on 127.0.0.1:{port}: Address already in use"
-
-
-@pytest.fixture
-def port() -> int:
-    with closing(bind("127.0.0.1", 0)) as once:
-        found: int = once.getsockname()[1]
-    return found
-
-
-@pytest.mark.parametrize("first", [bind, reserve])
-@pytest.mark.parametrize("second", [bind, reserve])
-def test_a_port_is_taken_by_one_however_it_is_taken(
-    port: int, first: Callable[[str, int], socket.socket], second: Callable[[str, int], socket.socket]
-) -> None:
-    with first("127.0.0.1", port):
-        for host in ("127.0.0.1", "0.0.0.0"):
-            with pytest.raises(OSError, match=rf"can't listen on {host}:{port}: Address already in use"):
-                second(host, port)
-    second("127.0.0.1", port).close()
-
-
-def test_a_reserved_port_is_shared_by_those_who_join_and_serves_nobody_without_them(port: int) -> None:
-    with reserve("127.0.0.1", port), join("127.0.0.1", port), join("127.0.0.1", port):
-        socket.create_connection(("127.0.0.1", port)).close()
-        for other in (bind, reserve):
-            with pytest.raises(OSError, match="Address already in use"):
-                other("127.0.0.1", port)
-    with reserve("127.0.0.1", port):
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port))
-        for other in (bind, reserve):
-            with pytest.raises(OSError, match="Address already in use"):
-                other("127.0.0.1", port)
-
-
-@pytest.mark.parametrize("second", [bind, reserve])
-def test_a_port_is_free_again_though_connections_of_a_single_gateway_linger_on_it(
-    port: int, second: Callable[[str, int], socket.socket]
-) -> None:
-    with bind("127.0.0.1", port) as listening:
-        client = socket.create_connection(("127.0.0.1", port))
-        accepted, _ = listening.accept()
-        # Who closes first keeps the address in the state TIME_WAIT.
-        accepted.close()
-        assert client.recv(1) == b""
-        client.close()
-    with second("127.0.0.1", port), ExitStack() as joined:
-        if second is reserve:
-            joined.enter_context(join("127.0.0.1", port))
 
 
 REFUSED_SECTIONS = {
@@ -583,7 +532,7 @@ REFUSED_SECTIONS = {
 
 
 @pytest.mark.parametrize(("sections", "reason"), REFUSED_SECTIONS.values(), ids=REFUSED_SECTIONS)
-def test_what_keeps_a_worker_from_starting_is_one_clear_line(
+def test_a_worker_that_can_not_start_gives_one_clear_line(
     tmp_path: Path, sections: dict[str, Any], reason: str
 ) -> None:
     assert re.match(reason, _refused(tmp_path, sections=sections, arguments=TWO))
@@ -597,7 +546,7 @@ def test_a_taken_admin_port_is_one_clear_line(tmp_path: Path) -> None:
 
 
 class Breakable:
-    """An environment in which workers end at once with exit status 3, as long as ``break_workers`` holds."""
+    """An environment in which workers end at once with exit status 3, from ``break_workers`` to ``mend_workers``."""
 
     def __init__(self, folder: Path) -> None:
         self._broken = folder / "broken"
@@ -620,45 +569,7 @@ def breakable(tmp_path_factory: pytest.TempPathFactory) -> Breakable:
     return Breakable(tmp_path_factory.mktemp("breakable"))
 
 
-def test_a_worker_that_dies_without_a_word_before_it_serves_ends_the_start(
-    tmp_path: Path, breakable: Breakable
-) -> None:
+def test_a_worker_that_dies_before_it_serves_ends_the_start(tmp_path: Path, breakable: Breakable) -> None:
     breakable.break_workers()
     said = _refused(tmp_path, environment=breakable.environment, arguments=TWO)
     assert said == "worker 1 ended with exit status 3"
-
-
-# The rules.
-
-
-def test_a_worker_that_keeps_dying_is_started_less_and_less_often() -> None:
-    delays = [restart_delay_s(deaths) for deaths in range(200)]
-    assert delays == sorted(delays)
-    assert (delays[0], delays[-1]) == (0.1, LONGEST_DELAY_S)
-
-
-def _report(**checks: str) -> Readiness:
-    return Readiness(True, {"settings": "ok", "store": "ok"} | checks)
-
-
-@pytest.mark.parametrize(
-    ("reports", "store"),
-    [
-        ([_report()], "ok"),
-        ([_report(), _report()], "ok"),
-        ([_report(), _report(store="locked")], "worker 2: locked"),
-        ([_report(store="locked"), _report(store="locked")], "locked"),
-        ([_report(store="locked"), _report(store="full")], "worker 1: locked; worker 2: full"),
-        ([], "no worker is there to ask"),
-    ],
-)
-def test_what_all_workers_say_is_said_once_and_else_who_says_what(
-    reports: list[Readiness], store: str
-) -> None:
-    assert merged_checks(dict(enumerate(reports, 1)))["store"] == store
-
-
-def test_each_worker_tells_of_its_own_keys() -> None:
-    reports = {4: _report(platform_keys="A: key 1 of 2 rests 3 s after 429"), 5: _report(platform_keys="ok")}
-    assert merged_checks(reports)["platform_keys"] == "worker 4: A: key 1 of 2 rests 3 s after 429"
-    assert merged_checks({}).keys() == set(CHECKS)

@@ -74,7 +74,7 @@ async def test_a_block_that_takes_too_long_is_a_timeout_of_its_own() -> None:
             await asyncio.Event().wait()
 
 
-async def test_what_is_cancelled_within_a_block_is_cancelled_and_no_timeout() -> None:
+async def test_a_cancellation_within_a_block_is_no_timeout() -> None:
     async def wait() -> None:
         async with within(120):
             await asyncio.Event().wait()

@@ -101,7 +101,7 @@ def test_no_secret_is_in_a_snapshot(pair: Pair, secret: str) -> None:
     assert b"workspaces" not in said
 
 
-def test_what_the_command_line_overrides_holds_in_workers(pair: Pair) -> None:
+def test_options_of_the_command_line_hold_in_workers(pair: Pair) -> None:
     settings = pair.settings.with_listen(host="::1", port=7, workers=3)
     pair.write(settings)
     assert pair.worker().load() == settings

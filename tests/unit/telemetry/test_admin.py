@@ -20,14 +20,14 @@ class Probe:
     """An admin port with a readiness that a test can set, and a client of it."""
 
     def __init__(self) -> None:
-        self.said: Readiness | Exception = READY
+        self.result: Readiness | Exception = READY
         self.admin = Admin(self.readiness)
         self.http: httpx.AsyncClient
 
     async def readiness(self) -> Readiness:
-        if isinstance(self.said, Exception):
-            raise self.said
-        return self.said
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
 
     async def get(self, path: str, method: str = "GET", **options: Any) -> httpx.Response:
         return await self.http.request(method, path, **options)
@@ -46,37 +46,35 @@ async def probe() -> AsyncIterator[Probe]:
 
 
 async def test_health_is_ok_while_the_process_lives_ready_or_not(probe: Probe) -> None:
-    for said in (READY, Readiness(False, {"store": "the disk is full"}), RuntimeError("broken")):
-        probe.said = said
+    for result in (READY, Readiness(False, {"store": "the disk is full"}), RuntimeError("broken")):
+        probe.result = result
         answer = await probe.get("/healthz")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
         assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
-async def test_readiness_is_told_check_by_check(probe: Probe, ready: bool, status: int) -> None:
+async def test_readiness_lists_every_check(probe: Probe, ready: bool, status: int) -> None:
     checks = {"settings": "ok", "store": "ok" if ready else "the disk is full"}
-    probe.said = Readiness(ready, checks)
+    probe.result = Readiness(ready, checks)
     answer = await probe.get("/readyz")
     assert (answer.status_code, answer.json()) == (status, {"ready": ready, "checks": checks})
     assert answer.headers["cache-control"] == "no-store"
 
 
 async def test_a_check_shows_no_credential(probe: Probe) -> None:
-    probe.said = Readiness(False, {"store": "redis://:hunter2@cache:6379 refuses"})
+    probe.result = Readiness(False, {"store": "redis://:hunter2@cache:6379 refuses"})
     assert (await probe.get("/readyz")).json()["checks"] == {"store": "redis://***@cache:6379 refuses"}
 
 
-async def test_readiness_that_fails_to_be_known_is_no_yes(
-    probe: Probe, caplog: pytest.LogCaptureFixture
-) -> None:
-    probe.said = RuntimeError("the check itself broke")
+async def test_a_failed_readiness_check_is_not_ready(probe: Probe, caplog: pytest.LogCaptureFixture) -> None:
+    probe.result = RuntimeError("the check itself broke")
     with pytest.raises(httpx.RemoteProtocolError):
         await probe.get("/readyz")
     (record,) = [record for record in caplog.records if record.name == "tollgate.local_http"]
     assert record.exc_info is not None
-    assert record.exc_info[1] is probe.said
-    probe.said = READY
+    assert record.exc_info[1] is probe.result
+    probe.result = READY
     assert (await probe.get("/readyz")).status_code == 200
 
 
@@ -102,7 +100,7 @@ async def test_a_page_is_only_read(probe: Probe, method: str) -> None:
 
 
 async def test_head_has_the_head_of_get(probe: Probe) -> None:
-    probe.said = Readiness(False, {})
+    probe.result = Readiness(False, {})
     got, head = await probe.get("/readyz"), await probe.get("/readyz", "HEAD")
     assert (head.status_code, head.content) == (503, b"")
     assert head.headers["content-length"] == got.headers["content-length"]
@@ -169,13 +167,13 @@ async def test_stop_ends_a_check_that_takes_too_long() -> None:
             await waiting
 
 
-async def test_stopping_what_never_started_is_no_error(probe: Probe) -> None:
+async def test_to_stop_an_unstarted_one_is_no_error(probe: Probe) -> None:
     await Admin(probe.readiness).stop()
 
 
 async def test_pages_leave_no_log_line(probe: Probe, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    probe.said = Readiness(False, {})
+    probe.result = Readiness(False, {})
     for path in ("/healthz", "/readyz", "/nowhere"):
         await probe.get(path)
     own = [record for record in caplog.records if record.name.startswith(("tornado", "tollgate"))]

@@ -1,4 +1,4 @@
-"""What is kept of a call to be shown: bounded, without credentials, and only while anybody looks."""
+"""The recording of a call: bounded, without credentials, and only while an addon handles flows."""
 
 import inspect
 from types import SimpleNamespace
@@ -83,7 +83,7 @@ def test_no_credential_of_a_target_is_shown() -> None:
     assert shown_target(f"/v1/models?key={KEY}&limit=3") == "/v1/models?key=***&limit=3"
 
 
-def test_a_recording_says_what_it_lacks() -> None:
+def test_notes_name_the_missing_parts_of_a_recording() -> None:
     recording = Recording(RequestHead("POST", "/", "1.1", Headers()), RecordingBudget())
     assert recording.notes() == ["request body not read to its end"]
     recording.is_request_whole = True
@@ -129,7 +129,7 @@ def test_addons_that_come_and_go_are_noticed(addons: AddonManager, hook: str) ->
 
 
 def test_an_addon_in_the_place_of_another_is_noticed(addons: AddonManager) -> None:
-    """A script that is saved anew is loaded anew, under its old name."""
+    """A script that is saved again is loaded again, under its old name."""
     viewers = Viewers(addons)
     before = type("Before", (), {"name": "script"})()
     after = type("After", (), {"name": "script", "response": lambda *_: None})()
