@@ -42,9 +42,9 @@ def main() -> None:
 
 @main.command()
 @conf_option
-@click.option("--port", type=click.IntRange(0, 65_535), help="Instead of [listen] port; 0 is any free one.")
-@click.option("--host", help="Instead of [listen] host.")
-@click.option("--workers", type=click.IntRange(1), help="Instead of [listen] workers.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Replaces [listen] port; 0 means any free port.")
+@click.option("--host", help="Replaces [listen] host.")
+@click.option("--workers", type=click.IntRange(1), help="Replaces [listen] workers.")
 @click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
 def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None, *, strict: bool) -> None:
     """Run the gateway until SIGTERM or SIGINT."""

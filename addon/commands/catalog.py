@@ -117,12 +117,12 @@ def _find_published(model: Model) -> "ModelInfo | None":
 
 
 def _compare_model(model: Model, info: "ModelInfo", day: date) -> Iterator[Disagreement]:
-    published = _published_prices(info, day)
+    published = _find_published_prices(info, day)
     of_catalog = {
         "input": price_usd_per_mtok(model.wholesale.input_microusd_per_mtok),
         "cached input": price_usd_per_mtok(model.wholesale.cached_input_microusd_per_mtok),
         "output": price_usd_per_mtok(model.wholesale.output_microusd_per_mtok),
-        "cache write": _cache_write_price(model),
+        "cache write": _find_cache_write_price(model),
     }
     for price, catalog_usd in of_catalog.items():
         if catalog_usd != published[price]:
@@ -136,7 +136,7 @@ def _compare_model(model: Model, info: "ModelInfo", day: date) -> Iterator[Disag
             )
 
 
-def _cache_write_price(model: Model) -> Decimal | None:
+def _find_cache_write_price(model: Model) -> Decimal | None:
     """Return the price of cache writes, or None when it is the input price."""
     price = model.wholesale.cache_write_microusd_per_mtok
     if price is None or price == model.wholesale.input_microusd_per_mtok:
@@ -144,11 +144,11 @@ def _cache_write_price(model: Model) -> Decimal | None:
     return price_usd_per_mtok(price)
 
 
-def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]:
+def _find_published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]:
     """Return USD per million tokens: the base tiers of the most expensive hour of ``day``."""
     hours = (info.get_prices(datetime.combine(day, time(hour), UTC)) for hour in range(24))
     names = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
-    by_hour = [[_base_price(getattr(hour, name)) for name in names] for hour in hours]
+    by_hour = [[_find_base_price(getattr(hour, name)) for name in names] for hour in hours]
     input_price, cached_price, output_price, write_price = max(
         by_hour, key=lambda prices: prices[0] or Decimal(0)
     )
@@ -160,7 +160,7 @@ def _published_prices(info: "ModelInfo", day: date) -> dict[str, Decimal | None]
     }
 
 
-def _base_price(price: Any) -> Decimal | None:
+def _find_base_price(price: Any) -> Decimal | None:
     """Return a flat price, or the base one of tiers by prompt length."""
     base: Decimal | None = getattr(price, "base", price)
     return base

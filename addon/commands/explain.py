@@ -52,9 +52,9 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
         if workspace is None:
             raise unknown_workspace_error(workspace_id, settings.workspaces)
         key = _find_key(workspace, key_id)
-        content = _read(file)
+        content = _read_body(file)
         with _open_counters(settings.conf) as counted:
-            explanation = explain(_admitted_call(settings, workspace, key), content, counted)
+            explanation = explain(_make_admitted_call(settings, workspace, key), content, counted)
     hints = _find_hints(explanation, settings, workspace)
     format_ = format_explanation_json if as_json else format_explanation
     click.echo(format_(workspace.id, key.id, explanation, hints))
@@ -77,11 +77,11 @@ def _find_key(workspace: Workspace, key_id: str | None) -> Key:
     return by_id[key_id]
 
 
-def _read(file: str) -> bytes:
+def _read_body(file: str) -> bytes:
     return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
 
 
-def _admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Call:
+def _make_admitted_call(settings: Settings, workspace: Workspace, key: Key) -> Call:
     """Return a call after the limiter. Builtin providers get a placeholder: only ``serve`` has their URL and key."""
     exchange = Exchange("explain", datetime.now(UTC), 0.0, Stage.ADMITTED, workspace, key)
     return Call(exchange, settings.with_builtin_url(BUILT_IN_URL, SecretStr("-")))

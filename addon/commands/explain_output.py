@@ -30,10 +30,10 @@ def format_explanation_json(
             "requested_model": explanation.requested_model,
             "stream": explanation.stream,
             "decided_by": explanation.decided_by,
-            "attempts": [_attempt_record(attempt) for attempt in explanation.attempts],
+            "attempts": [_make_attempt_record(attempt) for attempt in explanation.attempts],
             "why_alone": explanation.no_fallback_reason,
             "told_on_failure": explanation.error_on_failure and asdict(explanation.error_on_failure),
-            "refusal": _refusal_record(explanation.refused),
+            "refusal": _make_refusal_record(explanation.refused),
             "hints": list(hints),
         }
     )
@@ -57,7 +57,7 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
     return replace_unprintable("\n\n".join(part for part in parts if part))
 
 
-def _attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
+def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
     attempt = explained.attempt
     return {
         "model_slug": attempt.model.slug,
@@ -73,11 +73,11 @@ def _attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
         "limits": explained.limits,
         "fields": [asdict(change) for change in explained.fields],
         "body": explained.body,
-        "refusal": _refusal_record(explained.refused),
+        "refusal": _make_refusal_record(explained.refused),
     }
 
 
-def _refusal_record(refused: Refused | None) -> dict[str, Any] | None:
+def _make_refusal_record(refused: Refused | None) -> dict[str, Any] | None:
     if refused is None:
         return None
     return {"step": refused.step, **asdict(refused.answer), "why": refused.why}

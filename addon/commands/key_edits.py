@@ -16,12 +16,12 @@ def add_key(text: str, key_id: str, key_hash: str) -> str:
     The key goes to the end. There it can't separate a comment from the table below it, and TOML allows ``[[keys]]``
     anywhere.
     """
-    end = _line_end(text)
+    end = _find_line_end(text)
     entry = {"id": key_id, "hash": f"sha256:{key_hash}", "active": True}
     lines = ["", "[[keys]]", f'id = "{key_id}"', f'hash = "{entry["hash"]}"', "active = true", ""]
     edited = text.rstrip() + end + end.join(lines)
     table = tomllib.loads(text)
-    return _check(edited, table | {"keys": [*table.get("keys", []), entry]})
+    return _check_meaning(edited, table | {"keys": [*table.get("keys", []), entry]})
 
 
 def turn_off_key(text: str, index: int) -> str:
@@ -33,19 +33,19 @@ def turn_off_key(text: str, index: int) -> str:
         end = next((n for n in range(start, len(lines)) if _HEADER.match(lines[n])), len(lines))
         active = next((n for n in range(start, end) if _ACTIVE.match(lines[n])), None)
         if active is None:
-            lines.insert(start, f"active = false{_line_end(text)}")
+            lines.insert(start, f"active = false{_find_line_end(text)}")
         else:
             lines[active] = _ACTIVE.sub(r"\1false", lines[active])
     table = tomllib.loads(text)
     table["keys"][index]["active"] = False
-    return _check("".join(lines), table)
+    return _check_meaning("".join(lines), table)
 
 
-def _line_end(text: str) -> str:
+def _find_line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _check(text: str, expected: dict[str, Any]) -> str:
+def _check_meaning(text: str, expected: dict[str, Any]) -> str:
     """Return the text if it parses to ``expected``. Raises ``ValueError``.
 
     The edits go line by line, and so can't know whether a line is a table's header or inside a string.

@@ -21,7 +21,7 @@ from addon.commands.readers import load_served_settings
 from addon.commands.revocation import find_problem, revoke_key
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
-from addon.settings.api_keys import hash_key, new_key
+from addon.settings.api_keys import hash_key, make_key
 from addon.settings.errors import SettingsError
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
@@ -46,16 +46,20 @@ def keys() -> None:
 @conf_option
 def create(workspace: str, key_id: str | None, new: bool, conf_file: Path) -> None:
     """Create a key of WORKSPACE and print it. Only its hash is stored, so it is printed only this once."""
-    key = new_key()
+    key = make_key()
     with _lock_workspaces(conf_file) as folder:
-        file = _new_file(folder, workspace) if new else _find_file(folder, workspace, " (--new creates one)")
+        file = (
+            _make_file_path(folder, workspace)
+            if new
+            else _find_file(folder, workspace, " (--new creates one)")
+        )
         text = _NEW_WORKSPACE.format(name=workspace) if new else Sources().read_text(file)
-        key_id = _free_id(file, text, key_id)
+        key_id = _choose_id(file, text, key_id)
         _write_if_it_loads(conf_file, file, add_key(text, key_id, hash_key(key)))
     click.echo(key)
     click.echo(f"key {key_id} of workspace {workspace}; it is not stored and not shown again", err=True)
     if new:
-        click.echo(f"its calls are paid from its wallet: tollgate wallet credit {workspace} USD", err=True)
+        click.echo(f"its wallet pays for its calls: tollgate wallet credit {workspace} USD", err=True)
 
 
 @keys.command("list")
@@ -69,7 +73,7 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
         if workspace is not None and workspace not in settings.workspaces:
             raise unknown_workspace_error(workspace, settings.workspaces)
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
-    rows = [_row(owner, key) for owner in shown for key in owner.keys]
+    rows = [_make_row(owner, key) for owner in shown for key in owner.keys]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif rows:
@@ -111,7 +115,7 @@ def _find_file(folder: Path, workspace: str, hint: str = "") -> Path:
     return files[workspace]
 
 
-def _new_file(folder: Path, workspace: str) -> Path:
+def _make_file_path(folder: Path, workspace: str) -> Path:
     if workspace in (file.stem for file in Sources().list_toml(folder)):
         raise click.ClickException(f'workspace "{workspace}" already exists; leave out --new')
     _check_name(workspace, "a workspace")
@@ -123,13 +127,13 @@ def _check_name(name: str, noun: str) -> None:
         raise click.ClickException(f'"{name}" can\'t name {noun}: it must be {NAME_IS}')
 
 
-def _key_ids(file: Path, text: str) -> list[str]:
+def _read_key_ids(file: Path, text: str) -> list[str]:
     table = Sources({file: text}).read_toml(file)
     return [key.id for key in validate(WorkspaceTable, file, table).keys]
 
 
-def _free_id(file: Path, text: str, key_id: str | None) -> str:
-    taken = _key_ids(file, text)
+def _choose_id(file: Path, text: str, key_id: str | None) -> str:
+    taken = _read_key_ids(file, text)
     if key_id is None:
         return next(name for number in count(1) if (name := f"key-{number}") not in taken)
     _check_name(key_id, "a key")
@@ -144,7 +148,7 @@ def _write_if_it_loads(conf_file: Path, file: Path, text: str) -> None:
     write_atomically(file, text)
 
 
-def _row(owner: Workspace, key: Key) -> dict[str, Any]:
+def _make_row(owner: Workspace, key: Key) -> dict[str, Any]:
     cap = key.spend_cap_nanousd
     return {
         "workspace": owner.id,

@@ -63,7 +63,7 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
 
 
 @ledger.command()
-@click.option("--once", is_flag=True, help="End as soon as nothing waits any more.")
+@click.option("--once", is_flag=True, help="End when nothing is left to write.")
 @click.option(
     "--take-over", is_flag=True, help="Record in this ledger from now on. Only when the previous one is lost."
 )

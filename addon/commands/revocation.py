@@ -28,7 +28,7 @@ class _Edit:
 
 def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
     """Return the problem that ``file`` would have with this ``text``. Raises ``SettingsError`` when nothing loads."""
-    return _problem_of(file, SettingsFiles(conf_file, overlay={file: text}))
+    return _load_problem(file, SettingsFiles(conf_file, overlay={file: text}))
 
 
 def revoke_key(conf_file: Path, file: Path, key_id: str) -> str | None:
@@ -37,7 +37,7 @@ def revoke_key(conf_file: Path, file: Path, key_id: str) -> str | None:
     Raises ``SettingsError``, OSError, or ``ClickException`` when the key may still work, or work again later.
     """
     files = SettingsFiles(conf_file)
-    is_broken = _problem_of(file, files)
+    is_broken = _load_problem(file, files)
     in_file = _turn_off(Sources().read(file), file, key_id)
     last_good_text = files.last_good.text(file.stem) if is_broken else None
     in_last_good = None if last_good_text is None else _turn_off(last_good_text, file, key_id)
@@ -96,5 +96,5 @@ def _turn_off(content: bytes, file: Path, key_id: str) -> _Edit:
         return _Edit(None, tuple(ids), f"the workspace file {error}")
 
 
-def _problem_of(file: Path, files: SettingsFiles) -> Problem | None:
+def _load_problem(file: Path, files: SettingsFiles) -> Problem | None:
     return next((problem for problem in files.load().problems if problem.file == file), None)

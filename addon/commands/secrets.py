@@ -20,7 +20,7 @@ from addon.commands.errors import report_errors
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.errors import SettingsError, join_key_path
-from addon.settings.sealed_secrets import SCHEME, MasterKeys, new_master_key
+from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
 from addon.settings.sources import Sources
 
@@ -33,7 +33,7 @@ def secrets() -> None:
 @secrets.command()
 def key() -> None:
     """Print a new master key. It is not stored."""
-    click.echo(new_master_key())
+    click.echo(make_master_key())
     click.echo(
         "keep it away from the files with the sealed secrets; without it no one can open them", err=True
     )
@@ -46,7 +46,7 @@ def seal(context: click.Context) -> None:
     if context.args:
         # Click's own error would show the arguments, and one may be the secret.
         raise click.UsageError("a secret is read from standard input, never from the command line")
-    master_keys = _master_keys()
+    master_keys = _load_master_keys()
     secret = _read_secret()
     if not secret:
         raise click.ClickException("standard input holds no secret")
@@ -63,7 +63,7 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
 
     Secrets that this key already opens do not change. Nothing is written if any secret can't be opened.
     """
-    master_keys = _master_keys()
+    master_keys = _load_master_keys()
     with report_errors(), _lock_folders(files):
         # By its resolved path, a file with two names is rotated once.
         rotations = [
@@ -146,7 +146,7 @@ def _lock_folders(files: Iterable[Path]) -> Iterator[None]:
         yield
 
 
-def _master_keys() -> MasterKeys:
+def _load_master_keys() -> MasterKeys:
     try:
         return load_master_keys(os.environ, Sources())
     except ValueError as error:

@@ -55,7 +55,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _moment(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+def _parse_moment_option(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
     """Return the moment in the format of the ledger's ``created_at``, so that both compare as text."""
     try:
         return text and parse_moment(text, datetime.now(UTC)).isoformat(timespec="milliseconds")
@@ -74,19 +74,19 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option(
     "--since",
     metavar="WHEN",
-    callback=_moment,
-    help="Only calls from then on: 2026-01-31, 2026-01-31T09:30 (UTC) or 7d.",
+    callback=_parse_moment_option,
+    help="Only calls from this moment on: 2026-01-31, 2026-01-31T09:30 (UTC) or 7d.",
 )
-@click.option("--until", metavar="WHEN", callback=_moment, help="Only calls before then.")
+@click.option("--until", metavar="WHEN", callback=_parse_moment_option, help="Only calls before this moment.")
 @click.option(
     "--by",
     type=click.Choice([*GROUPS, LIMITS]),
-    help="Only totals, by this, or only limits; without it, recent calls, totals and limits.",
+    help="Only totals by this, or only limits. Without it: recent calls, totals and limits.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=2**31),
-    help=f"At most so many rows a table.  [default: {RECENT_ROWS} recent calls, all else]",
+    help=f"The largest number of rows of each table.  [default: {RECENT_ROWS} recent calls, all else]",
 )
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
@@ -112,7 +112,7 @@ def usage(
             tables = UsageTables(
                 None if by else find_recent(ledger, wanted, limit or RECENT_ROWS),
                 {name: find_totals(ledger, name, wanted, limit) for name in totals},
-                _limits(conf_file, ledger, workspace, limit) if by == LIMITS else None,
+                _find_limits(conf_file, ledger, workspace, limit) if by == LIMITS else None,
             )
             if not (by or model or since or until):
                 tables = replace(tables, limits=_try_limits(conf_file, ledger, workspace, limit))
@@ -169,7 +169,9 @@ class UsageTables:
             yield f"By {name}\n\n{format_table(table, format_nanousd_rounded)}"
 
 
-def _limits(conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None) -> Table:
+def _find_limits(
+    conf_file: Path, ledger: sqlite3.Connection, workspace: str | None, most: int | None
+) -> Table:
     settings = load_served_settings(conf_file)
     shown = [one for one in settings.workspaces.values() if workspace in (None, one.id)]
     with open_counters(settings.conf, ledger) as read_used:
@@ -182,7 +184,7 @@ def _try_limits(
 ) -> Table | None:
     """Return the limits. On an error print it and return None, so that the calls are still shown."""
     try:
-        return _limits(conf_file, ledger, workspace, most)
+        return _find_limits(conf_file, ledger, workspace, most)
     except (SettingsError, StoreUnavailable, sqlite3.Error) as error:
         click.echo(f"limits are not shown: {describe_error(error)}", err=True)
         return None

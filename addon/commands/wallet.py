@@ -27,7 +27,7 @@ HISTORY_ROWS = 20
 MAX_REFERENCE_CHARS = 200
 
 
-def _amount(context: click.Context, argument: click.Parameter, text: str) -> int:
+def _parse_amount(context: click.Context, argument: click.Parameter, text: str) -> int:
     """Return nano-USD. A negative amount takes money out."""
     is_negative = text.startswith("-")
     try:
@@ -39,7 +39,7 @@ def _amount(context: click.Context, argument: click.Parameter, text: str) -> int
     return -amount_nanousd if is_negative else amount_nanousd
 
 
-def _reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+def _parse_reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
     if text is None or (0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL):
         return text
     reason = f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", the reference of calls'
@@ -53,11 +53,11 @@ def wallet() -> None:
 
 @wallet.command()
 @click.argument("workspace")
-@click.argument("amount_nanousd", metavar="AMOUNT", callback=_amount)
+@click.argument("amount_nanousd", metavar="AMOUNT", callback=_parse_amount)
 @click.option(
     "--reference",
     metavar="TEXT",
-    callback=_reference,
+    callback=_parse_reference,
     help="The reason. One reference is credited only once.",
 )
 @conf_option
@@ -71,7 +71,7 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
         raise click.UsageError("a negative AMOUNT needs a --reference that says what it corrects")
     with report_errors():
         conf = load_conf(conf_file)
-        known = _workspaces(conf)
+        known = _list_workspaces(conf)
         if workspace not in known:
             raise unknown_workspace_error(workspace, known)
         entry = make_credit(workspace, amount_nanousd, reference)
@@ -89,7 +89,7 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     with report_errors():
         conf = load_conf(conf_file)
         with open_ledger(conf.paths.database) as ledger:
-            known = sorted({*_workspaces(conf), *find_wallets(ledger)})
+            known = sorted({*_list_workspaces(conf), *find_wallets(ledger)})
             if workspace is not None and workspace not in known:
                 raise unknown_workspace_error(workspace, known)
             with open_counters(conf, ledger) as read_used:
@@ -107,7 +107,7 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     type=click.IntRange(1, 2**31),
     default=HISTORY_ROWS,
     show_default=True,
-    help="At most so many entries.",
+    help="The largest number of entries.",
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
@@ -115,12 +115,12 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
 def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: Path) -> None:
     """Show the entries of WORKSPACE, newest first: credits, and the costs of calls (reference "call")."""
     if as_json and as_csv:
-        raise click.UsageError("either --json or --csv")
+        raise click.UsageError("use either --json or --csv")
     with report_errors():
         conf = load_conf(conf_file)
         with open_ledger(conf.paths.database) as ledger:
             table = find_entries(ledger, workspace, limit)
-            if not table.rows and workspace not in (known := _workspaces(conf)):
+            if not table.rows and workspace not in (known := _list_workspaces(conf)):
                 raise unknown_workspace_error(workspace, [*known, *find_wallets(ledger)])
     if as_json:
         click.echo(format_json(table.records()))
@@ -150,12 +150,12 @@ def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
     return asyncio.run(credit_and_close())
 
 
-def _workspaces(conf: ProxyConf) -> list[str]:
+def _list_workspaces(conf: ProxyConf) -> list[str]:
     """Return the workspaces that have a file, even one that does not load."""
     return [file.stem for file in Sources().list_toml(conf.paths.workspaces)]
 
 
-def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
+def _read_balance_nanousd(conf: ProxyConf, workspace: str) -> int:
     with open_ledger(conf.paths.database) as ledger, open_counters(conf, ledger) as read_used:
         [of_workspace] = find_balances(read_used, [workspace]).records()
     found: int = of_workspace["balance_nanousd"]
@@ -164,7 +164,7 @@ def _balance_nanousd(conf: ProxyConf, workspace: str) -> int:
 
 def _check_balance(conf: ProxyConf, entry: WalletEntry) -> None:
     """Refuse a credit that brings the wallet near the largest integer. It is a typing error."""
-    if abs(_balance_nanousd(conf, entry.workspace) + entry.amount_nanousd) > MAX_CAP_USD * 10**9:
+    if abs(_read_balance_nanousd(conf, entry.workspace) + entry.amount_nanousd) > MAX_CAP_USD * 10**9:
         raise click.ClickException(
             f"the balance would exceed {MAX_CAP_USD} USD, the most that a wallet can hold"
         )
@@ -175,7 +175,7 @@ def _print_result(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
         done = f"credited {format_nanousd(entry.amount_nanousd)} USD to {entry.workspace}"
     else:
         done = f"already credited: {_describe_stored(conf, entry)}"
-    left_nanousd = _balance_nanousd(conf, entry.workspace)
+    left_nanousd = _read_balance_nanousd(conf, entry.workspace)
     click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
     if left_nanousd < 0:
         click.echo(

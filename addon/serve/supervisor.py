@@ -27,8 +27,8 @@ from addon.serve.ports import reserve
 from addon.serve.signals import stop_signals
 from addon.serve.worker_process import WorkerFailed, WorkerProcess
 from addon.settings.errors import describe_error
-from addon.settings.file_content import absolute_path
-from addon.settings.sealed_secrets import new_master_key
+from addon.settings.file_content import make_absolute
+from addon.settings.sealed_secrets import make_master_key
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, Snapshot
 from addon.settings.watcher import Watcher
@@ -91,9 +91,9 @@ class Supervisor:
         self.listen = settings.conf.listen
         self.workers: dict[int, WorkerProcess] = {}
         self.folder = folder
-        self._key = new_master_key()
+        self._key = make_master_key()
         self._files = files
-        self._started_conf = files.built_from().shared_files[absolute_path(files.conf_file)]
+        self._started_conf = files.built_from().shared_files[make_absolute(files.conf_file)]
         self._write_fault: str | None = None
         self._next_write: asyncio.TimerHandle | None = None
         self.metrics = WorkerMetrics(folder)

@@ -7,7 +7,7 @@ import string
 _BASE62 = string.ascii_letters + string.digits
 
 
-def new_key() -> str:
+def make_key() -> str:
     """Return a new random key: ``tg_`` and 40 base62 characters (238 bits)."""
     return "tg_" + "".join(secrets.choice(_BASE62) for _ in range(40))
 

@@ -55,7 +55,7 @@ class CatalogBuilder:
     def _load_providers(self, file: Path) -> None:
         for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
             auth = table.auth or _DEFAULT_AUTH[table.dialect]
-            keys, skipped = self._platform_keys(table, auth, file, name)
+            keys, skipped = self._read_platform_keys(table, auth, file, name)
             self.providers[name] = Provider(
                 name=name,
                 base_url=table.base_url or "",
@@ -65,11 +65,11 @@ class CatalogBuilder:
                 auth=auth,
                 chat_path=table.chat_path,
                 headers=MappingProxyType(table.headers),
-                custom_family=self._custom_family(table, file, name),
+                custom_family=self._find_custom_family(table, file, name),
                 skipped_keys=skipped,
             )
 
-    def _platform_keys(
+    def _read_platform_keys(
         self, table: ProviderTable, auth: Auth, file: Path, name: str
     ) -> tuple[tuple[SecretStr, ...], frozenset[int]]:
         """Return the keys that are set, each once, and the positions (from 1) of all other references."""
@@ -83,7 +83,7 @@ class CatalogBuilder:
                 keys.append(key)
         return tuple(keys), frozenset(skipped)
 
-    def _custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
+    def _find_custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
         family = table.custom_family
         if family is None:
             return CUSTOM_FAMILY
@@ -91,7 +91,7 @@ class CatalogBuilder:
 
     def _load_families(self, file: Path) -> None:
         for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
-            self.families[name] = _family(name, table, file)
+            self.families[name] = _make_family(name, table, file)
 
     def _is_sandbox_enabled(self, conf_file: Path) -> bool:
         enabled = self._conf.sandbox.enabled
@@ -109,9 +109,9 @@ class CatalogBuilder:
             provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
             family = self.families[check_known(table.family, self.families, file, slug, "family")]
             active = table.active and (self.sandbox_enabled or not provider.builtin)
-            self.models[slug] = self._model(slug, table, provider, family, active, file)
+            self.models[slug] = self._make_model(slug, table, provider, family, active, file)
 
-    def _model(
+    def _make_model(
         self, slug: str, table: ModelTable, provider: Provider, family: Family, active: bool, file: Path
     ) -> Model:
         if provider.dialect == "gemini" or "{model}" in provider.chat_path:
@@ -139,7 +139,7 @@ class CatalogBuilder:
         )
 
 
-def _family(name: str, table: FamilyTable, file: Path) -> Family:
+def _make_family(name: str, table: FamilyTable, file: Path) -> Family:
     fields = {key: getattr(table, key) for key in type(table).model_fields}
     fields = {key: MappingProxyType(v) if isinstance(v, dict) else v for key, v in fields.items()}
     fields["estimator"] = Estimator(**table.estimator.model_dump())

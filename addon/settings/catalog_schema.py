@@ -66,7 +66,7 @@ class ProviderTable(Table):
     def _check_address(self) -> Self:
         for key in ("base_url", "platform_key", "platform_keys"):
             if self.builtin and getattr(self, key) is not None:
-                raise table_error("is filled in by the gateway for a builtin provider", key)
+                raise table_error("must be absent: the gateway sets it for a builtin provider", key)
         if not self.builtin and self.base_url is None:
             raise table_error("is required", "base_url")
         return self

@@ -22,7 +22,7 @@ class EgressProxy:
     port: int
     authorization: SecretStr | None = field(default=None, repr=False)
 
-    def connect_request(self, host: str, port: int) -> bytes:
+    def make_connect_request(self, host: str, port: int) -> bytes:
         """Return the request for a connection to ``host`` and ``port``."""
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
@@ -42,10 +42,12 @@ def parse_proxy(url: str) -> EgressProxy:
         raise ValueError("must name a host")
     if parts.path not in ("", "/") or "?" in url or "#" in url:
         raise ValueError("must not hold a path, a query or a fragment")
-    return EgressProxy(host, DEFAULT_PORT if parts.port is None else parts.port, _authorization(parts.netloc))
+    return EgressProxy(
+        host, DEFAULT_PORT if parts.port is None else parts.port, _make_authorization(parts.netloc)
+    )
 
 
-def _authorization(netloc: str) -> SecretStr | None:
+def _make_authorization(netloc: str) -> SecretStr | None:
     credentials, separator, _ = netloc.rpartition("@")
     if not separator:
         return None

@@ -95,6 +95,6 @@ def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
         raise SettingsError(file, "", "is not TOML: nested too deeply") from None
 
 
-def absolute_path(path: Path) -> Path:
+def make_absolute(path: Path) -> Path:
     """Return the absolute path without ``..``. Symbolic links stay."""
     return Path(os.path.abspath(path))

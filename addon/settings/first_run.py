@@ -8,7 +8,7 @@ from pathlib import Path
 
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
-from addon.settings.api_keys import hash_key, new_key
+from addon.settings.api_keys import hash_key, make_key
 from addon.settings.sources import Sources
 
 DEMO = "demo"
@@ -37,6 +37,6 @@ def create_demo_workspace(folder: Path, default_model: str) -> str | None:
     with locked(folder):
         if Sources().list_toml(folder):
             return None
-        key = new_key()
+        key = make_key()
         write_atomically(folder / f"{DEMO}.toml", _DEMO.format(model=default_model, hash=hash_key(key)))
     return key

@@ -20,7 +20,7 @@ _BLOCK_BYTES: Final = 16
 _OTHER_BYTES: Final = 1 + 8 + 16 + 32
 
 
-def new_master_key() -> str:
+def make_master_key() -> str:
     """Return a new random master key: 32 bytes in URL-safe base64."""
     return Fernet.generate_key().decode()
 

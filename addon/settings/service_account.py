@@ -46,10 +46,10 @@ def parse_service_account(text: str) -> ServiceAccount:
     if found.get("type") != "service_account":
         raise ValueError(f'{_ACCOUNT}\'s "type" is not "service_account"')
     return ServiceAccount(
-        client_email=_text(found, "client_email"),
-        token_uri=_token_uri(_text(found, "token_uri")),
-        key_id=found.get("private_key_id") and _text(found, "private_key_id"),
-        private_key=_private_key(_text(found, "private_key")),
+        client_email=_read_text(found, "client_email"),
+        token_uri=_check_token_uri(_read_text(found, "token_uri")),
+        key_id=found.get("private_key_id") and _read_text(found, "private_key_id"),
+        private_key=_load_private_key(_read_text(found, "private_key")),
     )
 
 
@@ -66,14 +66,14 @@ def sign_assertion(account: ServiceAccount, now_s: int) -> str:
     return jwt.encode(claims, account.private_key, "RS256", headers)
 
 
-def _text(found: dict[str, Any], name: str) -> str:
+def _read_text(found: dict[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f'{_ACCOUNT} lacks "{name}"')
     return value
 
 
-def _token_uri(text: str) -> str:
+def _check_token_uri(text: str) -> str:
     """Return the URL, which must use TLS or be on loopback: the signed assertion goes there and must stay secret."""
     try:
         parts = urlsplit(text)
@@ -87,7 +87,7 @@ def _token_uri(text: str) -> str:
     return text
 
 
-def _private_key(pem: str) -> RSAPrivateKey:
+def _load_private_key(pem: str) -> RSAPrivateKey:
     try:
         key = load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

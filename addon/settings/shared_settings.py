@@ -64,12 +64,14 @@ def load_shared_settings(
         models=MappingProxyType(catalog.models),
         policies=policies,
         sandbox_enabled=catalog.sandbox_enabled,
-        egress_proxy=_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),
+        egress_proxy=_load_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),
         digest=sources.digest,
     )
 
 
-def _egress_proxy(setting: SecretReference | str, conf_file: Path, secrets: Secrets) -> EgressProxy | None:
+def _load_egress_proxy(
+    setting: SecretReference | str, conf_file: Path, secrets: Secrets
+) -> EgressProxy | None:
     """Return the egress proxy, or None when none is configured.
 
     Raises ``SettingsError`` when its URL can't be read: calls must never go past a configured proxy.

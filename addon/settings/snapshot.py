@@ -14,14 +14,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from addon.runtime.atomic_files import write_atomically
 from addon.settings.builder import BuiltFrom, BuiltSettings
 from addon.settings.errors import Problem, SettingsError, describe_error
-from addon.settings.file_content import Stamp, absolute_path, read_stamp
+from addon.settings.file_content import Stamp, make_absolute, read_stamp
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.secrets import Secrets
 from addon.settings.settings import Settings, SettingsFiles, make_settings
 from addon.settings.shared_settings import SharedSettings, load_conf, load_shared_settings
 from addon.settings.sources import FileCopy, Sources
 from addon.settings.workspace_builder import parse_workspace, resolve_last_good
-from addon.settings.workspace_files import ServedText, without_keys
+from addon.settings.workspace_files import ServedText, remove_keys
 from addon.settings.workspace_schema import WorkspaceTable
 from policies.model import Workspace
 
@@ -116,7 +116,7 @@ class SnapshotSettings:
 
     def _load_shared(self, snapshot: Snapshot) -> SharedSettings:
         file = snapshot.conf_file
-        started_with = load_conf(file, Sources(copies={absolute_path(file): snapshot.started_conf}))
+        started_with = load_conf(file, Sources(copies={make_absolute(file): snapshot.started_conf}))
         sources = Sources(copies=snapshot.built_from.shared_files)
         return load_shared_settings(file, self._env, sources, started_with)
 
@@ -126,4 +126,4 @@ class SnapshotSettings:
             table = parse_workspace(text.file, text.text)
             self._tables[name] = text.text, table
         workspace = resolve_last_good(table, text.file, shared, secrets, self._workspaces.get(name))
-        return without_keys(workspace, text.refused)
+        return remove_keys(workspace, text.refused)

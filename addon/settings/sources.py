@@ -19,15 +19,15 @@ from addon.settings.file_content import (
     NO_STAMP,
     FileContent,
     Stamp,
-    absolute_path,
     decode_text,
+    make_absolute,
     parse_toml,
     read_content,
     read_stamp,
 )
 
 OVERDUE_S: Final = 1.5
-"""A file that changes for longer than this is read all the same."""
+"""A file that changes for longer than this is read nevertheless."""
 
 type FileCopy = tuple[bytes, int]
 """The content of a file, and its mode."""
@@ -76,7 +76,7 @@ class Sources:
         self, overlay: Mapping[Path, str] = _NO_OVERLAY, *, copies: Mapping[Path, FileCopy] | None = None
     ) -> None:
         self.is_copy = copies is not None
-        self._overlay = {absolute_path(file): text.encode() for file, text in overlay.items()}
+        self._overlay = {make_absolute(file): text.encode() for file, text in overlay.items()}
         self._files: dict[Path, _WatchedFile] = {}
         self._folders: dict[Path, set[str] | None] = {}
         self._looked_at_s: float | None = None
@@ -110,13 +110,13 @@ class Sources:
 
     def list_toml(self, folder: Path) -> list[Path]:
         """Return the ``*.toml`` files of a folder by name, without hidden ones. Raises ``SettingsError``."""
-        folder = absolute_path(folder)
+        folder = make_absolute(folder)
         if folder not in self._folders:
-            self._folders[folder] = _toml_names(folder)
+            self._folders[folder] = _list_toml_names(folder)
         names = self._folders[folder]
         if names is None:
             raise SettingsError(folder, "", "no such folder")
-        files = {folder / name for name in names} | set(self._watched_in(folder))
+        files = {folder / name for name in names} | set(self._find_watched(folder))
         existing = {
             file for file in files if file not in self._files or not self._files[file].content.is_missing
         }
@@ -124,10 +124,10 @@ class Sources:
 
     def read(self, file: Path) -> bytes:
         """Return the content of a file. Raises ``SettingsError``."""
-        file = absolute_path(file)
+        file = make_absolute(file)
         content = self._overlay[file] if file in self._overlay else self._find(file).content
         if isinstance(content, OSError):
-            raise SettingsError(file, "", _reason(content))
+            raise SettingsError(file, "", _describe_error(content))
         self._digest.update(b"%s\0%d\0%s" % (file.name.encode(), len(content), content))
         return content
 
@@ -136,11 +136,11 @@ class Sources:
 
         With ``owner_only``, raise it also when anyone but the owner has any access to the file.
         """
-        found = self._find(absolute_path(file))
+        found = self._find(make_absolute(file))
         if isinstance(found.content, OSError):
             raise found.content
         if owner_only and found.mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(errno.EPERM, "others than its owner may use it; set its mode to 600")
+            raise PermissionError(errno.EPERM, "users other than its owner have access; set its mode to 600")
         return found.content
 
     def read_text(self, file: Path) -> str:
@@ -198,7 +198,7 @@ class Sources:
                 del self._files[file]
 
     def _look_into(self, folder: Path) -> bool:
-        before, names = self._folders[folder], _toml_names(folder)
+        before, names = self._folders[folder], _list_toml_names(folder)
         self._folders[folder] = names
         for file in (folder / name for name in (names or set()) - (before or set())):
             # A new file counts as missing until now. Like any other, it is read when it no longer changes.
@@ -237,12 +237,12 @@ class Sources:
         self._last_version += 1
         return replace(found, stamp=stamp, version=self._last_version)
 
-    def _watched_in(self, folder: Path) -> Iterator[Path]:
+    def _find_watched(self, folder: Path) -> Iterator[Path]:
         # The suffix is checked because proxy.conf may be in the same folder.
         return (file for file in self._files if file.parent == folder and file.suffix == ".toml")
 
 
-def _toml_names(folder: Path) -> set[str] | None:
+def _list_toml_names(folder: Path) -> set[str] | None:
     # Editors keep hidden lock and swap files next to the real ones.
     try:
         names = os.listdir(folder)
@@ -251,7 +251,7 @@ def _toml_names(folder: Path) -> set[str] | None:
     return {name for name in names if name.endswith(".toml") and not name.startswith(".")}
 
 
-def _reason(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     return (error.strerror or "can't be read").lower()

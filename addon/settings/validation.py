@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 from pydantic_core import PydanticCustomError
 
 from addon.settings.errors import SettingsError, join_key_path, suggest_name
-from addon.settings.file_content import absolute_path
+from addon.settings.file_content import make_absolute
 
 _TOML_WORDS = {
     "missing": "is required",
@@ -43,7 +43,7 @@ def validate[T](schema: type[T] | TypeAdapter[T], file: Path, table: dict[str, A
     """Return the table as the schema's type, paths relative to ``file``. Raises ``SettingsError``."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
     try:
-        return adapter.validate_python(table, context={"folder": absolute_path(file).parent})
+        return adapter.validate_python(table, context={"folder": make_absolute(file).parent})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
     context = first.get("ctx", {})

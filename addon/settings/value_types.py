@@ -140,15 +140,15 @@ def _check_redis_url(value: SecretStr) -> SecretStr:
     return value
 
 
-def _absolute_path(value: object, info: ValidationInfo) -> Path:
+def _make_absolute(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     folder: Path = (info.context or {})["folder"]
     return folder / value
 
 
-def _optional_path(value: object, info: ValidationInfo) -> Path | None:
-    return None if value in ("", None) else _absolute_path(value, info)
+def _make_optional(value: object, info: ValidationInfo) -> Path | None:
+    return None if value in ("", None) else _make_absolute(value, info)
 
 
 def _to_tuple(value: object) -> object:
@@ -208,8 +208,8 @@ type HeaderValue = Annotated[
     str, _require_match(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")
 ]
 type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
-type AbsolutePath = Annotated[Path, BeforeValidator(_absolute_path)]
-type OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path)]
+type AbsolutePath = Annotated[Path, BeforeValidator(_make_absolute)]
+type OptionalPath = Annotated[Path | None, BeforeValidator(_make_optional)]
 type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]
 type Words = Annotated[frozenset[Text], BeforeValidator(_to_set)]
 type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_to_tuple)]

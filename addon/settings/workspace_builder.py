@@ -43,15 +43,15 @@ def resolve_workspace(
     table: WorkspaceTable, file: Path, shared: SharedSettings, secrets: Secrets
 ) -> Workspace:
     """Return the workspace that ``table`` describes. Raises ``SettingsError`` for a name that does not exist."""
-    for path, slug in _named_models(table):
+    for path, slug in _find_model_names(table):
         check_known(slug, shared.models, file, *path, kind="model")
     byok = {}
     for name, own in table.byok.items():
         provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
-        if not _takes_keys(provider):
+        if not _can_take_keys(provider):
             raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
         byok[name] = Byok(secrets.find(own.secret, provider.auth, file, "byok", name, "secret"), own.routing)
-    return _workspace(table, file, byok)
+    return _make_workspace(table, file, byok)
 
 
 def resolve_last_good(
@@ -65,22 +65,22 @@ def resolve_last_good(
     byok = {}
     for name, own in table.byok.items():
         provider, secret = shared.providers.get(name), None
-        if provider and _takes_keys(provider):
+        if provider and _can_take_keys(provider):
             try:
                 secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
             except SettingsError:
                 secret = served.byok[name].secret if served and name in served.byok else None
         # Without the entry, the platform would pay for the calls.
         byok[name] = Byok(secret, own.routing)
-    return _workspace(table, file, byok)
+    return _make_workspace(table, file, byok)
 
 
-def _workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) -> Workspace:
+def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) -> Workspace:
     return Workspace(
         id=file.stem,
         name=table.name,
         plan=table.plan,
-        keys=tuple(_key(key) for key in table.keys),
+        keys=tuple(_make_key(key) for key in table.keys),
         rpm_override=table.rpm_override,
         monthly_spend_cap_nanousd=table.monthly_spend_cap_usd,
         overage_protection=table.overage_protection,
@@ -94,11 +94,11 @@ def _workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) -> Work
     )
 
 
-def _takes_keys(provider: Provider) -> bool:
+def _can_take_keys(provider: Provider) -> bool:
     return provider.auth != "none" and not provider.builtin
 
 
-def _key(table: KeyTable) -> Key:
+def _make_key(table: KeyTable) -> Key:
     return Key(
         id=table.id,
         hash=table.hash,
@@ -110,7 +110,7 @@ def _key(table: KeyTable) -> Key:
     )
 
 
-def _named_models(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _find_model_names(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Return the key path and the name of each model in a workspace file."""
     for key in ("default_model", "fallback_model"):
         if (slug := getattr(table, key)) is not None:

@@ -166,7 +166,7 @@ class WorkspaceFiles:
             else:
                 workspace = self._resolve_last_good(chosen.table, file)
             texts[name] = ServedText(file.file, chosen.text, frozenset(refused.get(name, ())))
-            served[name] = without_keys(workspace, texts[name].refused)
+            served[name] = remove_keys(workspace, texts[name].refused)
             if name not in errors:
                 self.last_good.take(name, chosen.text)
         self.served, self.texts = served, texts
@@ -216,7 +216,7 @@ class WorkspaceFiles:
         return Problem.of(error, f"workspace {name} keeps its last good settings", name)
 
 
-def without_keys(workspace: Workspace, refused: Container[str]) -> Workspace:
+def remove_keys(workspace: Workspace, refused: Container[str]) -> Workspace:
     """Return a workspace without the keys of these hashes."""
     keys = tuple(key for key in workspace.keys if key.hash not in refused)
     return replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace

@@ -121,7 +121,7 @@ class SocketConnector:
             first = partial(TlsTransport, self._context, origin.host, make)
         at: Origin | EgressProxy = origin
         if proxy is not None:
-            at, first = proxy, partial(Tunnel, proxy.connect_request(origin.host, origin.port), first)
+            at, first = proxy, partial(Tunnel, proxy.make_connect_request(origin.host, origin.port), first)
         addresses = await self._addresses(at.host, at.port)
         transport, protocol = await race(first, addresses, at.port)
         try:

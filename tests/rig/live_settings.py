@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from addon.settings.sealed_secrets import new_master_key
+from addon.settings.sealed_secrets import make_master_key
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import Snapshot, SnapshotSettings
 from addon.settings.watcher import describe_problems
@@ -10,7 +10,7 @@ from policies.model import Workspace
 from rig.settings_files import CONF, edit
 
 LOOK_S = 0.5
-SNAPSHOT_KEY = new_master_key()
+SNAPSHOT_KEY = make_master_key()
 
 
 class LiveSettings:

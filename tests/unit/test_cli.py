@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from rig.configuration import ROOT
 
 from addon.cli import main
-from addon.settings.api_keys import new_key
+from addon.settings.api_keys import make_key
 
 
 def test_the_version_is_that_of_the_project() -> None:
@@ -25,6 +25,6 @@ def test_help_shows_the_name_of_the_program() -> None:
 
 def test_a_key_in_place_of_a_name_is_not_shown() -> None:
     for words in (["wallet"], ["wallet", "credit", "acme"], []):
-        shown = CliRunner().invoke(main, [*words, key := new_key()])
+        shown = CliRunner().invoke(main, [*words, key := make_key()])
         assert (shown.exit_code, key in shown.output) == (2, False)
         assert "***" in shown.output

@@ -21,13 +21,13 @@ from rig.settings_files import contents, edit, write_files
 from rig.upstream import Upstream
 
 from addon.commands.secrets import rotate_secrets, secrets
-from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.settings import load_settings
 
 VARIABLE = "TOLLGATE_SECRET_KEY"
 PROVIDERS = "catalog_data/providers.toml"
 ACME = "policies/workspaces/acme.toml"
-OLD, NEW, OTHER = (new_master_key() for _ in range(3))
+OLD, NEW, OTHER = (make_master_key() for _ in range(3))
 BOTH = f"{NEW},{OLD}"
 SECRET = "sk-obviously-fake-secret"
 TOKEN = MasterKeys(OLD).seal(SECRET)

@@ -3,11 +3,11 @@
 import re
 import string
 
-from addon.settings.api_keys import hash_key, new_key
+from addon.settings.api_keys import hash_key, make_key
 
 
 def test_a_new_key_is_tg_and_40_base62_characters_and_always_another() -> None:
-    made = {new_key() for _ in range(50)}
+    made = {make_key() for _ in range(50)}
     assert len(made) == 50
     assert all(re.fullmatch(r"tg_[0-9A-Za-z]{40}", key) for key in made)
     assert set(string.digits + string.ascii_letters) == set("".join(key[3:] for key in made))

@@ -84,14 +84,14 @@ EDITS = {
         "builtin = true",
         f"builtin = true\nbase_url = {URL}",
         "SANDBOX.base_url",
-        "by the",
+        "the gateway sets it",
     ),
     "builtin with keys": (
         PROVIDERS,
         "builtin = true",
         'builtin = true\nplatform_keys = ["env:A"]',
         "SANDBOX.platform_keys",
-        "by the",
+        "the gateway sets it",
     ),
     # families.toml
     "unknown family key": (FAMILIES, "stop_limit", "stop_limits", "reasoning.stop_limits", '"stop_limit"?'),

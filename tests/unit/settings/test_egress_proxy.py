@@ -8,7 +8,7 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.settings.errors import SettingsError
-from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.secrets import KEY_VARIABLE
 from addon.settings.settings import SettingsFiles, load_settings
 
@@ -35,7 +35,7 @@ def test_a_url_without_credentials_may_be_in_proxy_conf(conf_file: Path) -> None
 
 
 def test_a_url_with_credentials_is_a_secret_and_never_shown(conf_file: Path) -> None:
-    master_key = new_master_key()
+    master_key = make_master_key()
     (conf_file.parent / "proxy.url").write_text(f"{URL}\n")
     references = ("env:PROXY_URL", "file:proxy.url", f"sealed:{MasterKeys(master_key).seal(URL)}")
     for reference in references:
@@ -90,7 +90,7 @@ def test_valid_proxy_settings() -> None:
     assert credentials.decode() not in repr(proxy) and "Basic" not in repr(proxy)
     assert parse_proxy("http://proxy.example/") == EgressProxy("proxy.example", 80, None)
     assert parse_proxy("http://[::1]:3128") == EgressProxy("::1", 3128, None)
-    assert EgressProxy("p", 80).connect_request("::1", 443).startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
+    assert EgressProxy("p", 80).make_connect_request("::1", 443).startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rig.settings_files import SECRET, edit, replace, write_files
 
 from addon.settings.errors import SettingsError
 from addon.settings.policy_modules import OWN_MODULES, compile_policy
-from addon.settings.sealed_secrets import new_master_key
+from addon.settings.sealed_secrets import make_master_key
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.snapshot import Snapshot, SnapshotSettings
 from policies.refusal import Refusal
@@ -197,7 +197,7 @@ def review(call: ReviewedCall) -> Narrowing | None:
 
 def worker_of(conf_file: Path) -> tuple[Settings, SnapshotSettings]:
     """The settings of a supervisor, and those of its worker."""
-    files, snapshot, key = SettingsFiles(conf_file), conf_file.with_name("snapshot"), new_master_key()
+    files, snapshot, key = SettingsFiles(conf_file), conf_file.with_name("snapshot"), make_master_key()
     settings = files.load()
     conf = files.built_from().shared_files[conf_file]
     Snapshot.of(files, settings, conf).write(snapshot, key)

@@ -7,9 +7,9 @@ from cryptography.fernet import Fernet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addon.settings.sealed_secrets import MasterKeys, check_token, new_master_key
+from addon.settings.sealed_secrets import MasterKeys, check_token, make_master_key
 
-OLD, NEW, OTHER = (new_master_key() for _ in range(3))
+OLD, NEW, OTHER = (make_master_key() for _ in range(3))
 SECRET = "sk-obviously-fake-secret"
 
 

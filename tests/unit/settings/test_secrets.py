@@ -8,13 +8,13 @@ from rig.service_accounts import key_file
 from rig.settings_files import ACME, PROVIDERS, SECRET, edit, write_files
 
 from addon.settings.errors import SettingsError
-from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.secrets import KEY_FILE_VARIABLE, KEY_VARIABLE
 from addon.settings.settings import Settings, SettingsFiles, load_settings
 from addon.settings.value_types import SecretReference
 
 OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
-OLD, NEW = new_master_key(), new_master_key()
+OLD, NEW = make_master_key(), make_master_key()
 TOKEN = MasterKeys(OLD).seal(f" {SECRET}\n")
 
 
@@ -147,7 +147,7 @@ def test_a_sealed_secret_without_its_master_key_is_refused_and_not_shown(conf_fi
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o666, 0o660])
 def test_a_key_file_that_others_may_use_is_refused(conf_file: Path, key_path: Path, mode: int) -> None:
     key_path.chmod(mode)
-    reason = "others than its owner may use it; set its mode to 600"
+    reason = "users other than its owner have access; set its mode to 600"
     assert reason in refusal(conf_file, {KEY_FILE_VARIABLE: str(key_path)})
 
 

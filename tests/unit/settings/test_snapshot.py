@@ -12,12 +12,12 @@ from rig.settings_files import edit, write_files
 
 from addon.settings.egress_proxy import parse_proxy
 from addon.settings.errors import SettingsError
-from addon.settings.sealed_secrets import MasterKeys, new_master_key
+from addon.settings.sealed_secrets import MasterKeys, make_master_key
 from addon.settings.secrets import KEY_VARIABLE
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.snapshot import Snapshot, SnapshotSettings
 
-KEY = new_master_key()
+KEY = make_master_key()
 SECRETS = {
     "an environment variable": "canary-of-the-environment-0123456789",
     "a file": "canary-of-a-secret-file-0123456789",
@@ -33,7 +33,7 @@ class Pair:
     def __init__(self, folder: Path) -> None:
         self.conf_file = write_files(folder)
         self.file = folder / "snapshot"
-        master_key = new_master_key()
+        master_key = make_master_key()
         self.env = {KEY_VARIABLE: master_key, "OPENAI_KEY": SECRETS["an environment variable"]}
         (folder / "acme.secret").write_text(SECRETS["a file"])
         (folder / "proxy.url").write_text(PROXY_URL)
@@ -159,7 +159,7 @@ def _of_format_2(said: bytes) -> bytes:
 
 
 def _of_another_run(said: bytes) -> bytes:
-    return MasterKeys(new_master_key()).seal(MasterKeys(KEY).unseal(said.decode())).encode()
+    return MasterKeys(make_master_key()).seal(MasterKeys(KEY).unseal(said.decode())).encode()
 
 
 NOT_WHOLE = "is not a whole snapshot of this run of the gateway"
