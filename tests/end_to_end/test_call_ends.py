@@ -74,7 +74,7 @@ for owner, names in (
         sabotage(owner, name)
 main(prog_name="tollgate")
 """
-"""A gateway that waits 0.3 s for a client to take something, and fails at the step that a request's header names."""
+"""A gateway that waits 0.3 s for a client that reads nothing, and fails at the step in a request's header."""
 
 MODELS = {
     "chat": model(),

@@ -1,4 +1,4 @@
-"""Calls of one workspace at once, and what the log says of calls that anybody can make."""
+"""The calls in flight of one workspace, and the log lines of calls that anyone can make."""
 
 import httpx
 import pytest
@@ -20,7 +20,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture(scope="module")
 def small(start_gateway: StartGateway) -> Gateway:
-    """A gateway where a workspace has three calls in flight."""
+    """A gateway where a workspace may have three calls in flight."""
     keys = {name: new_key() for name in ("ci", "other")}
     workspaces = {
         name: workspace((name, key, True), default_model="tester-large") for name, key in keys.items()
@@ -38,7 +38,7 @@ def ask(gateway: Gateway, key: str = "ci") -> httpx.Response:
 
 
 def hold(gateway: Gateway, upstream: Upstream) -> tuple[Gate, list[RawClient]]:
-    """Open as many streams as there may be, which wait at a gate in the middle of their answers."""
+    """Open as many streams as are allowed. They wait at a gate in the middle of their answers."""
     gate = Gate()
 
     def answer(request: Received) -> Script:
@@ -57,7 +57,7 @@ def hold(gateway: Gateway, upstream: Upstream) -> tuple[Gate, list[RawClient]]:
     return gate, clients
 
 
-def test_a_workspace_has_so_many_calls_in_flight(small: Gateway, upstream: Upstream) -> None:
+def test_a_workspace_has_a_bounded_number_of_calls_in_flight(small: Gateway, upstream: Upstream) -> None:
     gate, clients = hold(small, upstream)
     refused = ask(small)
     assert_error(refused, 429, "rate_limit_exceeded", "rate_limit_error")
@@ -75,9 +75,7 @@ def test_a_workspace_has_so_many_calls_in_flight(small: Gateway, upstream: Upstr
 
 
 @pytest.mark.parametrize("end", ["leave", "finish"])
-def test_a_call_that_ended_makes_room_for_one_however_it_ended(
-    small: Gateway, upstream: Upstream, end: str
-) -> None:
+def test_a_call_that_ends_in_any_way_makes_room_for_one(small: Gateway, upstream: Upstream, end: str) -> None:
     gate, clients = hold(small, upstream)
     assert ask(small).status_code == 429
     if end == "leave":
@@ -89,7 +87,7 @@ def test_a_call_that_ended_makes_room_for_one_however_it_ended(
         small.wait_until(lambda: ask(small).status_code == 200)
     for client in clients:
         client.close()
-    # None of these counts longer than it lasts: bad bodies, refusals, answers.
+    # Bad bodies, refusals and answers count only while they last.
     headers = {"Authorization": f"Bearer {small.keys['ci']}", "Content-Type": "application/json"}
     small.wait_until(lambda: ask(small).status_code == 200)
     for _ in range(2 * LIMIT):
@@ -108,7 +106,7 @@ def refusals_counted(gateway: Gateway) -> float:
     return float(line.split()[1])
 
 
-def test_refusals_of_calls_without_a_key_write_few_lines_and_are_all_counted(small: Gateway) -> None:
+def test_refusals_of_calls_without_a_key_are_all_counted_and_few_are_logged(small: Gateway) -> None:
     before, counted = len(small.logs), refusals_counted(small)
     with httpx.Client(base_url=small.url, timeout=BOUND_S, trust_env=False) as client:
         sent = 20 * MAX_LINES
@@ -137,7 +135,7 @@ def test_refusals_of_calls_with_a_key_are_all_logged(small: Gateway) -> None:
 # --- connections to providers ----------------------------------------------------------------------------------------
 
 
-def test_a_call_that_gets_no_connection_in_its_time_says_so_and_is_no_fault_of_the_provider(
+def test_a_call_without_a_free_connection_in_time_is_no_failure_of_the_provider(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     code = (

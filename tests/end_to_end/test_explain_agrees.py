@@ -1,4 +1,4 @@
-"""``tollgate explain`` and a live call agree: the same requests are explained and then made at one real gateway."""
+"""``tollgate explain`` and a live call agree: the same requests are explained and then sent to one real gateway."""
 
 import json
 import threading
@@ -68,7 +68,7 @@ WON = {
     "a lower cap of the client's": "client",
     "a model outside the catalog": None,
 }
-"""Whose cap is sent."""
+"""The cap that is sent."""
 REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
     "no JSON": ("plain", b'{"messages": [', 400, "validation_failed"),
     "not UTF-8": ("plain", b'{"messages": "\xff"}', 400, "validation_failed"),
@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any] | bytes, int, str]] = {
 
 
 class Live:
-    """A gateway over an upstream that speaks all dialects; ``held`` are the holds that stood at each request to it."""
+    """A gateway over an upstream of all dialects. ``held`` has the holds at the time of each upstream request."""
 
     def __init__(self, gateway: Gateway, upstream: Upstream) -> None:
         self.gateway = gateway
@@ -117,7 +117,7 @@ class Live:
         return self.gateway.folder / "var" / "tollgate.db"
 
     def explain(self, key: str, content: bytes) -> dict[str, Any]:
-        # The call before is over once its hold is gone, and its cost is counted then.
+        # An earlier call has ended, and its cost is counted, once its hold is gone.
         self.gateway.wait_until(lambda: holds(self.ledger) == [])
         name = "plain" if key == "retired" else key
         words = [
@@ -192,7 +192,7 @@ def body_of(asked: dict[str, Any] | bytes) -> bytes:
 
 
 def dropped(attempt: dict[str, Any]) -> str | None:
-    """The header that follows from what became of each field; a null is none, and a cap or a stream is heard."""
+    """Return the header that follows from the changes. A null, a cap and a stream are never in it."""
     told = [
         field for field in attempt["fields"] if field["action"] == "dropped" and "null" not in field["reason"]
     ]
@@ -208,7 +208,7 @@ def assert_sent_as_explained(attempt: dict[str, Any], received: Received, held: 
 
 
 @pytest.mark.parametrize("case", SERVED)
-def test_what_is_sent_held_and_booked_is_what_was_explained(live: Live, case: str) -> None:
+def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str) -> None:
     key, asked = SERVED[case]
     told = live.explain(key, body_of(asked))
     assert told["refusal"] is None
@@ -232,9 +232,9 @@ def test_what_is_sent_held_and_booked_is_what_was_explained(live: Live, case: st
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_refused_as_explained(live: Live, case: str) -> None:
+def test_a_refusal_is_as_explained(live: Live, case: str) -> None:
     key, asked, status, code = REFUSED[case]
-    if key == "once":  # Whatever other tests ran before, its one call is made then.
+    if key == "once":  # Its only call may be made already by another test.
         live.call(key, body_of(asked))
     told = live.explain(key, body_of(asked))["refusal"]
     answer = live.call(key, body_of(asked))
@@ -242,7 +242,7 @@ def test_what_is_refused_is_refused_as_explained(live: Live, case: str) -> None:
     assert live.upstream.requests == []
     assert (told["status"], told["code"]) == (status, code)
     assert {name: told[name] for name in ("message", "type", "param", "code")} == answer.json()["error"]
-    if key == "retired":  # A live call does not learn that the key is there.
+    if key == "retired":  # A live call does not show that the key exists.
         assert told["why"] == "key retired is not active"
 
 
@@ -266,12 +266,12 @@ def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str
     ("key", "name", "second"),
     [
         ("poor-net", "own-broken", "payment_required"),  # The Safety Net has no money.
-        ("poor-hop", "broken", "payment_required"),  # Nor has the fallback model, but nobody is told.
+        ("poor-hop", "broken", "payment_required"),  # Nor has the fallback model, but the client is not told.
         ("plain", "broken", None),
         ("net", "foundry/broken-3", None),
     ],
 )
-def test_what_is_told_where_nothing_follows_a_failure_is_as_explained(
+def test_the_error_without_a_second_attempt_is_as_explained(
     live: Live, key: str, name: str, second: str | None
 ) -> None:
     content = body_of({"model": name})
@@ -291,7 +291,7 @@ def test_what_is_told_where_nothing_follows_a_failure_is_as_explained(
         assert "cannot use the Safety Net fallback" in error["message"]
 
 
-def test_a_model_that_the_safety_net_may_not_serve_is_told_as_explained(live: Live) -> None:
+def test_the_error_of_a_model_that_forbids_the_safety_net_is_as_explained(live: Live) -> None:
     content = body_of({"model": "own-only"})
     told = live.explain("net", content)["told_on_failure"]
     live.upstream.behave(whole({"error": {"message": "down"}}, status=500))
@@ -300,7 +300,7 @@ def test_a_model_that_the_safety_net_may_not_serve_is_told_as_explained(live: Li
     assert told["code"] == "byok_required"
 
 
-def test_nothing_is_written_by_explaining(live: Live) -> None:
+def test_explaining_writes_nothing(live: Live) -> None:
     def state() -> list[Any]:
         folder = live.gateway.folder
         files = {path: path.read_bytes() for path in Path(folder).rglob("*.toml")}

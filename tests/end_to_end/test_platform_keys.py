@@ -1,4 +1,4 @@
-"""A gateway with two platform keys of one provider, which turns down now the one and now the other."""
+"""A gateway with two platform keys of one provider, which rejects one key or the other."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ONE, TWO = "fake-platform-key-of-account-1", "fake-platform-key-of-account-2"
 
 
 class Accounts:
-    """The provider: what it answers to each key that it is shown; ``asked`` are the keys in their order."""
+    """The provider, with its answer to each key. ``asked`` has the keys in the order of the calls."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Script] = {}
@@ -64,14 +64,14 @@ def statuses(caller: httpx.Client, count: int, *, stream: bool = False) -> list[
 
 
 def told(pair: Gateway) -> str:
-    """What /readyz says of the keys; the gateway is ready whatever that is."""
+    """Return the text of /readyz on the keys. The gateway is always ready."""
     found = pair.readiness()
     assert (found.status_code, found.json()["ready"]) == (200, True)
     return str(found.json()["checks"]["platform_keys"])
 
 
 def counted(pair: Gateway) -> dict[str, float]:
-    """How many keys are in each state, of /metrics."""
+    """Return the number of keys in each state, from /metrics."""
     page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     found = re.findall(
         r'^tollgate_platform_keys\{provider="TESTER",state="(\w+)"\} (\S+)$', page, re.MULTILINE
@@ -79,7 +79,7 @@ def counted(pair: Gateway) -> dict[str, float]:
     return {state: float(count) for state, count in found}
 
 
-def test_keys_take_turns_and_one_that_is_turned_down_rests_where_operators_see_it(
+def test_keys_are_used_in_turn_and_operators_see_a_rejected_key_rest(
     pair: Gateway, caller: httpx.Client, accounts: Accounts
 ) -> None:
     assert statuses(caller, 2) + statuses(caller, 2, stream=True) == [200] * 4
@@ -93,7 +93,7 @@ def test_keys_take_turns_and_one_that_is_turned_down_rests_where_operators_see_i
     assert re.fullmatch(r"TESTER: key 1 of 2 rests \d+ s after 401", told(pair))
     assert counted(pair) == {"ready": 1, "resting": 1}
 
-    # Where both rest the one that is ready soonest is asked, and once it answers it is fresh.
+    # Where both rest, the key that is ready first is used. Once it succeeds, it rests no more.
     accounts.asked.clear()
     accounts.answers = {TWO: refusal(429, retry_after="600")}
     assert statuses(caller, 1, stream=True) == [429]

@@ -1,4 +1,4 @@
-"""Bodies that are large, slow or never end: their time, their memory, and the room that they leave to others."""
+"""Bodies that are large, slow or endless: their time, their memory, and the memory that they leave to others."""
 
 import json
 import select
@@ -55,7 +55,7 @@ def small(start_gateway: StartGateway) -> Gateway:
 
 @pytest.fixture(scope="module")
 def hasty(start_gateway: StartGateway) -> Gateway:
-    """A gateway that has little patience, too."""
+    """A gateway with 8 MiB for all bodies and a short timeout."""
     return start(start_gateway, HASTY)
 
 
@@ -71,16 +71,16 @@ def head(gateway: Gateway, who: str, *fields: tuple[str, str]) -> bytes:
 
 
 def begun(gateway: Gateway, who: str, length: int | None, body: bytes = b"") -> RawClient:
-    """A client that sent part of a body; its ``length`` is None where it comes in chunks."""
+    """Yield a client that has sent a part of a body. ``length`` is None for a body in chunks."""
     client = RawClient(gateway.url)
     field = CHUNKED if length is None else ("Content-Length", str(length))
-    with suppress(ConnectionError):  # It may be refused before it was sent.
+    with suppress(ConnectionError):  # The gateway may refuse it before it is sent.
         client.send(head(gateway, who, field) + body)
     return client
 
 
 def body_of(size: int, text: str = "hello") -> bytes:
-    """A good body of exactly so many bytes."""
+    """Return a valid body of exactly so many bytes."""
     made = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
     return made + b" " * (size - len(made))
 
@@ -98,7 +98,7 @@ def told(answer: Answer) -> tuple[int, str, str | None]:
     return answer.status, answer.json()["error"]["code"], answer.header("retry-after")
 
 
-def test_no_workspace_holds_more_than_it_leaves_free(small: Gateway) -> None:
+def test_no_workspace_holds_more_memory_than_it_leaves_free(small: Gateway) -> None:
     with begun(small, "one", SHARE) as client:
         small.wait_until(lambda: told_or_none(small, "one", 1024) == UNAVAILABLE)
         assert ask(small, "two", SHARE // 2).status == 200
@@ -155,19 +155,19 @@ ENDS: dict[str, Callable[[RawClient], None]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_room_of_a_body_is_free_again_however_its_call_ends(small: Gateway, end: str) -> None:
+def test_the_memory_of_a_body_is_free_again_after_any_end_of_its_call(small: Gateway, end: str) -> None:
     with begun(small, "one", SHARE) as client:
         ENDS[end](client)
         small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
 
 
-def test_the_room_of_broken_chunks_is_free_again(small: Gateway) -> None:
+def test_the_memory_of_broken_chunks_is_free_again(small: Gateway) -> None:
     with begun(small, "one", None, chunk(b" " * (SHARE - MIB)) + b"zz\r\n") as client:
         assert client.read_answer().status == 400
         small.wait_until(lambda: ask(small, "one", SHARE).status == 200)
 
 
-def test_a_body_keeps_its_room_as_long_as_its_call_lasts(small: Gateway, upstream: Upstream) -> None:
+def test_a_body_keeps_its_memory_as_long_as_its_call_lasts(small: Gateway, upstream: Upstream) -> None:
     gate = Gate()
 
     def answer(request: Received) -> Script:
@@ -182,7 +182,7 @@ def test_a_body_keeps_its_room_as_long_as_its_call_lasts(small: Gateway, upstrea
     assert ask(small, "one", SHARE).status == 200
 
 
-def test_of_one_workspace_so_many_bodies_may_be_half_in(small: Gateway) -> None:
+def test_a_workspace_has_a_bounded_number_of_incomplete_bodies(small: Gateway) -> None:
     half, rest = body_of(400)[:200], body_of(400)[200:]
     with ExitStack() as opened:
         clients = [opened.enter_context(begun(small, "one", 400, half)) for _ in range(MAX_READING + 5)]
@@ -203,7 +203,7 @@ def test_of_one_workspace_so_many_bodies_may_be_half_in(small: Gateway) -> None:
         assert client.read_answer().status == 200
 
 
-def test_a_body_that_stops_is_given_up(hasty: Gateway) -> None:
+def test_a_body_that_stops_is_refused_after_a_timeout(hasty: Gateway) -> None:
     for length, body in ((SHARE, b" " * MIB), (None, chunk(b" " * MIB))):
         with begun(hasty, "one", length, body) as client:
             answer = client.read_answer()
@@ -212,7 +212,7 @@ def test_a_body_that_stops_is_given_up(hasty: Gateway) -> None:
     assert ask(hasty, "one", SHARE).status == 200
 
 
-def test_a_body_that_drips_gains_nothing(hasty: Gateway) -> None:
+def test_a_body_that_comes_byte_by_byte_gains_no_time(hasty: Gateway) -> None:
     with begun(hasty, "one", None) as client:
         stop = threading.Event()
 
@@ -231,7 +231,7 @@ def test_a_body_that_drips_gains_nothing(hasty: Gateway) -> None:
 
 
 def test_twenty_bodies_that_never_end_take_little_memory(small: Gateway) -> None:
-    """Each would be 30 MB. None gets more than its workspace's share."""
+    """Each is declared as 30 MB. No body gets more than the share of its workspace."""
     growth = Growth(small)
     body = chunk(b" " * MIB) * 30
     with ExitStack() as opened:
