@@ -38,8 +38,8 @@ class Gateway(ClientHooks):
     """mitmproxy's addon. The hooks of client connections are those of ``ClientHooks``."""
 
     def __init__(self) -> None:
-        serving = WireConfig(self.serve_stream, WireSettings(refuse=self._refuse))
-        super().__init__(serving, self._certificate)
+        config = WireConfig(self.serve_stream, WireSettings(refuse=self._refuse))
+        super().__init__(config, self._certificate)
         self._lifecycle: Lifecycle | None = None
         self._shown_calls: ShownCalls | None = None
 

@@ -193,7 +193,7 @@ class UpstreamConnection:
         self._wake()
 
     def eof_received(self) -> None:
-        """Handle the end of what the provider sends. It ends a body that has no length."""
+        """Handle the end of the provider's data. It ends a body without a length."""
         if self._body is not None and not self._is_done:
             try:
                 self._body.end()

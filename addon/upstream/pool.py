@@ -63,7 +63,7 @@ class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreacha
 
 
 class _Lease(NamedTuple):
-    """A connection that a call holds, and what it counts for."""
+    """A connection that a call holds, with the origin and workspace whose bounds it uses."""
 
     origin: Origin
     workspace: str

@@ -19,7 +19,7 @@ class Receiver(Protocol):
         """Handle bytes that the provider sent."""
 
     def eof_received(self) -> None:
-        """Handle the proper end of what the provider sends."""
+        """Handle the proper end of the provider's data."""
 
     def connection_lost(self, reason: str) -> None:
         """Handle the end of the socket."""
@@ -75,7 +75,7 @@ class ProviderSocket(asyncio.Protocol):
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close the socket at once, without sending what still waits."""
+        """Close the socket at once, without sending the waiting bytes."""
         self.is_closed = True
         self._poller = None
         if self._transport is not None:

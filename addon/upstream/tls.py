@@ -100,7 +100,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._upper.pause_writing()
 
     def resume_writing(self) -> None:
-        """Encrypt what still waits."""
+        """Encrypt the waiting data."""
         self._is_blocked = False
         self._encrypt()
         if self._upper is not None and not self._is_blocked and not self._backlog:
@@ -109,7 +109,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # The transport of the protocol above (``_upper``).
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send ``data``. Keep what the peer does not read yet."""
+        """Send ``data``. Keep the rest until the peer reads."""
         if self._lower is not None and data:
             self._backlog.append(memoryview(data))
             self._encrypt()

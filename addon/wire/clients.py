@@ -31,9 +31,9 @@ def max_clients() -> int:
 class Clients:
     """The open client connections. The gateway's hooks call the methods that have the names of mitmproxy's hooks."""
 
-    def __init__(self, limit: int, serving: WireConfig) -> None:
+    def __init__(self, limit: int, config: WireConfig) -> None:
         self.limit = limit
-        self.serving = serving
+        self.config = config
         self.open: dict[str, ClientConnection] = {}
         self._no_clients = asyncio.Event()
         self._call_tasks: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class Clients:
         else:
             keep_alive(transport.get_extra_info("socket"))
             _disable_watchdog(handler)
-            one = ClientConnection(handler, transport, reader, self.serving, self._buffer)
+            one = ClientConnection(handler, transport, reader, self.config, self._buffer)
             self.open[client.id] = one
             self._no_clients.clear()
             _replace_reading(handler, one)

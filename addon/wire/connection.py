@@ -53,7 +53,7 @@ class WireSettings:
     linger_s: float = 2.0
     """How long the connection drops bytes after its last answer. Closing on unread bytes would reset that answer."""
     write_timeout_s: float = 300.0
-    """How long a client may read nothing of what waits for it."""
+    """How long a client may read nothing while bytes wait for it."""
     max_unread_bytes: int = 65_536
     """How much may wait for a call, or as the next requests, before the connection stops reading."""
     refusals: LogLimit = field(default_factory=lambda: LogLimit(log))
@@ -71,7 +71,7 @@ class ClientTransport(Protocol):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it was closed because the client read nothing of what waited for it."""
+        """Whether it was closed because the client read nothing while bytes waited for it."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -138,7 +138,7 @@ class Connection(ABC):
 
     @abstractmethod
     def eof_received(self) -> None:
-        """Handle the end of what the client sends: it closed its sending half, or it left. The client is gone."""
+        """Handle the end of the client's data: it closed its sending half, or it left. The client is gone."""
 
     @abstractmethod
     def announce_end(self) -> None:

@@ -30,8 +30,8 @@ class ClientHooks:
     ``certificate`` returns the PEM file for TLS toward clients, or None for plain HTTP.
     """
 
-    def __init__(self, serving: WireConfig, certificate: Callable[[], Path | None]) -> None:
-        self.clients = Clients(max_clients(), serving)
+    def __init__(self, config: WireConfig, certificate: Callable[[], Path | None]) -> None:
+        self.clients = Clients(max_clients(), config)
         self._certificate = certificate
         self._certificates = tls.ServerCertificates()
         self._tls_failures = LogLimit(log)

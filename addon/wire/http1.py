@@ -267,7 +267,7 @@ class Http1Connection(Connection):
         self._linger_and_close()
 
     def _linger_and_close(self) -> None:
-        """Close the sending half, and drop what still arrives for ``linger_s``.
+        """Close the sending half, and drop bytes that still arrive for ``linger_s``.
 
         If unread bytes waited at the close, the kernel would reset the connection and the client might lose the answer.
         """
@@ -278,7 +278,7 @@ class Http1Connection(Connection):
         self._deadline.set(self.settings.linger_s)
 
     def _ignore(self, data: bytes) -> None:
-        """Drop what arrives."""
+        """Drop the bytes."""
 
     # Deadlines.
 

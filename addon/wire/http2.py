@@ -248,7 +248,7 @@ class Http2Connection(Connection):
         self._finish()
 
     def _finish(self) -> None:
-        """Close after the client read what waits. Drop what it sends until then: unread bytes would cause a reset."""
+        """Close after the client has read the waiting bytes. Drop its own bytes until then, to prevent a reset."""
         if not self._is_finished:
             self._output.flush()
             self._is_finished = True
@@ -277,7 +277,7 @@ class Http2Connection(Connection):
             self._close_with_error(ErrorCodes.NO_ERROR, "too slow, or idle")
 
     def _expire_write(self) -> None:
-        """Cut the client off if it read nothing of what streams wait to send."""
+        """Cut the client off if it read none of the bytes that streams wait to send."""
         waited_s = self._loop.time() - self._output.progress_at_s
         if self._output.has_blocked and waited_s >= self.settings.write_timeout_s:
             self._mark_all_gone(cut_off=True)

@@ -49,7 +49,7 @@ class ClientConnection:
         handler: ConnectionHandler,
         transport: asyncio.Transport,
         reader: asyncio.StreamReader,
-        serving: WireConfig,
+        config: WireConfig,
         buffer: memoryview,
     ) -> None:
         self.client: Client = handler.client
@@ -58,14 +58,14 @@ class ClientConnection:
         self._peer: tuple[str, int] = (handler.client.peername[0], handler.client.peername[1])
         self._transport = transport
         self._reader = reader
-        self._serving = serving
+        self._config = config
         self._uses_layers = True
         self._layer_tasks: set[asyncio.Task[None]] = set()
         self._first_bytes = b""
         self._undecided_bytes = 0
-        self.socket = ClientSocket(transport, self, buffer, serving.settings.write_timeout_s)
+        self.socket = ClientSocket(transport, self, buffer, config.settings.write_timeout_s)
         self._deadline: MovableDeadline | None = MovableDeadline(self._expire)
-        self._deadline.set(serving.settings.head_timeout_s)
+        self._deadline.set(config.settings.head_timeout_s)
         # ``run`` passes on what the handler's reader has already read.
         transport.pause_reading()
         self.socket.attach()
@@ -99,7 +99,7 @@ class ClientConnection:
             self.receive(data)
 
     def eof_received(self) -> None:
-        """Handle the end of what the client sends."""
+        """Handle the end of the client's data."""
         self.client.state &= ~ConnectionState.CAN_READ
         if self._uses_layers or self._layer_tasks:
             self._pass_to_layers(events.ConnectionClosed(self.client))
@@ -156,7 +156,7 @@ class ClientConnection:
     def refuse(self, refusal: Refusal) -> None:
         """Answer with an error in HTTP/1.1, whatever the client sent, and close."""
         if self.connection is None:
-            one = Http1Connection(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
+            one = Http1Connection(self.socket, self._config.serve_stream, self._config.settings, self._peer)
             self._use_connection(one)
             one.refuse(refusal)
 
@@ -174,7 +174,7 @@ class ClientConnection:
             self.socket.close()
 
     def _open(self, kind: type[Http1Connection] | type[Http2Connection], first: bytes) -> None:
-        connection = kind(self.socket, self._serving.serve_stream, self._serving.settings, self._peer)
+        connection = kind(self.socket, self._config.serve_stream, self._config.settings, self._peer)
         self._use_connection(connection)
         if first:
             connection.data_received(first)
@@ -189,7 +189,7 @@ class ClientConnection:
 
 
 class Encryption:
-    """Encrypts with mitmproxy's TLS layer."""
+    """The encryption of mitmproxy's TLS layer."""
 
     def __init__(self, layer: TLSLayer) -> None:
         self._layer = layer

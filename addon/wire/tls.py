@@ -63,7 +63,7 @@ def _choose_protocol(_connection: SSL.Connection, offered: list[bytes]) -> Any:
 NO_TLS = "the client did not speak TLS"
 CLIENT_LEFT = "the client left"
 HANDSHAKE_INTERRUPTED = "the handshake was interrupted"
-_FAULTS = {
+_REASONS = {
     "Cannot parse ClientHello": NO_TLS,
     "connection closed": CLIENT_LEFT,
     "unsupported protocol": "no TLS version in common",
@@ -114,21 +114,21 @@ class ClientTls(tls.ClientTLSLayer):
         """Handle bytes after the handshake. An error of TLS ends the connection, as none can be recovered from."""
         if self._has_failed:
             return
-        fault = ""
+        error = ""
         for command in super().receive_data(data):
             if isinstance(command, commands.Log):
-                fault = command.message
+                error = command.message
             else:
                 yield command
-        if fault:
+        if error:
             self._has_failed = True
-            self.conn.error = _reason_for_log(fault, "the bytes after the handshake are not TLS")
+            self.conn.error = _reason_for_log(error, "the bytes after the handshake are not TLS")
             yield tls.TlsFailedClientHook(TlsData(self.conn, self.context, self.tls))
             yield commands.CloseConnection(self.conn)
 
 
-def _reason_for_log(fault: str, default: str) -> str:
-    return next((reason for part, reason in _FAULTS.items() if part in fault), default)
+def _reason_for_log(error: str, default: str) -> str:
+    return next((reason for part, reason in _REASONS.items() if part in error), default)
 
 
 class HelloRecords:

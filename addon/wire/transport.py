@@ -24,7 +24,7 @@ class Receiver(Protocol):
         """Handle the bytes of one read, at most ``READ_BYTES``."""
 
     def eof_received(self) -> None:
-        """Handle the end of what the client sends."""
+        """Handle the end of the client's data."""
 
     def connection_lost(self) -> None:
         """Handle the end of the socket. Called once, and last."""
@@ -194,7 +194,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._writable = None
 
     def _watch_stall(self) -> None:
-        """Abort when the client reads nothing of what waits for it for ``write_timeout_s``."""
+        """Abort when the client reads nothing for ``write_timeout_s`` while bytes wait for it."""
         if not self.has_backlog or self.is_lost:
             return
         if self._stall_deadline is None:

@@ -1,4 +1,4 @@
-"""New connections to providers on real sockets: names, addresses, TLS, and an egress proxy."""
+"""New connections to providers on real sockets: time limits, names and addresses."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""HTTP/2 connections on real sockets: requests, answers, clients that read slowly or leave, and floods."""
+"""HTTP/2 connections on real sockets: requests, answers, clients that leave, and the end of connections."""
 
 import asyncio
 import re
