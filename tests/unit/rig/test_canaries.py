@@ -1,4 +1,4 @@
-"""The search for secrets finds each in every place that it looks at, whole or in part, as it is or encoded."""
+"""The search for secrets: it finds a secret in every place, whole or in part, plain or encoded."""
 
 import base64
 import json
@@ -84,7 +84,7 @@ def test_a_planted_secret_is_found_in_every_form(tmp_path: Path, place: str) -> 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_nothing_is_found_where_nothing_is(tmp_path: Path, place: str) -> None:
+def test_nothing_is_found_in_a_clean_place(tmp_path: Path, place: str) -> None:
     assert not CANARIES.found_in(PLACES[place](PLANTED[: PIECE_CHARS - 1], tmp_path))
 
 

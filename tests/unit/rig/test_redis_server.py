@@ -1,4 +1,4 @@
-"""The Redis of the tests is a real one, and does what tests of broken stores rely on."""
+"""The Redis of the tests is real, and has the features that tests of broken stores need."""
 
 import os
 import shutil
@@ -13,13 +13,13 @@ from rig.redis_fixtures import StartRedis
 from rig.redis_server import NO_RETRY, RedisServer
 
 
-def test_it_answers_as_redis_7_or_newer(redis_server: RedisServer):
+def test_the_server_is_redis_7_or_newer(redis_server: RedisServer):
     version = redis_server.command("INFO", "server")["redis_version"]
     assert int(version.split(".")[0]) >= 7
     assert redis_server.command("EVAL", "return redis.call('TIME')[1] + ARGV[1]", 0, 1) > 1_700_000_000
 
 
-def test_each_test_begins_with_an_empty_server(redis_server: RedisServer, redis_url: str):
+def test_each_test_starts_with_an_empty_server(redis_server: RedisServer, redis_url: str):
     with redis.Redis.from_url(redis_url, decode_responses=True) as client:
         assert client.dbsize() == 0
         client.set("left", "behind")
@@ -28,7 +28,7 @@ def test_each_test_begins_with_an_empty_server(redis_server: RedisServer, redis_
     assert redis_server.command("DBSIZE") == 0
 
 
-def test_each_server_is_a_process_of_its_own_on_a_port_of_its_own(start_redis: StartRedis):
+def test_each_server_has_its_own_process_and_port(start_redis: StartRedis):
     one, other = start_redis(), start_redis()
     one.command("SET", "name", "one")
     assert other.command("GET", "name") is None
@@ -46,7 +46,7 @@ def test_a_stopped_server_is_gone_and_starts_again_empty_on_the_same_port(start_
 
 
 @pytest.mark.parametrize("end", [RedisServer.stop, RedisServer.kill])
-def test_an_append_only_server_knows_what_it_acknowledged_before_it_ended(start_redis: StartRedis, end):
+def test_an_append_only_server_keeps_acknowledged_writes(start_redis: StartRedis, end):
     server = start_redis(appendonly=True)
     server.command("SET", "name", "value")
     end(server)
@@ -93,7 +93,7 @@ def test_a_full_server_refuses_writes(start_redis: StartRedis):
     assert server.command("PING")
 
 
-def test_a_server_with_a_password_lets_nobody_in_without_it(start_redis: StartRedis):
+def test_a_server_with_a_password_requires_it(start_redis: StartRedis):
     server = start_redis(password="only-for-this-test")
     assert server.command("PING")
     with (
@@ -103,7 +103,7 @@ def test_a_server_with_a_password_lets_nobody_in_without_it(start_redis: StartRe
         stranger.ping()
 
 
-def test_a_server_that_does_not_start_says_why_in_its_own_words(start_redis: StartRedis):
+def test_the_error_of_a_server_that_does_not_start_has_its_output(start_redis: StartRedis):
     with pytest.raises(AssertionError, match=r"(?s)it ended before it answered; its log:.*maxmemory"):
         start_redis(maxmemory="much")
 
@@ -117,14 +117,14 @@ def install(script: Path, path: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A project with nothing in it but the script."""
+    """Return a project that has only the script."""
     folder = tmp_path / "a folder with spaces" / "tests"
     folder.mkdir(parents=True)
     return Path(shutil.copy2(ROOT / "tests" / "install_redis.sh", folder))
 
 
 def bare_path(folder: Path, **programs: str) -> str:
-    """A PATH with a few plain tools and these programs, each the text of a shell script; no apt, no Redis."""
+    """Return a PATH with a few plain tools and these programs (shell scripts), without apt and Redis."""
     folder.mkdir()
     for tool in ("sh", "dirname", "sed"):
         found = shutil.which(tool)
@@ -155,7 +155,7 @@ def test_a_server_that_is_too_old_or_broken_does_not_count(script: Path, tmp_pat
     assert "the tests need a Redis server, version 7 or newer" in done.stderr
 
 
-def test_where_apt_can_not_help_the_message_is_apts_own_and_nothing_is_left(script: Path, tmp_path: Path):
+def test_when_apt_fails_its_message_is_shown_and_nothing_is_left(script: Path, tmp_path: Path):
     path = bare_path(
         tmp_path / "bin",
         apt_get="echo 'E: the network is unreachable' >&2; exit 100",

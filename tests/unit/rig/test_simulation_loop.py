@@ -1,4 +1,4 @@
-"""The simulated loop and its network: time is virtual, a seed decides everything, transports do as asyncio's do."""
+"""The simulated loop and its network: virtual time, runs by seed, and transports that behave like asyncio's."""
 
 import asyncio
 import re
@@ -77,7 +77,7 @@ class Recorder(asyncio.Protocol):
 
 
 async def joined(world: World, **options: bool) -> tuple[Recorder, Recorder, asyncio.AbstractServer]:
-    """A client and the server's end of one connection."""
+    """Return the client's end and the server's end of one connection."""
     made: list[Recorder] = []
 
     def accept() -> Recorder:
@@ -92,7 +92,7 @@ async def joined(world: World, **options: bool) -> tuple[Recorder, Recorder, asy
 # Time.
 
 
-def test_an_hour_passes_in_no_time_and_timers_fire_in_their_order():
+def test_an_hour_passes_at_once_and_timers_fire_in_their_order():
     async def main(world: World) -> list[tuple[str, float]]:
         began_s, fired = world.loop.time(), list[tuple[str, float]]()
 
@@ -173,7 +173,7 @@ def test_a_run_that_spins_ends_with_an_error():
         simulate(1, main, max_steps=50)
 
 
-def test_executors_run_in_the_loops_thread_and_raise_what_was_raised():
+def test_executors_run_in_the_loops_thread_and_pass_on_exceptions():
     async def main(world: World) -> str:
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 // 0)
@@ -183,7 +183,7 @@ def test_executors_run_in_the_loops_thread_and_raise_what_was_raised():
 
 
 @pytest.mark.parametrize(("eager", "order"), [(False, ["after", "in task"]), (True, ["in task", "after"])])
-def test_tasks_are_eager_only_where_asked(eager: bool, order: list[str]):
+def test_tasks_are_eager_only_on_request(eager: bool, order: list[str]):
     async def main(world: World) -> list[str]:
         order: list[str] = []
 
@@ -198,7 +198,7 @@ def test_tasks_are_eager_only_where_asked(eager: bool, order: list[str]):
     assert simulate(1, main, eager_tasks=eager).result == order
 
 
-def test_what_nobody_caught_and_what_was_left_are_in_the_outcome():
+def test_the_outcome_has_uncaught_exceptions_and_what_was_left():
     async def main(world: World) -> None:
         world.loop.call_soon(lambda: 1 // 0)
         task = asyncio.create_task(asyncio.sleep(HOUR_S))
@@ -257,7 +257,7 @@ def test_the_same_seed_gives_the_same_run_and_others_do_not():
 
 
 @given(st.integers(0, 2**32), st.binary(max_size=5000), st.integers(1, 200), st.integers(1, 300))
-def test_what_arrives_is_what_was_sent_in_order_however_it_is_cut(
+def test_bytes_arrive_in_order_however_they_are_cut(
     seed: int, data: bytes, piece_bytes: int, buffer_bytes: int
 ):
     async def main(world: World) -> bytes:
@@ -288,7 +288,7 @@ def test_streams_carry_lines_both_ways():
     assert ran.left == []
 
 
-def test_a_writer_is_paused_above_its_high_water_mark_until_the_reader_reads_on():
+def test_a_writer_is_paused_above_its_high_water_mark_until_the_reader_reads_again():
     async def main(world: World) -> tuple[list[str], int]:
         world.network.faults[PORT] = Faults(buffer_bytes=(1000, 1000))
         client, reader, _ = await joined(world)
@@ -363,7 +363,7 @@ def test_a_client_that_closes_with_unread_bytes_resets_its_peer():
     assert simulate(1, main).result == ["made", "lost ConnectionResetError"]
 
 
-def test_writing_to_a_peer_that_is_gone_is_a_reset_which_who_does_not_read_meets_at_its_next_write():
+def test_writing_to_a_closed_peer_is_a_reset_that_a_writer_notices_at_its_next_write():
     async def main(world: World) -> list[str]:
         client, reader, _ = await joined(world)
         client.transport.pause_reading()
@@ -394,7 +394,7 @@ def test_a_reset_ends_both_sides(seed: int):
     assert (ran.errors, ran.left) == ([], [])
 
 
-def test_a_stall_delays_what_follows_and_loses_nothing():
+def test_a_stall_delays_later_bytes_and_loses_none():
     async def main(world: World) -> tuple[bytes, float]:
         world.network.faults[PORT] = Faults(stalled=1, after_bytes=(0, 0), stall_s=(50, 60))
         async with await asyncio.start_server(hear_all, port=PORT):
@@ -405,7 +405,7 @@ def test_a_stall_delays_what_follows_and_loses_nothing():
     assert 1050 < now_s < 1061
 
 
-def test_connects_are_refused_where_nobody_listens_and_names_are_looked_up():
+def test_a_connect_without_a_server_is_refused_and_names_are_looked_up():
     async def main(world: World) -> list[str]:
         world.network.names["api.example"] = ["2001:db8::1", "192.0.2.1"]
         with pytest.raises(ConnectionRefusedError):
@@ -423,7 +423,7 @@ def test_connects_are_refused_where_nobody_listens_and_names_are_looked_up():
     assert simulate(1, main).result == ["2001:db8::1", "192.0.2.1"]
 
 
-def test_who_gives_up_connecting_leaves_no_connection_behind():
+def test_a_cancelled_connect_leaves_no_connection():
     async def main(world: World) -> None:
         world.network.faults[PORT] = Faults(latency_s=(1, 1))
         async with await asyncio.start_server(hear_all, port=PORT):
@@ -435,7 +435,7 @@ def test_who_gives_up_connecting_leaves_no_connection_behind():
     assert simulate(1, main).left == []
 
 
-def test_an_exception_in_a_protocol_closes_its_connection_and_is_told():
+def test_an_exception_in_a_protocol_closes_its_connection_and_is_reported():
     class Broken(Recorder):
         def data_received(self, data: bytes) -> None:
             raise ValueError("broken")
@@ -452,7 +452,7 @@ def test_an_exception_in_a_protocol_closes_its_connection_and_is_told():
     assert ran.result == ["made", "eof", "lost NoneType"]
 
 
-def test_a_port_is_taken_once_and_free_again_after_its_server():
+def test_a_port_has_one_server_and_is_free_again_after_it():
     async def main(world: World) -> None:
         first = await world.loop.create_server(Recorder, port=PORT)
         with pytest.raises(OSError, match="in use"):

@@ -42,7 +42,7 @@ def run(seed: int, behaviours: list[ClientBehaviour], **weights: int) -> tuple[l
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("outcome", ["good", "slow", "closes after"])
-def test_a_good_answer_is_what_the_provider_generated(stream: bool, outcome: str):
+def test_a_good_answer_has_the_text_and_counts_of_the_provider(stream: bool, outcome: str):
     [answer], [generated] = run(1, [replace(PATIENT, stream=stream)], **{outcome: 1})
     assert (answer.is_complete, answer.status) == (True, 200)
     assert answer.text == TOKEN * generated.completion_tokens
@@ -68,7 +68,7 @@ def test_a_good_answer_is_what_the_provider_generated(stream: bool, outcome: str
         ("sends more", 200, {"BrokenMessage"}),
     ],
 )
-def test_a_fault_is_what_its_name_says(outcome: str, status: int | None, endings: set[str]):
+def test_a_fault_ends_a_call_as_its_name_says(outcome: str, status: int | None, endings: set[str]):
     leaving = replace(PATIENT, leaves_after_s=1_000.0, cap_tokens=2_000)
     seen = [run(seed, [leaving], **{outcome: 1}) for seed in range(4)]
     assert {answer.ending for [answer], _ in seen} <= endings

@@ -193,7 +193,7 @@ async def test_a_failure_is_reported_and_tried_again(
     assert bearer(await tokens.authorize(attempt(secret))) == "Bearer good"
 
 
-async def test_neither_an_error_nor_the_log_shows_what_was_signed(
+async def test_no_error_and_no_log_line_shows_the_assertion(
     server: TokenServer, tokens: AccessTokens, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.status = 400

@@ -181,7 +181,7 @@ async def test_a_provider_may_ask_for_a_new_handshake_in_the_middle_of_a_request
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("answer_bytes", [OK + OK, OK + b"x", b"HTTP/1.1 100 Continue\r\n\r\n" + OK + OK])
-async def test_a_hostile_provider_behind_tls_never_reaches_the_next_call(
+async def test_a_hostile_tls_provider_never_reaches_the_next_call(
     server_tls: ssl.SSLContext, answer_bytes: bytes
 ) -> None:
     async def answer(peer: Peer) -> None:
