@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rig.http1_broken import BAD_CHUNKS
+from rig.malformed_http1 import BAD_CHUNKS
 
 from addon.text.http1 import (
     LAST_CHUNK,
