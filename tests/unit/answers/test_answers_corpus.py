@@ -62,12 +62,12 @@ def source(run: Run) -> AnswerContext:
 
 def relayed(run: Run, pieces: list[bytes]) -> tuple[bytes, AnswerReader]:
     dialect = DIALECTS[run.dialect]
-    relay = dialect.stream(source(run)) if run.stream else dialect.whole(source(run), MAX_BYTES)
-    return b"".join([*map(relay.feed, pieces), relay.finish()]), relay
+    reader = dialect.stream(source(run)) if run.stream else dialect.whole(source(run), MAX_BYTES)
+    return b"".join([*map(reader.feed, pieces), reader.finish()]), reader
 
 
-def facts(relay: AnswerReader) -> tuple[Any, ...]:
-    return relay.usage, relay.finish_reason, relay.relayed_text_chars, relay.failure, relay.is_done
+def facts(reader: AnswerReader) -> tuple[Any, ...]:
+    return reader.usage, reader.finish_reason, reader.relayed_text_chars, reader.failure, reader.is_done
 
 
 def exact(text: bytes) -> Any:
@@ -75,9 +75,9 @@ def exact(text: bytes) -> Any:
     return json.loads(text.decode(), parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
-def assert_counted(run: Run, relay: AnswerReader) -> None:
+def assert_counted(run: Run, reader: AnswerReader) -> None:
     """Assert that the usage is the one that the recording reports, as docs/usage.md says."""
-    meant, usage = expected(run), relay.usage
+    meant, usage = expected(run), reader.usage
     if meant is None:
         assert usage is None
         return
@@ -88,26 +88,26 @@ def assert_counted(run: Run, relay: AnswerReader) -> None:
 @pytest.mark.parametrize("run", runs(stream=True))
 def test_any_cut_of_a_recorded_stream_gives_the_same_result(run: Run) -> None:
     body = run.text.encode()
-    whole, relay = relayed(run, [body])
+    whole, reader = relayed(run, [body])
     recorded = cut_at(body, list(accumulate(run.record.get("chunk_lens") or [])))
     bytewise = [body[at : at + 1] for at in range(len(body))]
     for pieces in (random_pieces(body, run.id, count=400), recorded, bytewise):
         out, other = relayed(run, pieces)
         assert out == whole
-        assert facts(other) == facts(relay)
+        assert facts(other) == facts(reader)
 
 
 @pytest.mark.parametrize("run", runs(stream=True))
 def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run) -> None:
     body = run.text.encode()
-    out, relay = relayed(run, [body])
+    out, reader = relayed(run, [body])
     finished = "[DONE]" in run.text or any(choice.finish_reason for choice in recorded_choices(run))
-    assert (relay.failure is None) == (run.kind == "stream" and finished), relay.failure
-    assert relay.is_done == (relay.failure is None)
-    if relay.failure is not None:
+    assert (reader.failure is None) == (run.kind == "stream" and finished), reader.failure
+    assert reader.is_done == (reader.failure is None)
+    if reader.failure is not None:
         return
     assert out.rstrip().endswith(DONE.rstrip())
-    assert_counted(run, relay)
+    assert_counted(run, reader)
     if in_standard_form(run):
         assert_same_but_frames(run, out)
 
@@ -133,13 +133,13 @@ def digits(text: str | bytes) -> Any:
 @pytest.mark.parametrize("run", runs(stream=False))
 def test_a_recorded_answer_is_read_as_a_whole(run: Run) -> None:
     body = run.text.encode()
-    out, relay = relayed(run, [body])
-    assert (relay.failure is None) == (run.kind == "whole"), relay.failure
-    if relay.failure is not None:
+    out, reader = relayed(run, [body])
+    assert (reader.failure is None) == (run.kind == "whole"), reader.failure
+    if reader.failure is not None:
         assert out == b""
         return
     assert json.loads(out)["model"] == SLUG
-    assert_counted(run, relay)
+    assert_counted(run, reader)
     if in_standard_form(run):
         assert_only_the_model_changed(body, out)
 

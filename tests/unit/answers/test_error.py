@@ -20,10 +20,10 @@ def error_body(length: int) -> bytes:
 
 
 def message(body: bytes, first_piece: int) -> str:
-    relay = ErrorAnswerReader(400, SOURCE)
-    assert relay.feed(body[:first_piece]) + relay.feed(body[first_piece:]) + relay.finish() == b""
-    assert relay.failure is not None
-    return relay.failure.message
+    reader = ErrorAnswerReader(400, SOURCE)
+    assert reader.feed(body[:first_piece]) + reader.feed(body[first_piece:]) + reader.finish() == b""
+    assert reader.failure is not None
+    return reader.failure.message
 
 
 CUTS = pytest.mark.parametrize("first_piece", [0, 1, MAX_READ_BYTES - 1, MAX_READ_BYTES])
@@ -40,7 +40,7 @@ def test_a_larger_error_body_is_not_read(first_piece: int) -> None:
 
 
 def test_the_kept_part_of_an_error_body_is_bounded() -> None:
-    relay = ErrorAnswerReader(400, SOURCE)
+    reader = ErrorAnswerReader(400, SOURCE)
     for _ in range(10):
-        relay.feed(b"x" * MAX_READ_BYTES)
-    assert len(relay.body) <= 2 * MAX_READ_BYTES
+        reader.feed(b"x" * MAX_READ_BYTES)
+    assert len(reader.body) <= 2 * MAX_READ_BYTES

@@ -31,23 +31,21 @@ class Result:
     is_done: bool
 
 
-def machine_of(
-    max_event_bytes: int = MAX_EVENT_BYTES, source: AnswerContext = SOURCE
-) -> StreamedAnswerReader:
+def reader_of(max_event_bytes: int = MAX_EVENT_BYTES, source: AnswerContext = SOURCE) -> StreamedAnswerReader:
     return StreamedAnswerReader(ChatChunks(source), source, max_event_bytes)
 
 
 def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
-    machine = machine_of(max_event_bytes)
-    out = b"".join([*map(machine.feed, pieces), machine.finish()])
-    assert machine.feed(b"data: {}\n\n") + machine.finish() == b"", "nothing follows the end"
+    reader = reader_of(max_event_bytes)
+    out = b"".join([*map(reader.feed, pieces), reader.finish()])
+    assert reader.feed(b"data: {}\n\n") + reader.finish() == b"", "nothing follows the end"
     return Result(
         out,
-        machine.usage,
-        machine.finish_reason,
-        machine.relayed_text_chars,
-        machine.failure,
-        machine.is_done,
+        reader.usage,
+        reader.finish_reason,
+        reader.relayed_text_chars,
+        reader.failure,
+        reader.is_done,
     )
 
 
@@ -120,12 +118,15 @@ WHOLE: dict[str, tuple[bytes, bytes]] = {
         frames(A.replace(b'"model":"up",', b"")) + DONE,
         frames(b'{"model":"house/slug",' + A[1:].replace(b'"model":"up",', b"")) + DONE,
     ),
-    "what is no chunk": (frames(A, b'{"type":"ping"}', b'{"model":"up"}') + DONE, frames(A_) + DONE),
+    "events that are not chunks": (
+        frames(A, b'{"type":"ping"}', b'{"model":"up"}') + DONE,
+        frames(A_) + DONE,
+    ),
     "a model deeper inside": (
         frames(b'{"a":{"model":"up"},' + A[1:]) + DONE,
         frames(b'{"a":{"model":"up"},' + A_[1:]) + DONE,
     ),
-    "no error in error null": (
+    "error null is no error": (
         frames(chunk(more=',"error":null')) + DONE,
         frames(named(chunk(more=',"error":null'))) + DONE,
     ),
@@ -141,7 +142,7 @@ WHOLE: dict[str, tuple[bytes, bytes]] = {
     "done with one newline": (b"data: %b\n\ndata: [DONE]\n" % A, frames(A_) + DONE),
     "a cut inside an event after the finish_reason": (frames(END) + b"data: [DO", frames(END_) + DONE),
     "a cut inside a field name after the finish_reason": (frames(END) + b"dat", frames(END_) + DONE),
-    "a cut behind the field name after the finish_reason": (frames(END) + b"data:", frames(END_) + DONE),
+    "a cut after the field name after the finish_reason": (frames(END) + b"data:", frames(END_) + DONE),
 }
 
 GOOD = b"data: %b\n\n" % A
@@ -152,27 +153,27 @@ ERROR = b'{"error":{"message":"model up is busy","code":"x"}}'
 BROKEN: dict[str, tuple[bytes, bytes]] = {
     "nothing at all": (b"", b""),
     "only comments": (b": wait\n\n: wait\n\n", b""),
-    "a cut behind an event": (GOOD, GOOD_),
+    "a cut after an event": (GOOD, GOOD_),
     "a cut inside an event": (GOOD + b"data: " + B[:-9], GOOD_),
     "a cut inside a character": (GOOD + b"data: " + A[: A.index(b"\xe2") + 1], GOOD_),
     "an empty finish_reason": (frames(chunk(finish="")), frames(named(chunk().replace(b": ", b":")))),
     "only done": (DONE, b""),
     "only usage": (frames(USAGE) + DONE, b""),
-    "only what is no chunk": (frames(b'{"type":"ping"}') + DONE, b""),
-    "an error behind the last finish_reason": (GOOD + frames(END, ERROR), GOOD_ + frames(END_)),
+    "only events that are not chunks": (frames(b'{"type":"ping"}') + DONE, b""),
+    "an error after the last finish_reason": (GOOD + frames(END, ERROR), GOOD_ + frames(END_)),
     "one choice of two that is open": (
         frames(A, A.replace(b'"index":0', b'"index":1'), END),
         frames(A_, A_.replace(b'"index":0', b'"index":1'), END_),
     ),
     "error first": (b"data: %b\n\n" % ERROR + DONE, b""),
-    "error behind a comment": (b": wait\n\ndata: %b\n\n" % ERROR, b""),
+    "error after a comment": (b": wait\n\ndata: %b\n\n" % ERROR, b""),
     "error later": (GOOD + b"data: %b\n\n" % ERROR + DONE, GOOD_),
     "error without newline": (GOOD + b"data: " + ERROR, GOOD_),
     "error event": (GOOD + b"event: error\ndata: %b\n\n" % ERROR, GOOD_),
     "error event without an error object": (b'event:error\r\ndata: {"message":"no"}\r\n\r\n', b""),
     "error event with text": (b"event: error\ndata: overloaded\n\n", b""),
     "error event without data": (GOOD + b"event: error\n\n" + DONE, GOOD_),
-    "error beside choices": (GOOD + b"data: %b\n\n" % chunk(more=',"error":{"message":"no"}') + DONE, GOOD_),
+    "error next to choices": (GOOD + b"data: %b\n\n" % chunk(more=',"error":{"message":"no"}') + DONE, GOOD_),
     "error as a string": (b'data: {"code":"x","error":"no"}\n\n', b""),
     "error in an array": (b'data: [{"error":{"message":"no"}}]\n\n', b""),
     "not JSON": (GOOD + b"data: <html>\n\n" + DONE, GOOD_),
@@ -186,7 +187,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "an error body over several lines": (b'\n{\n "error": {\n\n  "message": "up is busy"\n }\n}\n', b""),
     "an error body with a byte order mark": (b"\xef\xbb\xbf" + ERROR, b""),
     "one chunk in place of a stream": (A, frames(A_.replace(b": ", b":"))),
-    "a page": (b"<!doctype html>\n<title>x</title>\n\n<p>no</p>\n", b""),
+    "an HTML page": (b"<!doctype html>\n<title>x</title>\n\n<p>no</p>\n", b""),
 }
 
 ALL = {**WHOLE, **BROKEN}
@@ -250,11 +251,11 @@ def test_any_framing_gives_the_same_result_byte_by_byte(parts: list[bytes]) -> N
 
 
 def test_the_first_event_is_sent_as_soon_as_it_is_complete() -> None:
-    machine = machine_of()
-    assert machine.feed(b": wait\n\n") == b""
-    assert machine.feed(b"data: %b\n" % A) == b""
-    assert machine.feed(b"\n") == b": wait\n\ndata: %b\n\n" % A_
-    assert machine.feed(b": later\n\n") == b": later\n\n"
+    reader = reader_of()
+    assert reader.feed(b": wait\n\n") == b""
+    assert reader.feed(b"data: %b\n" % A) == b""
+    assert reader.feed(b"\n") == b": wait\n\ndata: %b\n\n" % A_
+    assert reader.feed(b": later\n\n") == b": later\n\n"
 
 
 def test_comments_before_the_first_event_are_held_up_to_a_bound() -> None:
@@ -272,12 +273,12 @@ def test_an_event_may_be_as_large_as_the_bound() -> None:
 
 
 def test_an_endless_line_fails_and_is_dropped() -> None:
-    machine = machine_of(10_000)
+    reader = reader_of(10_000)
     for _ in range(100):
-        machine.feed(b"x" * 1000)
-    assert machine.failure is not None
-    assert machine.failure.status == 502
-    assert machine._splitter.pending_bytes == 0
+        reader.feed(b"x" * 1000)
+    assert reader.failure is not None
+    assert reader.failure.status == 502
+    assert reader._splitter.pending_bytes == 0
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
@@ -399,16 +400,16 @@ def test_text_that_was_not_sent_is_not_counted() -> None:
 
 def test_a_provider_error_is_normalized_without_the_upstream_name() -> None:
     for stream in (b"data: %b\n\n" % ERROR, ERROR, b"\xef\xbb\xbf" + ERROR):
-        machine = machine_of()
-        assert machine.feed(stream) + machine.finish() == b""
-        assert machine.failure is not None
-        assert machine.failure.message == "model house/slug is busy"
-        assert machine.failure.status >= 400
+        reader = reader_of()
+        assert reader.feed(stream) + reader.finish() == b""
+        assert reader.failure is not None
+        assert reader.failure.message == "model house/slug is busy"
+        assert reader.failure.status >= 400
 
 
 def test_a_slug_is_written_as_JSON() -> None:
-    machine = machine_of(source=AnswerContext('o"d\\d/sl\u00fcg', Family("plain")))
-    out = machine.feed(b"data: %b\n\n" % A)
+    reader = reader_of(source=AnswerContext('o"d\\d/sl\u00fcg', Family("plain")))
+    out = reader.feed(b"data: %b\n\n" % A)
     assert json.loads(out.removeprefix(b"data: "))["model"] == 'o"d\\d/sl\u00fcg'
 
 

@@ -23,7 +23,7 @@ HI, END, COUNTED = chunk("hi"), chunk(finish="stop"), chunk(usage=USAGE)
 SECOND = {"index": 1, "delta": {"content": "b"}, "finish_reason": None}
 
 
-def machine(*, asked: bool = False, choices: int | None = None) -> StreamedAnswerReader:
+def reader_of(*, asked: bool = False, choices: int | None = None) -> StreamedAnswerReader:
     source = replace(SOURCE, include_usage=asked, choices=choices)
     return StreamedAnswerReader(ChatChunks(source), source)
 
@@ -34,50 +34,54 @@ def payloads(sent: bytes) -> list[Any]:
 
 
 def relayed(*chunks: dict[str, Any], asked: bool = False) -> list[Any]:
-    relay = machine(asked=asked)
-    sent = relay.feed(b"".join(map(event, chunks)) + DONE)
-    assert relay.is_done, relay.failure
+    reader = reader_of(asked=asked)
+    sent = reader.feed(b"".join(map(event, chunks)) + DONE)
+    assert reader.is_done, reader.failure
     return payloads(sent)
 
 
-def beside(chunk_: dict[str, Any], usage: Any) -> dict[str, Any]:
+def with_usage(chunk_: dict[str, Any], usage: Any) -> dict[str, Any]:
     return chunk_ | {"usage": usage}
 
 
 NULL = {"usage": None}
 # case: what the provider sends, what the client gets, what it gets when it asked for the usage
 STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]] = {
-    "in a chunk of its own": ([HI, END, COUNTED], [HI, beside(END, USAGE)], [HI, END, COUNTED]),
-    "in the last chunk": ([HI, beside(END, USAGE)], [HI, beside(END, USAGE)], [HI, END | NULL, COUNTED]),
+    "in a chunk of its own": ([HI, END, COUNTED], [HI, with_usage(END, USAGE)], [HI, END, COUNTED]),
+    "in the last chunk": (
+        [HI, with_usage(END, USAGE)],
+        [HI, with_usage(END, USAGE)],
+        [HI, END | NULL, COUNTED],
+    ),
     "in the last chunk, with text": (
         [HI, chunk("yo", finish="stop", usage=USAGE)],
         [HI, chunk("yo", finish="stop", usage=USAGE)],
         [HI, chunk("yo", finish="stop") | NULL, COUNTED],
     ),
-    "text beside the end, usage later": (
+    "text next to the end, usage later": (
         [HI, chunk("yo", finish="stop"), COUNTED],
-        [HI, chunk("yo"), beside(END, USAGE)],
+        [HI, chunk("yo"), with_usage(END, USAGE)],
         [HI, chunk("yo", finish="stop"), COUNTED],
     ),
     "counted up in every chunk": (
-        [beside(HI, OTHER), beside(END, USAGE)],
-        [HI | NULL, beside(END, USAGE)],
+        [with_usage(HI, OTHER), with_usage(END, USAGE)],
+        [HI | NULL, with_usage(END, USAGE)],
         [HI | NULL, END | NULL, COUNTED],
     ),
     "counted up, and once more at the end": (
-        [beside(HI, OTHER), beside(END, OTHER), COUNTED],
-        [HI | NULL, beside(END, USAGE)],
+        [with_usage(HI, OTHER), with_usage(END, OTHER), COUNTED],
+        [HI | NULL, with_usage(END, USAGE)],
         [HI | NULL, END | NULL, COUNTED],
     ),
-    "twice": ([HI, beside(END, USAGE), COUNTED], [HI, beside(END, USAGE)], [HI, END | NULL, COUNTED]),
-    "beside a silent choice after the end": (
+    "twice": ([HI, with_usage(END, USAGE), COUNTED], [HI, with_usage(END, USAGE)], [HI, END | NULL, COUNTED]),
+    "next to a silent choice after the end": (
         [HI, END, chunk("", usage=USAGE)],
         [HI, END, chunk("", usage=USAGE)],
         [HI, END, chunk("") | NULL, COUNTED],
     ),
     "silent choices after the end": (
         [HI, END, chunk(""), chunk(""), COUNTED],
-        [HI, END, chunk(""), beside(chunk(""), USAGE)],
+        [HI, END, chunk(""), with_usage(chunk(""), USAGE)],
         [HI, END, chunk(""), chunk(""), COUNTED],
     ),
     "text after the end": (
@@ -86,17 +90,17 @@ STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[s
             HI,
             END,
             HI,
-            beside(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE),
+            with_usage(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE),
         ],
         [HI, END, HI, COUNTED],
     ),
     "no end": (
         [HI, COUNTED],
-        [HI, beside(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE)],
+        [HI, with_usage(chunk() | {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}, USAGE)],
         [HI, COUNTED],
     ),
     "nowhere": ([HI, END], [HI, END], [HI, END]),
-    "empty": ([HI, END, chunk(usage={})], [HI, beside(END, {})], [HI, END, chunk(usage={})]),
+    "empty": ([HI, END, chunk(usage={})], [HI, with_usage(END, {})], [HI, END, chunk(usage={})]),
     "two choices": (
         [
             HI,
@@ -110,7 +114,7 @@ STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[s
             HI | {"choices": [SECOND]},
             END,
             HI | {"choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": None}]},
-            beside(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]},
+            with_usage(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]},
         ],
         [
             HI,
@@ -120,24 +124,24 @@ STREAMS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[s
             COUNTED,
         ],
     ),
-    "filter results ahead": (
+    "filter results before": (
         [AZURE, HI | {"system_fingerprint": "fp"}, END],
         [HI | {"system_fingerprint": "fp", "prompt_filter_results": [1]}, END],
         [HI | {"system_fingerprint": "fp", "prompt_filter_results": [1]}, END],
     ),
-    "filter results behind": (
+    "filter results after": (
         [HI, END, AZURE],
         [HI, END | {"system_fingerprint": None, "prompt_filter_results": [1]}],
         [HI, END],
     ),
-    "more beside the usage": (
+    "more next to the usage": (
         [HI, END, TIMINGS],
-        [HI, beside(END, USAGE) | {"timings": {"ms": 1.50}}],
+        [HI, with_usage(END, USAGE) | {"timings": {"ms": 1.50}}],
         [HI, END, TIMINGS],
     ),
     "a chunk without choices at all": (
         [HI, {"usage": USAGE}, END],
-        [HI, beside(END, USAGE)],
+        [HI, with_usage(END, USAGE)],
         [HI, END, COUNTED],
     ),
 }
@@ -159,55 +163,55 @@ def test_one_chunk_carries_the_usage(name: str, asked: bool) -> None:
 def test_every_chunk_has_a_choice_and_at_most_one_has_usage(
     chunks: list[dict[str, Any]], asked: bool
 ) -> None:
-    relay = machine(asked=asked)
-    got = payloads(relay.feed(b"".join(map(event, chunks)) + DONE))
+    reader = reader_of(asked=asked)
+    got = payloads(reader.feed(b"".join(map(event, chunks)) + DONE))
     bearing = [made for made in got if made.get("usage") is not None]
-    if relay.failure:
+    if reader.failure:
         assert got == []
         return
     assert len(bearing) == any(made.get("usage") is not None for made in chunks)
     assert all(made["choices"] for made in (got[:-1] if asked and bearing else got))
     if asked and bearing:
         assert (got[-1]["choices"], bearing) == ([], got[-1:])
-    told = [made["choices"][0]["delta"].get("content") for made in chunks if made.get("choices")]
+    received = [made["choices"][0]["delta"].get("content") for made in chunks if made.get("choices")]
     read = [choice["delta"].get("content") for made in got for choice in made["choices"]]
-    assert "".join(filter(None, read)) == "".join(filter(None, told))
+    assert "".join(filter(None, read)) == "".join(filter(None, received))
 
 
 def test_only_the_end_of_the_last_choice_is_held() -> None:
-    relay = machine()
+    reader = reader_of()
     second = HI | {"choices": [SECOND]}
     for made in (HI, second, END):
-        assert payloads(relay.feed(event(made))) == [made]
-        assert not relay.has_pending
+        assert payloads(reader.feed(event(made))) == [made]
+        assert not reader.has_pending
     last = END | {"choices": [SECOND | {"finish_reason": "stop"}]}
-    assert payloads(relay.feed(event(last))) == [second]
-    assert relay.has_pending
-    assert payloads(relay.feed(event(COUNTED))) == [
-        beside(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}
+    assert payloads(reader.feed(event(last))) == [second]
+    assert reader.has_pending
+    assert payloads(reader.feed(event(COUNTED))) == [
+        with_usage(END, USAGE) | {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}
     ]
-    assert relay.feed(DONE) == DONE
+    assert reader.feed(DONE) == DONE
 
 
 def test_late_usage_is_recorded_and_not_sent() -> None:
-    relay = machine()
-    relay.feed(event(HI) + event(END))
-    assert payloads(relay.flush_pending()) == [END]
-    assert not relay.has_pending
-    assert relay.feed(event(COUNTED) + DONE) == DONE
-    assert relay.usage == Usage(9, 2, 11)
+    reader = reader_of()
+    reader.feed(event(HI) + event(END))
+    assert payloads(reader.flush_pending()) == [END]
+    assert not reader.has_pending
+    assert reader.feed(event(COUNTED) + DONE) == DONE
+    assert reader.usage == Usage(9, 2, 11)
 
 
 def test_nothing_is_held_when_the_usage_has_a_chunk_of_its_own() -> None:
-    relay = machine(asked=True)
-    assert payloads(relay.feed(event(HI) + event(END))) == [HI, END]
-    assert not relay.has_pending
+    reader = reader_of(asked=True)
+    assert payloads(reader.feed(event(HI) + event(END))) == [HI, END]
+    assert not reader.has_pending
 
 
 def test_the_usage_keeps_its_digits() -> None:
     counts = b'{"prompt_tokens": 1,"cost":1.250e-05,"big":12345678901234567890123}'
     for asked in (True, False):
-        sent = machine(asked=asked).feed(
+        sent = reader_of(asked=asked).feed(
             event(HI) + event(END) + b'data: {"choices":[],"usage":%b}\n\n' % counts + DONE
         )
         assert b'"usage":' + counts in sent
@@ -219,12 +223,12 @@ def test_the_usage_keeps_its_digits() -> None:
 def test_a_broken_stream_is_complete_when_every_choice_has_ended(
     choices: int | None, ends: list[int], complete: bool
 ) -> None:
-    relay = machine(choices=choices)
-    relay.feed(event(HI))
-    assert not relay.is_complete
+    reader = reader_of(choices=choices)
+    reader.feed(event(HI))
+    assert not reader.is_complete
     for index in ends:
-        relay.feed(event(END | {"choices": [END["choices"][0] | {"index": index}]}))
-    assert relay.is_complete == complete
+        reader.feed(event(END | {"choices": [END["choices"][0] | {"index": index}]}))
+    assert reader.is_complete == complete
 
 
 def test_a_missing_id_time_and_object_are_added() -> None:

@@ -25,7 +25,7 @@ SOURCE = AnswerContext("slug", Family("plain"), secrets=(KEY, OTHER))
 HI, END = chunk("hi"), chunk(finish="stop")
 
 
-def machine() -> GuardedReader:
+def reader_of() -> GuardedReader:
     return GuardedReader(StreamedAnswerReader(ChatChunks(SOURCE), SOURCE), SOURCE.secrets)
 
 
@@ -97,7 +97,7 @@ def test_a_client_can_not_join_a_key(name: str, places: list[int], alone: bool) 
             chunks.append(
                 chunk("x") | {"choices": [{"index": 1, "delta": {"content": "x"}, "finish_reason": None}]}
             )
-    sent = machine().feed(b"".join(map(event, [*chunks, END])) + DONE)
+    sent = reader_of().feed(b"".join(map(event, [*chunks, END])) + DONE)
     texts = joined(sent)
     place: Any = (0, 0) if name == "arguments" else (0, name.replace("reasoning_content", "reasoning"))
     place = (0, "reasoning_content") if place == (0, "reasoning") else place
@@ -106,21 +106,21 @@ def test_a_client_can_not_join_a_key(name: str, places: list[int], alone: bool) 
 
 
 def test_only_a_possible_beginning_of_a_key_is_held() -> None:
-    relay = machine()
+    reader = reader_of()
     for text in ("words that end with s", " and k", "-p", " and sk-"):
-        assert joined(relay.feed(event(chunk(text)))) == {(0, "content"): text}
-    assert joined(relay.feed(event(chunk("see sk-proj")))) == {(0, "content"): "see "}
-    assert joined(relay.feed(event(chunk("ect")))) == {(0, "content"): "sk-project"}
+        assert joined(reader.feed(event(chunk(text)))) == {(0, "content"): text}
+    assert joined(reader.feed(event(chunk("see sk-proj")))) == {(0, "content"): "see "}
+    assert joined(reader.feed(event(chunk("ect")))) == {(0, "content"): "sk-project"}
 
 
 def test_held_text_is_sent_before_its_choice_goes_on() -> None:
-    relay = machine()
-    assert joined(relay.feed(event(chunk("an sk-pro")))) == {(0, "content"): "an "}
+    reader = reader_of()
+    assert joined(reader.feed(event(chunk("an sk-pro")))) == {(0, "content"): "an "}
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
-    made = payloads(relay.feed(event(chunk(tool_calls=[call]))))
+    made = payloads(reader.feed(event(chunk(tool_calls=[call]))))
     assert made[0]["choices"][0]["delta"] == {"tool_calls": [call], "content": "sk-pro"}
-    relay.feed(event(chunk(tool_calls=[{"index": 0, "function": {"arguments": '"sk-p'}}])))
-    [text, end] = payloads(relay.feed(event(END) + DONE))
+    reader.feed(event(chunk(tool_calls=[{"index": 0, "function": {"arguments": '"sk-p'}}])))
+    [text, end] = payloads(reader.feed(event(END) + DONE))
     assert text["choices"][0]["delta"] == {"tool_calls": [{"index": 0, "function": {"arguments": "sk-p"}}]}
     assert end["choices"][0]["finish_reason"] == "tool_calls"
 
@@ -128,13 +128,13 @@ def test_held_text_is_sent_before_its_choice_goes_on() -> None:
 @pytest.mark.parametrize("ending", [DONE, event(END) + DONE])
 def test_held_text_is_sent_or_masked_at_the_end(ending: bytes) -> None:
     for text, shown in (("my sk-p", "my sk-p"), (f"my {KEY[:20]}", "my ***")):
-        assert joined(machine().feed(event(chunk(text)) + ending))[0, "content"] == shown
+        assert joined(reader_of().feed(event(chunk(text)) + ending))[0, "content"] == shown
 
 
 def test_a_key_is_masked_after_a_chunk_with_its_beginning() -> None:
     head, tail = KEY[:14], KEY[14:]
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
-    sent = machine().feed(
+    sent = reader_of().feed(
         event(chunk(head)) + event(chunk(tool_calls=[call])) + event(chunk(tail)) + event(END) + DONE
     )
     assert joined(sent)[0, "content"] == "******"
@@ -153,7 +153,7 @@ def test_an_escaped_key_is_masked_in_every_member(name: str, every: int) -> None
     )
     head = f'"id":"{key if name == "id" else 1}","x":"{key}"'
     text = f'data: {{{head},"choices":[{{"index":0,"delta":{{{delta}}}}}]}}\n\n'
-    sent = machine().feed(text.encode()) + machine().feed(DONE)
+    sent = reader_of().feed(text.encode()) + reader_of().feed(DONE)
     assert KEY not in json.dumps(payloads(sent)).replace("\\/", "/")
     assert "***" in sent.decode()
 
@@ -164,16 +164,16 @@ def test_a_key_that_is_escaped_twice_is_masked() -> None:
         answer = json.dumps({"choices": [{"message": {"content": "BODY"}}]}).replace(
             '"BODY"', json.dumps(body)
         )
-        relay = GuardedReader(DIALECTS["openai"].whole(SOURCE, 10**6), SOURCE.secrets)
-        relay.feed(answer.encode())
-        sent = relay.finish()
+        reader = GuardedReader(DIALECTS["openai"].whole(SOURCE, 10**6), SOURCE.secrets)
+        reader.feed(answer.encode())
+        sent = reader.finish()
         assert b"***" in sent
         assert b"u005A" not in sent
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
 def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
-    relay = GuardedReader(DIALECTS[dialect].stream(SOURCE), SOURCE.secrets)
+    reader = GuardedReader(DIALECTS[dialect].stream(SOURCE), SOURCE.secrets)
     pieces = [KEY[at : at + 5] for at in range(0, len(KEY), 5)]
     if dialect == "anthropic":
         start = {"type": "message_start", "message": {"id": "m", "usage": {}}}
@@ -186,14 +186,14 @@ def test_a_key_in_pieces_is_masked_in_every_dialect(dialect: str) -> None:
     else:
         events = [{"candidates": [{"content": {"parts": [{"text": piece}]}}]} for piece in pieces]
         events.append({"candidates": [{"finishReason": "STOP"}]})
-    sent = relay.feed(b"".join(map(event, events))) + relay.finish()
+    sent = reader.feed(b"".join(map(event, events))) + reader.finish()
     assert joined(sent)[0, "content"] == "***"
     assert sent.endswith(DONE)
 
 
 def test_the_number_of_followed_texts_is_bounded() -> None:
     chunks = ChatChunks(SOURCE)
-    relay = StreamedAnswerReader(chunks, SOURCE)
+    reader = StreamedAnswerReader(chunks, SOURCE)
     for number in range(6_000):
-        relay.feed(event(chunk(reasoning_details=[{"index": number, "text": "x"}])))
+        reader.feed(event(chunk(reasoning_details=[{"index": number, "text": "x"}])))
     assert len(chunks._secrets._texts) <= 4_096

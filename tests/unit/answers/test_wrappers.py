@@ -21,9 +21,9 @@ EVENT = (
 
 
 def relayed(secret: str, text: str, cut: int) -> str:
-    relay = GuardedReader(StreamedAnswerReader(ChatChunks(SOURCE), SOURCE), (secret,))
+    reader = GuardedReader(StreamedAnswerReader(ChatChunks(SOURCE), SOURCE), (secret,))
     raw = (EVENT % (text, text, text)).encode()
-    return (relay.feed(raw[:cut]) + relay.feed(raw[cut:])).decode()
+    return (reader.feed(raw[:cut]) + reader.feed(raw[cut:])).decode()
 
 
 def test_no_cut_of_an_answer_shows_the_key_of_its_call() -> None:

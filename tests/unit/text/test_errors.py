@@ -175,7 +175,7 @@ NAMES = {"gpt-4": "fast", "vendor/gpt-4.1": "faster", "m(1)": "odd"}
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("given", "shown"),
     [
         ("The model `gpt-4` is gone.", "The model `fast` is gone."),
         ("gpt-4", "fast"),
@@ -187,10 +187,12 @@ NAMES = {"gpt-4": "fast", "vendor/gpt-4.1": "faster", "m(1)": "odd"}
         ("gpt-4-turbo gpt-4.1 gpt-4o xgpt-4 my-gpt-4 gpt-4:free gpt-4/x", None),
     ],
 )
-def test_the_vendors_model_id_becomes_the_slug_when_it_is_a_whole_token(said: str, shown: str | None) -> None:
-    body = json.dumps({"error": said}).encode()
-    assert upstream_error(404, body, NAMES).message == (shown or said)
-    assert upstream_error_in_success({"error": said}, names=NAMES).message == (shown or said)
+def test_the_vendors_model_id_becomes_the_slug_when_it_is_a_whole_token(
+    given: str, shown: str | None
+) -> None:
+    body = json.dumps({"error": given}).encode()
+    assert upstream_error(404, body, NAMES).message == (shown or given)
+    assert upstream_error_in_success({"error": given}, names=NAMES).message == (shown or given)
 
 
 CHOICES = [{"index": 0, "delta": {"content": "x"}}]

@@ -21,7 +21,7 @@ DEBUG = 'Not here. [google.rpc.error_details_ext] { message: "Not here." }'
 WORDINGS: list[tuple[str, Any, str]] = [
     ("an object", {"error": {"message": "Too long.", "type": "x", "code": None}}, "Too long."),
     ("a string", {"error": "Too long."}, "Too long."),
-    ("a code beside a string", {"code": "Client specified", "error": "Too long."}, "Too long."),
+    ("a code next to a string", {"code": "Client specified", "error": "Too long."}, "Too long."),
     ("a code as an integer", {"error": {"code": 400, "message": "Too long."}}, "Too long."),
     ("wrapped in an array", [{"error": {"code": 400, "message": "Too long."}}], "Too long."),
     ("flat", {"object": "error", "message": "Too long.", "type": "x", "code": "3051"}, "Too long."),
@@ -47,7 +47,7 @@ WORDINGS: list[tuple[str, Any, str]] = [
     ),
     ("fault", {"fault": {"faultstring": "Too long.", "detail": {"errorcode": "x"}}}, "Too long."),
     (
-        "faults that both speak",
+        "two messages in one fault",
         {"fault": {"detail": "policies.Quota", "faultstring": "Too long."}},
         "Too long.",
     ),
@@ -55,17 +55,17 @@ WORDINGS: list[tuple[str, Any, str]] = [
     ("strings in a list", {"errors": ["Too long.", "Too hot."]}, "Too long.; Too hot."),
     ("an OAuth description", {"error_description": "Too long."}, "Too long."),
     (
-        "the provider behind",
+        "another provider behind it",
         {"error": {"message": "Provider returned error", "metadata": {"raw": OPENROUTER_RAW}}},
         "Too hot.",
     ),
     (
-        "the provider behind in plain words",
+        "another provider behind it in plain words",
         {"error": {"message": "Provider returned error", "metadata": {"raw": "Too busy."}}},
         "Too busy.",
     ),
     (
-        "the provider behind says nothing",
+        "another provider behind it says nothing",
         {"error": {"message": "Provider returned error", "metadata": {"raw": "{}"}}},
         "Provider returned error",
     ),
@@ -116,7 +116,7 @@ def test_the_message_is_found_in_bodies_that_are_not_quite_json(body: bytes, mes
     assert upstream_error(503, body).message == message
 
 
-SPEECHLESS: list[bytes] = [
+WITHOUT_MESSAGE: list[bytes] = [
     b"",
     b" \n",
     b"null",
@@ -153,7 +153,7 @@ SPEECHLESS: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("body", SPEECHLESS, ids=lambda body: repr(body[:30]))
+@pytest.mark.parametrize("body", WITHOUT_MESSAGE, ids=lambda body: repr(body[:30]))
 def test_without_a_message_a_general_one_names_the_status(body: bytes) -> None:
     answer = upstream_error(503, body)
     assert answer.message == "The provider reported an error (status 503) without a readable explanation."

@@ -61,10 +61,10 @@ def test_a_providers_advice_is_read(headers: dict[str, str], advice: RetryAdvice
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "x-should-retry"]), st.text()))
 def test_the_client_always_gets_an_integer_and_a_known_word(headers: dict[str, str]) -> None:
-    told = retry_headers(with_advice(BUSY, parse_retry_advice(headers, NOW)))
-    assert told.keys() <= {"retry-after", "x-should-retry"}
-    assert 1 <= int(told.get("retry-after", "1")) <= MAX_WAIT_S
-    assert told.get("x-should-retry", "true") in ("true", "false")
+    sent = retry_headers(with_advice(BUSY, parse_retry_advice(headers, NOW)))
+    assert sent.keys() <= {"retry-after", "x-should-retry"}
+    assert 1 <= int(sent.get("retry-after", "1")) <= MAX_WAIT_S
+    assert sent.get("x-should-retry", "true") in ("true", "false")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def headers_of(answer: Any) -> tuple[str | None, str | None]:
 def test_a_providers_advice_is_sent_with_its_failure(
     chat: Chat, upstream: Upstream, status: int, stream: bool
 ) -> None:
-    said = [("Retry-After", "0007.0"), ("X-Should-Retry", "TRUE")]
-    upstream.behave(whole(ERROR, status, said))
+    advice_headers = [("Retry-After", "0007.0"), ("X-Should-Retry", "TRUE")]
+    upstream.behave(whole(ERROR, status, advice_headers))
     answer = chat(stream=stream)
     assert answer.status_code == status
     assert headers_of(answer) == ("7", "true")
@@ -122,11 +122,11 @@ def test_a_failure_does_not_get_the_advice_of_an_earlier_call(chat: Chat, upstre
 
 
 @pytest.mark.parametrize(
-    ("said", "calls"),
+    ("advice_headers", "calls"),
     [([("Retry-After", "600")], 1), ([("X-Should-Retry", "false")], 1), ([("Retry-After", "1")], 2)],
 )
 def test_the_sdk_follows_the_advice(
-    gateway: Gateway, upstream: Upstream, said: list[tuple[str, str]], calls: int
+    gateway: Gateway, upstream: Upstream, advice_headers: list[tuple[str, str]], calls: int
 ) -> None:
     """The SDK retries after a wait that it respects. It does not retry after a wait that it would ignore."""
 
@@ -134,7 +134,7 @@ def test_the_sdk_follows_the_advice(
 
     def once_busy(_request: Received) -> Script:
         came_s.append(time.monotonic())
-        return whole(ERROR, 429, said) if len(upstream.requests) == 1 else whole(completion())
+        return whole(ERROR, 429, advice_headers) if len(upstream.requests) == 1 else whole(completion())
 
     upstream.behave(once_busy)
     with OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key, max_retries=1, timeout=BOUND_S) as sdk:

@@ -39,7 +39,7 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"content": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, TEXT]},
         {"content": "yes", "reasoning_content": "hm"},
     ),
-    "thinking that is told twice": (
+    "thinking that is sent twice": (
         {"content": [THINKING, TEXT], "reasoning_content": "hm"},
         {"content": "yes", "reasoning_content": "hm"},
     ),

@@ -11,19 +11,19 @@ def cumulative(text: str, delta: Any = None, **more: Any) -> list[Any]:
 
 
 def test_a_message_next_to_a_delta_is_left_out():
-    said = relayed(
+    sent = relayed(
         [
             cumulative("Hi", {"content": "Hi"}),
             cumulative("Hi you", {"content": " you"}),
             cumulative("Hi you", {}),
         ]
     )
-    assert [one[0]["delta"].get("content") for one in said] == ["Hi", " you", None]
-    assert not any("message" in one[0] for one in said)
+    assert [one[0]["delta"].get("content") for one in sent] == ["Hi", " you", None]
+    assert not any("message" in one[0] for one in sent)
 
 
 def test_the_difference_between_cumulative_messages_is_sent():
-    said = relayed(
+    sent = relayed(
         [
             cumulative("Hi"),
             cumulative("Hi you"),
@@ -31,14 +31,14 @@ def test_the_difference_between_cumulative_messages_is_sent():
             cumulative("Hi you!", {}, finish_reason="stop"),
         ]
     )
-    assert [one[0]["delta"]["content"] for one in said] == ["Hi", " you", "", "!"]
-    assert said[-1][0]["finish_reason"] == "stop"
+    assert [one[0]["delta"]["content"] for one in sent] == ["Hi", " you", "", "!"]
+    assert sent[-1][0]["finish_reason"] == "stop"
 
 
 def test_messages_next_to_empty_deltas_are_read():
     empty = {"role": "assistant", "content": ""}
-    said = relayed([cumulative("Hi", empty), cumulative("Hi you", empty)])
-    assert [one[0]["delta"]["content"] for one in said] == ["Hi", " you"]
+    sent = relayed([cumulative("Hi", empty), cumulative("Hi you", empty)])
+    assert [one[0]["delta"]["content"] for one in sent] == ["Hi", " you"]
 
 
 def test_a_message_after_deltas_repeats_nothing():
@@ -48,6 +48,6 @@ def test_a_message_after_deltas_repeats_nothing():
 
 def test_calls_of_cumulative_messages_are_sent_once():
     message = {"content": "", "tool_calls": [CALL]}
-    said = relayed([[{"index": 0, "message": message}], [{"index": 0, "message": message}]])
-    assert said[0][0]["delta"]["tool_calls"] == [{**CALL, "index": 0}]
-    assert "tool_calls" not in said[1][0]["delta"]
+    sent = relayed([[{"index": 0, "message": message}], [{"index": 0, "message": message}]])
+    assert sent[0][0]["delta"]["tool_calls"] == [{**CALL, "index": 0}]
+    assert "tool_calls" not in sent[1][0]["delta"]

@@ -63,8 +63,8 @@ def test_stop_after_tool_calls_becomes_tool_calls_in_a_stream():
 
 
 def test_an_empty_finish_reason_is_null_until_the_stream_ends():
-    said = relayed([stop("", {"content": "a"}), stop("", {"content": "b"})])
-    assert said == [stop(None, {"content": "a"}), stop(None, {"content": "b"}), stop("stop")]
+    sent = relayed([stop("", {"content": "a"}), stop("", {"content": "b"})])
+    assert sent == [stop(None, {"content": "a"}), stop(None, {"content": "b"}), stop("stop")]
     assert relayed([stop("", {"content": "a"}), stop("length")]) == [
         stop(None, {"content": "a"}),
         stop("length"),

@@ -168,13 +168,13 @@ def test_every_whole_answer_keeps_the_contract():
 def test_no_text_is_lost_or_sent_twice():
     plain, tagged = FAMILIES
     for record_id, n, payloads in answers(stream=True):
-        said = recorded(payloads, "delta", n)
-        assert relayed(normalized(payloads, n, plain), "delta") == said, record_id
-        assert letters(relayed(normalized(payloads, n, tagged), "delta")) == letters(said), record_id
+        texts = recorded(payloads, "delta", n)
+        assert relayed(normalized(payloads, n, plain), "delta") == texts, record_id
+        assert letters(relayed(normalized(payloads, n, tagged), "delta")) == letters(texts), record_id
     for record_id, _, [payload] in answers(stream=False):
-        said = recorded([payload], "message")
-        assert relayed([{"choices": whole(payload, plain)}], "message") == said, record_id
-        assert letters(relayed([{"choices": whole(payload, tagged)}], "message")) == letters(said), record_id
+        texts = recorded([payload], "message")
+        assert relayed([{"choices": whole(payload, plain)}], "message") == texts, record_id
+        assert letters(relayed([{"choices": whole(payload, tagged)}], "message")) == letters(texts), record_id
 
 
 def test_a_normalized_answer_stays():
@@ -195,8 +195,8 @@ def test_ids_and_names_of_calls_are_sent_once_and_calls_are_numbered_from_0():
         for payload in normalized(payloads, n):
             for choice in payload["choices"]:
                 for call in choice["delta"].get("tool_calls") or []:
-                    said = (call.get("id"), call["function"].get("name"))
-                    sent.setdefault((choice["index"], call["index"]), []).append(said)
+                    head = (call.get("id"), call["function"].get("name"))
+                    sent.setdefault((choice["index"], call["index"]), []).append(head)
         for index in {index for index, _ in sent}:
             calls = [number for at, number in sent if at == index]
             assert calls == list(range(len(calls))), record_id

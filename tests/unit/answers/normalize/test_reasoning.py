@@ -13,7 +13,7 @@ from addon.text.json_edits import apply_edits
 
 # case: a message or delta, what is relayed
 SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "reasoning is renamed where it stands": (
+    "reasoning is renamed in its place": (
         {"reasoning": "hm", "content": "yes"},
         {"reasoning_content": "hm", "content": "yes"},
     ),
@@ -68,8 +68,8 @@ def test_a_message_is_normalized(given: dict[str, Any], expected: dict[str, Any]
 
 def test_details_that_repeat_sent_reasoning_are_not_read():
     details = {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]}
-    for told in ({"reasoning": "hm"}, {"reasoning_content": "hm"}):
-        chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in ({}, told, details)]
+    for sent in ({"reasoning": "hm"}, {"reasoning_content": "hm"}):
+        chunks = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in ({}, sent, details)]
         assert relayed(chunks)[-1] == chunks[-1]
 
 

@@ -16,7 +16,7 @@ PLAIN = Family("plain")
 # case: text, reasoning, answer
 TEXTS = {
     "a block and an answer": ("<think>hm</think>yes", "hm", "yes"),
-    "white space around the block is nobody's": ("\n <think>\nhm\n</think>\n\nyes \n", "\nhm\n", "yes \n"),
+    "white space around the block is dropped": ("\n <think>\nhm\n</think>\n\nyes \n", "\nhm\n", "yes \n"),
     "an empty block": ("<think>\n\n</think>\n\nyes", "\n\n", "yes"),
     "no answer": ("<think>hm</think>\n", "hm", ""),
     "cut short while it thinks": ("<think>Okay, the us", "Okay, the us", ""),
@@ -46,8 +46,8 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 def read(pieces: list[str]) -> tuple[str, str]:
     tags = ThinkTags()
-    told = [*map(tags.read, pieces), tags.end()]
-    return "".join(one.reasoning for one in told), "".join(one.content for one in told)
+    texts = [*map(tags.read, pieces), tags.end()]
+    return "".join(one.reasoning for one in texts), "".join(one.content for one in texts)
 
 
 def chunk(delta: dict, *, index: int = 0, finish: str | None = None) -> dict:
@@ -56,20 +56,20 @@ def chunk(delta: dict, *, index: int = 0, finish: str | None = None) -> dict:
 
 def streamed(chunks: list[dict], family: Family = TAGGED) -> dict[int, tuple[str, str]]:
     """Return the reasoning and the answer of each choice, as a client joins them."""
-    normalizer, told = ChunkNormalizer(family), {}
+    normalizer, texts = ChunkNormalizer(family), {}
     shown = []
     for one in chunks:
         normal = normalizer.normalize(one)
         if not normal.is_empty:
             shown += one["choices"] if normal.choices is None else normal.choices
     for choice in [*shown, *normalizer.finish()]:
-        reasoning, content = told.get(choice["index"], ("", ""))
+        reasoning, content = texts.get(choice["index"], ("", ""))
         delta = choice["delta"]
-        told[choice["index"]] = (
+        texts[choice["index"]] = (
             reasoning + (delta.get("reasoning_content") or ""),
             content + (delta.get("content") or ""),
         )
-    return told
+    return texts
 
 
 @pytest.mark.parametrize(("text", "reasoning", "content"), TEXTS.values(), ids=TEXTS)
@@ -96,18 +96,18 @@ def test_a_stream_and_a_whole_answer_give_the_same_text(text: str, places: list[
     chunks.append(chunk({"content": pieces[-1]}, finish="stop" if ends else None))
     whole = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
     message = (normalize_message_choices(whole, TAGGED) or whole)[0]["message"]
-    told = streamed(chunks).get(0, ("", ""))
-    assert told == (message.get("reasoning_content", ""), message["content"])
+    texts = streamed(chunks).get(0, ("", ""))
+    assert texts == (message.get("reasoning_content", ""), message["content"])
 
 
 @settings(max_examples=200, deadline=None)
 @given(TAGGED_TEXT, st.lists(st.integers(0, 60), max_size=6))
 def test_no_text_longer_than_a_tag_is_held(text: str, places: list[int]):
-    tags, read_chars, told_chars = ThinkTags(), 0, 0
+    tags, read_chars, shown_chars = ThinkTags(), 0, 0
     for piece in cut(text.lstrip(), places):
-        told = tags.read(piece)
-        read_chars, told_chars = read_chars + len(piece), told_chars + len(told.reasoning + told.content)
-    assert read_chars - told_chars <= 2 * len("<think></think>") + text.count(" ") + text.count("\n")
+        texts = tags.read(piece)
+        read_chars, shown_chars = read_chars + len(piece), shown_chars + len(texts.reasoning + texts.content)
+    assert read_chars - shown_chars <= 2 * len("<think></think>") + text.count(" ") + text.count("\n")
 
 
 def test_each_choice_has_its_own_tags():

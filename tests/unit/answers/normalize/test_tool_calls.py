@@ -74,7 +74,7 @@ STREAMS: dict[str, tuple[list[list[Any]], list[list[Any]]]] = {
         [[{**FIRST, "index": 1}], [{"index": 1, "function": {"arguments": "x"}}]],
         [[FIRST], [{"index": 0, "function": {"arguments": "x"}}]],
     ),
-    "whole calls that are all numbered 0 are told apart by their ids": (
+    "whole calls that are all numbered 0 differ in their ids": (
         [[FIRST], [{**SECOND, "index": 0}]],
         [[FIRST], [SECOND]],
     ),
@@ -131,13 +131,13 @@ STREAMS: dict[str, tuple[list[list[Any]], list[list[Any]]]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "expected"), STREAMS.values(), ids=STREAMS)
-def test_the_deltas_of_a_stream_become_well_formed(told: list[list[Any]], expected: list[list[Any]]):
-    before = json.dumps(told)
-    relay = relayed(*told)
+@pytest.mark.parametrize(("given", "expected"), STREAMS.values(), ids=STREAMS)
+def test_the_deltas_of_a_stream_become_well_formed(given: list[list[Any]], expected: list[list[Any]]):
+    before = json.dumps(given)
+    relay = relayed(*given)
     made = [[_ordered(call) for call in calls] for calls in relay]
     assert made == [[_ordered(call) for call in calls] for calls in expected]
-    assert json.dumps(told) == before, "what was given is not changed"
+    assert json.dumps(given) == before, "what was given is not changed"
 
 
 def _ordered(call: dict[str, Any]) -> list[Any]:
@@ -153,12 +153,12 @@ def test_a_delta_that_needs_no_change_keeps_its_bytes():
 
 
 def test_a_missing_id_is_made_once_and_is_always_the_same():
-    told = [{"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    [first], [second] = relayed(told, told)
+    given = [{"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    [first], [second] = relayed(given, given)
     assert first["id"].startswith("call_") and second["id"].startswith("call_")
     assert (first["index"], second["index"]) == (0, 1)
     assert first["id"] != second["id"]
-    assert relayed(told, told) == [[first], [second]]
+    assert relayed(given, given) == [[first], [second]]
 
 
 def test_made_ids_differ_between_choices_and_between_answers():
@@ -218,16 +218,16 @@ WHOLE: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "expected"), WHOLE.values(), ids=WHOLE)
-def test_the_calls_of_a_whole_answer_become_well_formed(told: list[Any], expected: list[Any]):
-    choices = normalize_message_choices([_message(told)], FAMILY) or [_message(told)]
+@pytest.mark.parametrize(("given", "expected"), WHOLE.values(), ids=WHOLE)
+def test_the_calls_of_a_whole_answer_become_well_formed(given: list[Any], expected: list[Any]):
+    choices = normalize_message_choices([_message(given)], FAMILY) or [_message(given)]
     assert choices[0]["message"]["tool_calls"] == expected
 
 
 def test_ids_of_a_whole_answer_are_unique_strings():
     call = {"type": "function", "function": {"name": "f", "arguments": ""}}
-    told = [{**call, "id": given} for given in ("a", "a", 0, 0, "", None)]
-    made = normalize_message_choices([_message(told)], FAMILY)
+    given = [{**call, "id": call_id} for call_id in ("a", "a", 0, 0, "", None)]
+    made = normalize_message_choices([_message(given)], FAMILY)
     assert made
     ids = [one["id"] for one in made[0]["message"]["tool_calls"]]
     assert ids[0] == "a" and len(set(ids)) == 6 and all(type(one) is str and one for one in ids)
@@ -292,9 +292,9 @@ def test_calls_without_numbers_are_joined_correctly(meant: list[tuple[str, Any]]
 def test_a_call_without_id_begins_only_when_the_arguments_before_it_are_whole(cut: int):
     arguments = '{"a": "}\\"{\\\\", "b": [{"c": 1}]}'
     pieces = [arguments[:cut], arguments[cut:], "{}"]
-    told = [[{"index": 0, "function": {"name": "f", "arguments": piece}}] for piece in pieces]
+    given = [[{"index": 0, "function": {"name": "f", "arguments": piece}}] for piece in pieces]
     normalizer = ChunkNormalizer(FAMILY, 1)
-    numbers = [numbered(normalizer.normalize(chunk(calls)), calls) for calls in told]
+    numbers = [numbered(normalizer.normalize(chunk(calls)), calls) for calls in given]
     assert numbers == [0, 0, 1]
 
 
