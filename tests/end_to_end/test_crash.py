@@ -103,7 +103,7 @@ def test_a_gateway_killed_under_load_loses_no_call_and_no_nano_dollar(
     assert len(select(ledger, "SELECT id FROM usage")) >= len(upstream.requests)
     interrupted = select(ledger, "SELECT end_user FROM usage WHERE error_code = 'interrupted'")
     taken_back = served & {row["end_user"] for row in interrupted}
-    assert not taken_back, f"{len(taken_back)} of {len(served)} answers that clients had were not booked"
+    assert not taken_back, f"{len(taken_back)} of {len(served)} answers that clients had were not recorded"
     assert (
         sum(row["retail_nanousd"] for row in select(ledger, "SELECT retail_nanousd FROM usage")) > USD // 10
     )

@@ -1,6 +1,6 @@
 """A gateway whose Redis fails under load: calls are refused, none passes or hangs, and the gateway recovers.
 
-In what other ways Redis can fail is in ``test_store_redis.py``.
+Other failures of Redis are tested in ``tests/unit/store/redis/test_store.py``.
 """
 
 from collections import Counter

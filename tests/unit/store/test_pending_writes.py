@@ -53,12 +53,12 @@ async def test_a_circuit_that_can_not_be_read_or_written_blocks_no_call(
     await store.maintain()
     with locked_by_another(ledger_path):
         assert not await store.circuit_allows("OPENAI/payg/acme", "call"), (
-            "what was read is believed for a while"
+            "the last reading is used for a while"
         )
     place.age_circuits(REST_US / 1e6)
     await store.maintain()
     with locked_by_another(ledger_path):
-        assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+        assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be recorded"
         await store.record_attempt("OPENAI/payg/acme", failed=True)
         await store.record_attempt("OPENAI/payg/acme", failed=False)
     await store.maintain()

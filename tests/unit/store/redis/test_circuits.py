@@ -14,7 +14,7 @@ async def test_while_redis_is_frozen_circuits_block_no_call(rig: Rig) -> None:
     rig.place.age_circuits(REST_US / 1e6)
     await store.maintain()
     rig.server.freeze()
-    assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be noted"
+    assert await store.circuit_allows("OPENAI/payg/acme", "call"), "a probe that can't be recorded"
     await store.record_attempt("OPENAI/payg/acme", failed=False)
     rig.server.thaw()
     await assert_sound(rig, store)

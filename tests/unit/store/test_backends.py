@@ -1,0 +1,48 @@
+"""The choice of ``[state] backend``: the store that a gateway opens, and the counters that a report reads."""
+
+from pathlib import Path
+
+import pytest
+from rig.stores import WORKSPACE, request, settlement, wallet
+
+from addon.settings.conf_schema import ProxyConf
+from addon.store.backends import open_counters, open_store
+from addon.store.ledger.report import open_report
+from addon.store.protocol import StoreUnavailable
+from addon.store.redis.store import RedisStore
+from addon.store.sqlite.store import SqliteStore
+from policies.spend import Used
+
+
+def conf_of(ledger_path: Path, **state: str) -> ProxyConf:
+    paths = {"database": str(ledger_path)}
+    return ProxyConf.model_validate({"paths": paths, "state": state}, context={"folder": ledger_path.parent})
+
+
+async def test_the_default_store_is_sqlite_and_reports_read_its_file(ledger_path: Path) -> None:
+    conf = conf_of(ledger_path)
+    store = open_store(conf)
+    assert isinstance(store, SqliteStore)
+    await store.settle(settlement("a", 400))
+    await store.hold(request("b"))
+    await store.close()
+    with open_report(ledger_path) as ledger, open_counters(conf, ledger) as read_used:
+        assert read_used(wallet(), WORKSPACE, "") == Used(400, 0, 63_400, 1)
+
+
+async def test_with_redis_the_store_is_in_redis_and_a_ledger_with_rows_is_refused(
+    ledger_path: Path, redis_url: str
+) -> None:
+    sqlite = open_store(conf_of(ledger_path))
+    await sqlite.settle(settlement("a", 400))
+    await sqlite.close()
+    conf = conf_of(ledger_path, backend="redis", redis_url=redis_url)
+    store = open_store(conf)
+    assert isinstance(store, RedisStore)
+    await store.close()
+    with (
+        open_report(ledger_path) as ledger,
+        pytest.raises(StoreUnavailable, match="that Redis does not count"),
+        open_counters(conf, ledger),
+    ):
+        pass
