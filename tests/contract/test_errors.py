@@ -396,7 +396,7 @@ GARBAGE: dict[str, Script] = {
     "choices that are none": whole(completion(choices="hello")),
     "too deep": whole(b"[" * 50_000 + b"]" * 50_000),
     "204": (response_head(204),),
-    "a stream that nobody asked for": stream_of("hel", "lo"),
+    "an unrequested stream": stream_of("hel", "lo"),
     "an error object": whole({"error": {"message": "overloaded", "type": "x"}}),
     "an error as text": whole({"code": "Some error", "error": "overloaded"}),
     "an error in an array": whole([{"error": {"message": "overloaded"}}]),
@@ -634,12 +634,12 @@ def test_an_upstream_that_never_accepts_times_out(start_gateway: StartGateway) -
     assert_error(answer, 502, "upstream_error", "api_error")
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["with a length", "without a length"])
+@pytest.mark.parametrize("has_length", [True, False], ids=["with a length", "without a length"])
 def test_a_whole_answer_beyond_the_bound_is_an_upstream_error(
-    strict: httpx.Client, upstream: Upstream, told: bool
+    strict: httpx.Client, upstream: Upstream, has_length: bool
 ) -> None:
     raw = json.dumps(completion("x" * 10_000)).encode()
-    upstream.behave(whole(raw) if told else until_close(raw, content_type="application/json"))
+    upstream.behave(whole(raw) if has_length else until_close(raw, content_type="application/json"))
     assert_error(strict.post(PATH, content=_body()), 502, "upstream_error", "api_error")
 
 

@@ -58,10 +58,10 @@ FORWARDED: list[tuple[str, Any]] = [
 def test_a_field_of_the_contract_reaches_the_upstream_as_it_was_sent(
     chat: Chat, upstream: Upstream, field: str, value: Any
 ) -> None:
-    beside = (
+    others = (
         {"tools": [TOOL]} if field == "parallel_tool_calls" else {}
     )  # The gateway drops it when there are no tools.
-    assert chat(model="tester-large", **beside, **{field: value}).status_code == 200
+    assert chat(model="tester-large", **others, **{field: value}).status_code == 200
     assert upstream.last.json()[field] == value
 
 
@@ -150,7 +150,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "a speaker's name": [{"role": "user", "name": "Ada", "content": "Hi"}],
     "content in parts": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, IMAGE]}],
     "text in parts": [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}],
-    "text beside a tool call": [
+    "text with a tool call": [
         {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": "Let me look.", "tool_calls": [CALL, CALL | {"id": "call_2"}]},
         {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "Rain"}]},

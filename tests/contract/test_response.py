@@ -54,7 +54,7 @@ CHOICES: dict[str, list[dict[str, Any]]] = {
     "stop": [_choice({"content": "hi"}, "stop", logprobs=None)],
     "length": [_choice({"content": "hi"}, "length")],
     "content_filter": [_choice({"content": "h"}, "content_filter", content_filter_results={"hate": {}})],
-    "a finish_reason that nobody knows": [_choice({"content": "hi"}, "insufficient_system_resource")],
+    "an unknown finish_reason": [_choice({"content": "hi"}, "insufficient_system_resource")],
     "no finish_reason": [_choice({"content": "hi"}, None)],
     "tool calls": [_choice({"content": None, "tool_calls": CALLS}, "tool_calls")],
     "logprobs": [_choice({"content": "hi"}, logprobs=LOGPROBS)],
@@ -63,13 +63,13 @@ CHOICES: dict[str, list[dict[str, Any]]] = {
     "refusal": [_choice({"content": None, "refusal": "No."})],
     "unknown keys": [_choice({"content": "hi", "annotations": [], "audio": None}, stop_reason=None)],
     "two choices": [_choice({"content": "a"}), _choice({"content": "b"}) | {"index": 1}],
-    "no text and no tokens told": [_choice({"content": None})],
+    "no text and no token counts": [_choice({"content": None})],
 }
 
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_come_back_as_the_upstream_gave_them(chat: Chat, upstream: Upstream, name: str) -> None:
-    tokens = None if name == "no text and no tokens told" else _tokens(2)
+    tokens = None if name == "no text and no token counts" else _tokens(2)
     upstream.behave(whole(completion(choices=CHOICES[name], usage=tokens)))
     assert chat(n=len(CHOICES[name])).json()["choices"] == CHOICES[name]
 

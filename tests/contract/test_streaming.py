@@ -82,8 +82,8 @@ CHUNKS: dict[str, list[dict[str, Any]]] = {
     ],
     "reasoning": [chunk(reasoning_content="Let me think."), chunk("hi"), chunk(finish="stop")],
     "length": [chunk("hi"), chunk(finish="length")],
-    "finish_reason beside content": [chunk("hi", finish="stop")],
-    "usage beside choices": [chunk("hi"), chunk(finish="stop", usage=USAGE)],
+    "finish_reason with content": [chunk("hi", finish="stop")],
+    "usage with choices": [chunk("hi"), chunk(finish="stop", usage=USAGE)],
     "usage in every chunk": [
         chunk("h", usage=USAGE),
         chunk("i", usage=USAGE),
@@ -134,7 +134,7 @@ CHUNKS: dict[str, list[dict[str, Any]]] = {
 
 
 SENT = {
-    "finish_reason beside content": [chunk("hi"), chunk(finish="stop")],
+    "finish_reason with content": [chunk("hi"), chunk(finish="stop")],
     "usage in every chunk": [
         chunk("h") | {"usage": None},
         chunk("i") | {"usage": None},
@@ -210,7 +210,7 @@ IN_STREAM_ERRORS: dict[str, bytes] = {
     "an error object": event({"error": {"message": "overloaded", "code": 503}}),
     "an error as text": event({"error": "overloaded"}),
     "an error event": b"event: error\n" + event({"error": {"message": "overloaded"}}),
-    "an error beside choices": event(chunk("") | {"error": {"message": "overloaded", "code": 502}}),
+    "an error with choices": event(chunk("") | {"error": {"message": "overloaded", "code": 502}}),
 }
 
 

@@ -110,8 +110,8 @@ class Scenario:
         """Return the text of /readyz on circuits. An open circuit never makes a gateway unready."""
         readiness = self.gateway.readiness()
         assert readiness.status_code == 200
-        told: str = readiness.json()["checks"]["circuits"]
-        return told
+        text: str = readiness.json()["checks"]["circuits"]
+        return text
 
     def open_of(self, place: str) -> dict[tuple[str, str], int]:
         """Return the provider's number of open circuits in /metrics, by mode and scope."""

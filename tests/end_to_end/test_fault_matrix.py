@@ -50,7 +50,7 @@ EXPECTED_ERRORS: Mapping[str, ExpectedError] = {
     "connect refused": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "connect timeout": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "TLS with a port that speaks none": (502, UPSTREAM_ERROR, "The provider could not be reached."),
-    "TLS with a certificate nobody trusts": (502, UPSTREAM_ERROR, "The provider could not be reached."),
+    "TLS with an untrusted certificate": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "reset before the head": (502, UPSTREAM_ERROR, "The provider could not be reached."),
     "reset after the head": (502, UPSTREAM_ERROR, "it broke off."),
     "silence": (504, UPSTREAM_ERROR, "The provider did not answer in time."),

@@ -1,1 +1,1 @@
-"""What end-to-end tests stand on: a scripted provider, a real gateway process, and raw clients."""
+"""Tools of the tests: a scripted provider, real gateway processes, raw clients and recorded traffic."""

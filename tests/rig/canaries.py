@@ -82,7 +82,7 @@ class Canaries:
             for start in range(len(word) - PIECE_CHARS + 1)
             if (found := self._found.get(word[start : start + PIECE_CHARS]))
         }
-        return {told for name, told in hits if name not in allowed}
+        return {description for name, description in hits if name not in allowed}
 
 
 def seen_in_answer(answer: httpx.Response | Answer) -> bytes:

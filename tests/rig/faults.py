@@ -86,7 +86,7 @@ FAULTS: Mapping[str, Fault] = {
     "connect refused": Fault(port="refuses"),
     "connect timeout": Fault(port="never accepts", waits=True),
     "TLS with a port that speaks none": Fault(port="speaks no TLS"),
-    "TLS with a certificate nobody trusts": Fault(port="is not trusted"),
+    "TLS with an untrusted certificate": Fault(port="is not trusted"),
     "reset before the head": _always((RESET,)),
     "reset after the head": Fault(_resets_after_its_head),
     "silence": Fault(silence, waits=True),

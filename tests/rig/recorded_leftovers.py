@@ -1,9 +1,9 @@
 """Fields that providers accepted in recorded calls and the gateway does not send unchanged, with the reasons."""
 
-IT_IS_THE_DEFAULT = "temperature 1 beside thinking, which is the default"
+IT_IS_THE_DEFAULT = "temperature 1 with thinking, which is the default"
 UNPRICED = "it changes the price of a call"
 OF_THE_VENDOR = "a vendor's own field, which no client of the gateway has a reason to send"
-VENDOR_RUN = "a tool that the provider runs, at a price that nobody holds"
+VENDOR_RUN = "a tool that the provider runs, at a price that no hold covers"
 ANOTHER_SHAPE = "a form that the contract does not have"
 OF_NO_TOOLS = "an empty list of tools, or what says something about tools where there are none"
 NO_FAMILY = "a provider without a family of its own"
@@ -12,10 +12,10 @@ LEFT_OUT: dict[tuple[str, str], str] = {
     ("claude-4-6", "temperature"): IT_IS_THE_DEFAULT,
     ("claude-sampling", "temperature"): IT_IS_THE_DEFAULT,
     ("claude-sampling", "tools"): OF_NO_TOOLS,
-    ("claude-sampling", "top_p"): "beside thinking it is taken from 0.95 on, and refused below",
+    ("claude-sampling", "top_p"): "with thinking it is accepted from 0.95 on, and refused below",
     ("gemini", "messages.reasoning_content"): "what counts of a thought is its signature, which is sent",
     ("gemini", "refused: tools.0.type"): VENDOR_RUN,
-    ("gemini-2", "cached_content"): "nobody would hold money for the cached prompt",
+    ("gemini-2", "cached_content"): "no hold would cover the cached prompt",
     ("gemini-2", "logprobs"): "Vertex AI takes it, the Gemini API answers 400",
     ("gemini-2", "top_logprobs"): "Vertex AI takes it, the Gemini API answers 400",
     ("gemini-2", "refused: tools.0.type"): VENDOR_RUN,

@@ -44,8 +44,8 @@ def completion_tokens(record: Record) -> int | None:
             completion = report.get(name, completion)
         reasoning = details.get("reasoning_tokens", reasoning)
     is_shown = any(str(tag).startswith("reason:") for tag in record.get("tags") or ())
-    beside = record["provider"] == "xai"
-    if completion is None or not reasoning or is_shown is not beside:
+    is_separate = record["provider"] == "xai"
+    if completion is None or not reasoning or is_shown is not is_separate:
         return completion
     return completion + reasoning if is_shown else completion - reasoning
 

@@ -108,7 +108,7 @@ class Run:
         asked = self.record["request"]
         return None if asked is None else int(asked.get("n") or 1)
 
-    def told(self) -> Answer:
+    def expected_answer(self) -> Answer:
         """The answer that a client must get."""
         if self.dialect == "anthropic":
             return anthropic_sdk.read(self.text.encode(), stream=self.stream)

@@ -108,7 +108,7 @@ def _check_error(run: Run, error: openai.APIError) -> str | None:
     if status is not None and (body["type"], body["code"]) != (CODES.get(status) or OTHER[status // 100]):
         return f"status {status} with {body['type']} and {body['code']}"
     secret = PROVIDER_KEY in str(body) or run.upstream_model_id in str(body)
-    return "bears the provider's key or its name of the model" if secret else None
+    return "has the provider's key or its name of the model" if secret else None
 
 
 def _check_whole(run: Run, answer: ChatCompletion) -> str | None:
@@ -173,19 +173,19 @@ def _without_notes(made: dict[str, Any], recorded: Mapping[str, Any]) -> dict[st
 
 
 def _compared(run: Run, read: Callable[[], Answer]) -> str | None:
-    told = run.told()
+    expected = run.expected_answer()
     try:
         got = read()
     except (AssertionError, KeyError, TypeError) as error:
         return f"not well-formed: {type(error).__name__}: {error}"
-    _forget_notes(got, told)
-    return difference(got, told)
+    _forget_notes(got, expected)
+    return difference(got, expected)
 
 
-def _forget_notes(got: Answer, told: Answer) -> None:
+def _forget_notes(got: Answer, expected: Answer) -> None:
     """Remove the explanations in ``reasoning_content``, which the contract allows for tokens without text."""
-    spent = (told.usage or {}).get("completion_tokens")
-    for index, recorded in told.choices.items():
+    spent = (expected.usage or {}).get("completion_tokens")
+    for index, recorded in expected.choices.items():
         if spent and index in got.choices and not (recorded.text or recorded.reasoning or recorded.calls):
             got.choices[index].reasoning = ""
 

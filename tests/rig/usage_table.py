@@ -54,13 +54,13 @@ def table() -> dict[str, Line]:
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     lines = [(re.findall(r"`([^`]+)`", names), _line(given)) for names, *given in cells]
     named = [(name, line) for names, line in lines for name in names]
-    assert len(named) == len(dict(named)), "a provider stands in two lines"
+    assert len(named) == len(dict(named)), "a provider is in two lines"
     return dict(named)
 
 
 def _line(cells: list[str]) -> Line:
-    *places, told = cells
-    return Line(dict(zip(COLUMNS, map(_places, places), strict=True)), told == "beside")
+    *places, place_of_reasoning = cells
+    return Line(dict(zip(COLUMNS, map(_places, places), strict=True)), place_of_reasoning == "beside")
 
 
 def _places(cell: str) -> list[list[str]]:

@@ -113,7 +113,7 @@ def test_a_recorded_stream_ends_well_unless_it_is_an_error_or_cut_short(run: Run
 
 
 def recorded_choices(run: Run) -> list[ReadChoice]:
-    return list(run.told().choices.values()) if run.kind == "stream" else []
+    return list(run.expected_answer().choices.values()) if run.kind == "stream" else []
 
 
 def assert_same_but_frames(run: Run, out: bytes) -> None:

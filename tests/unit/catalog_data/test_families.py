@@ -170,7 +170,7 @@ THOUGHT = CALLED | {
 
 
 @pytest.mark.parametrize(
-    ("family", "beside"),
+    ("family", "reasoning"),
     [
         ("openai-chat", {}),
         ("groq", {}),
@@ -185,9 +185,10 @@ THOUGHT = CALLED | {
         ),
     ],
 )
-def test_reasoning_is_sent_back_to_families_that_accept_it(family: str, beside: dict[str, Any]) -> None:
+def test_reasoning_is_sent_back_to_families_that_accept_it(family: str, reasoning: dict[str, Any]) -> None:
     assert (
-        body_of(family, messages=[CONTRACT["messages"][0], THOUGHT, RESULT])["messages"][1] == CALLED | beside
+        body_of(family, messages=[CONTRACT["messages"][0], THOUGHT, RESULT])["messages"][1]
+        == CALLED | reasoning
     )
 
 
