@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the path of a Redis server for the tests: the one on PATH, else Debian's package, unpacked into .redis/.
-# Nothing is installed into the system, and apt works on lists and a cache of its own: it needs no root.
+# It installs nothing into the system. apt uses its own lists and its own cache, so it needs no root.
 set -eu
 
 oldest_major=7
@@ -31,14 +31,14 @@ apt() {
         -o Acquire::Retries=2 -o Dir::State::lists="$new/apt/lists" -o Dir::Cache="$new/apt" "$@"
 }
 
-# apt knows which libraries this system lacks; what it has already is not fetched, except the server itself.
+# apt fetches only the libraries that this system lacks, and the server.
 fetch_packages() {
     mkdir -p "$new/apt/lists/partial" "$new/apt/archives/partial" "$new/server/root"
-    apt update || true  # Hooks for the system's own lists fail without root; what counts is what can be fetched now.
+    apt update || true  # The hooks of the system's own lists fail without root. The fetch below shows whether it worked.
     apt install --yes --download-only --no-install-recommends --reinstall redis-server redis-tools
 }
 
-# The libraries lie beside the server, wherever the project is moved to.
+# The libraries are next to the server, also after the project has moved.
 unpack() {
     for package in "$new"/apt/archives/*.deb; do dpkg -x "$package" "$new/server/root"; done
     cat >"$new/server/redis-server" <<'END'
@@ -55,7 +55,7 @@ install() {
     new=$(mktemp -d "$cache/new.XXXXXX")
     trap 'rm -rf "$new"' EXIT
     { fetch_packages && unpack; } >"$new/log" 2>&1 && works "$new/server/redis-server" ||
-        die "no Redis $oldest_major or newer could be had from apt:" "$(tail -n 20 "$new/log")"
+        die "no Redis $oldest_major or newer is available from apt:" "$(tail -n 20 "$new/log")"
     rm -rf "$cache/server"
     mv "$new/server" "$cache/server"
 }
