@@ -20,7 +20,7 @@ from benchmarks.processes import LoadGenerator, Sample, redis_server
 from benchmarks.traffic import Scenario, Target
 from policies.limits import limits_of
 from policies.model import Key, Prices, Workspace
-from policies.spend import wanted
+from policies.spend import compute_max_cost
 
 CALLS = 3_000
 AIMS_MS = {"sqlite": 0.25, "redis": 0.6}
@@ -60,7 +60,7 @@ async def _one_call(store: Store, number: int, steps: Steps) -> None:
         created_at=now,
         workspace=_WORKSPACE.id,
         key_id=_KEY.id,
-        want=wanted(_PRICES, 200, 1_000, 1, is_protected=True),
+        max_cost=compute_max_cost(_PRICES, 200, 1_000, 1, is_protected=True),
         limits=limits_of(_WORKSPACE, _KEY, "payg", now),
         interrupted_row=row,
     )

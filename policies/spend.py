@@ -41,7 +41,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class MaxCost:
     """The most that a call may cost: ``prompt_nanousd``, and ``token_picousd`` for each of ``cap_tokens``.
 
     ``token_picousd`` is the price of one token in each choice. Tokens that no cap bounds are part of
@@ -78,11 +78,11 @@ class Denial:
     held_nanousd: int = 0
 
 
-NOT_METERED = Want(0, 0, 1, is_protected=False)
+NOT_METERED = MaxCost(0, 0, 1, is_protected=False)
 """For a call that is not metered."""
 
 
-def wanted(
+def compute_max_cost(
     prices: Prices,
     prompt_tokens: int,
     cap_tokens: int,
@@ -91,20 +91,20 @@ def wanted(
     is_protected: bool,
     names_cap: bool = True,
     uncapped_tokens: int = 0,
-) -> Want:
+) -> MaxCost:
     """Return the most that a metered call of ``choices`` answers may cost at retail ``prices``, rounded up.
 
-    ``names_cap`` is as in ``Want``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
+    ``names_cap`` is as in ``MaxCost``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
     """
     token_picousd = prices.output_microusd_per_mtok * choices
     prompt_picousd = prompt_tokens * highest_input_microusd_per_mtok(prices)
     uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd
     prompt_nanousd = _divide_up(uncapped_picousd, PICOUSD_PER_NANOUSD)
-    return Want(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
+    return MaxCost(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
 
 
-def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:
-    """Return the hold for ``want``, or the denial of the first of ``limits`` that has no room.
+def place_hold(max_cost: MaxCost, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:
+    """Return the hold for ``max_cost``, or the denial of the first of ``limits`` that has no room.
 
     | overage protection | refuses a call | holds | the cap |
     |---|---|---|---|
@@ -115,19 +115,19 @@ def place_hold(want: Want, limits: Sequence[Limit], used: Mapping[Counter, Used]
     or ``MIN_SHARE_TOKENS``, so that later calls have room, too.
     """
     for limit in limits:
-        if denial := _find_reached(limit, used.get(limit.counter, _UNUSED), want.is_protected):
+        if denial := _find_reached(limit, used.get(limit.counter, _UNUSED), max_cost.is_protected):
             return denial
-    if not want.is_protected:
-        return Hold(want.prompt_nanousd, want.cap_tokens)
+    if not max_cost.is_protected:
+        return Hold(max_cost.prompt_nanousd, max_cost.cap_tokens)
     metered = [limit for limit in limits if limit.kind != "request_cap"]
     if not metered:
-        whole = _hold(want, want.cap_tokens)
+        whole = _hold(max_cost, max_cost.cap_tokens)
         return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
     tightest = min(metered, key=lambda limit: _left_nanousd(limit, used))
     room_nanousd = _left_nanousd(tightest, used)
-    if reason := _find_shortage(want, room_nanousd):
-        return _deny(want, reason, metered, tightest, used)
-    return _hold(want, _cap_within(want, room_nanousd))
+    if reason := _find_shortage(max_cost, room_nanousd):
+        return _deny(max_cost, reason, metered, tightest, used)
+    return _hold(max_cost, _cap_within(max_cost, room_nanousd))
 
 
 def refusal_of(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
@@ -175,16 +175,16 @@ def _find_reached(limit: Limit, used: Used, is_protected: bool) -> Denial | None
     return None
 
 
-def _find_shortage(want: Want, room_nanousd: int) -> DenialReason | None:
+def _find_shortage(max_cost: MaxCost, room_nanousd: int) -> DenialReason | None:
     """Return why ``room_nanousd`` is too little for a call, None where it is enough."""
-    if room_nanousd < want.prompt_nanousd:
+    if room_nanousd < max_cost.prompt_nanousd:
         return "budget_of_prompt"
-    is_free = want.token_picousd == 0
-    return None if is_free or _tokens_within(want, room_nanousd) >= 1 else "budget"
+    is_free = max_cost.token_picousd == 0
+    return None if is_free or _tokens_within(max_cost, room_nanousd) >= 1 else "budget"
 
 
 def _deny(
-    want: Want,
+    max_cost: MaxCost,
     reason: DenialReason,
     limits: Sequence[Limit],
     tightest: Limit,
@@ -192,23 +192,23 @@ def _deny(
 ) -> Denial:
     """Return the denial for missing money: because of the calls in flight, or of the limit with the least left."""
     scarcest = min(limits, key=lambda limit: _unspent_nanousd(limit, used))
-    if _find_shortage(want, _unspent_nanousd(scarcest, used)):
+    if _find_shortage(max_cost, _unspent_nanousd(scarcest, used)):
         return Denial(reason, scarcest)
     counter = used.get(tightest.counter, _UNUSED)
     return Denial(reason, tightest, counter.in_flight, counter.held_nanousd)
 
 
-def _cap_within(want: Want, room_nanousd: int) -> int:
-    if want.token_picousd == 0:
-        return want.cap_tokens
-    cap_tokens = min(want.cap_tokens, _tokens_within(want, room_nanousd))
-    if want.names_cap:
+def _cap_within(max_cost: MaxCost, room_nanousd: int) -> int:
+    if max_cost.token_picousd == 0:
+        return max_cost.cap_tokens
+    cap_tokens = min(max_cost.cap_tokens, _tokens_within(max_cost, room_nanousd))
+    if max_cost.names_cap:
         return cap_tokens
-    return min(cap_tokens, max(_tokens_within(want, room_nanousd // 4), MIN_SHARE_TOKENS))
+    return min(cap_tokens, max(_tokens_within(max_cost, room_nanousd // 4), MIN_SHARE_TOKENS))
 
 
-def _tokens_within(want: Want, room_nanousd: int) -> int:
-    return (room_nanousd - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
+def _tokens_within(max_cost: MaxCost, room_nanousd: int) -> int:
+    return (room_nanousd - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD // max_cost.token_picousd
 
 
 def _unspent_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
@@ -219,9 +219,9 @@ def _left_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
     return _unspent_nanousd(limit, used) - used.get(limit.counter, _UNUSED).held_nanousd
 
 
-def _hold(want: Want, cap_tokens: int) -> Hold:
-    completion_nanousd = _divide_up(cap_tokens * want.token_picousd, PICOUSD_PER_NANOUSD)
-    return Hold(want.prompt_nanousd + completion_nanousd, cap_tokens)
+def _hold(max_cost: MaxCost, cap_tokens: int) -> Hold:
+    completion_nanousd = _divide_up(cap_tokens * max_cost.token_picousd, PICOUSD_PER_NANOUSD)
+    return Hold(max_cost.prompt_nanousd + completion_nanousd, cap_tokens)
 
 
 def _divide_up(numerator: int, denominator: int) -> int:

@@ -24,7 +24,7 @@ from policies.request_facts import request_facts
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.routing import choose_route
 from policies.sanitize import Sanitized, choices_sent, sanitize
-from policies.spend import NOT_METERED, Hold, Want, wanted
+from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
@@ -108,20 +108,20 @@ def hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
         created_at=created_at,
         workspace=workspace.id,
         key_id=key.id,
-        want=_want(call, attempt, cap_tokens, is_protected=workspace.overage_protection),
+        max_cost=_max_cost(call, attempt, cap_tokens, is_protected=workspace.overage_protection),
         limits=limits_of(workspace, key, attempt.mode, created_at),
         interrupted_row=exchange.interrupted_row(),
     )
 
 
-def _want(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protected: bool) -> Want:
+def _max_cost(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:
     model = attempt.model
     if attempt.mode != "payg":
         return NOT_METERED
     if model.max_completion_tokens is None:
         raise RuntimeError(f"call {call.exchange.id}: a metered model is one of the catalog")
     sendable = call.chat.sendable(model.family)
-    return wanted(
+    return compute_max_cost(
         model.retail,
         prompt_tokens=call.chat.prompt_tokens(model.family),
         cap_tokens=completion_cap(cap_tokens, model.max_completion_tokens),

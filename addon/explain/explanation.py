@@ -190,17 +190,17 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
     request = hold_request(call, cap_tokens)
     if isinstance(counted, StoreUnavailable):
         raise counted
-    explained.prompt_nanousd = request.want.prompt_nanousd
+    explained.prompt_nanousd = request.max_cost.prompt_nanousd
     explained.limits = _limit_rows(call, request, counted)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
-    uncapped = place_hold(replace(request.want, cap_tokens=_NO_CAP), request.limits, used)
+    uncapped = place_hold(replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
     if (
         explained.attempt.mode == "payg"
         and not isinstance(uncapped, Denial)
         and uncapped.cap_tokens < _NO_CAP
     ):
         explained.caps.budget = uncapped.cap_tokens
-    decided = place_hold(request.want, request.limits, used)
+    decided = place_hold(request.max_cost, request.limits, used)
     if isinstance(decided, Denial):
         explained.denial = decided
         raise refusal_of(decided, request.created_at)

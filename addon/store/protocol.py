@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from policies.limits import Limit
-from policies.spend import Denial, Hold, Want
+from policies.spend import Denial, Hold, MaxCost
 
 TIMEOUT_S = 1.0
 """How long a call waits for its store before it is refused. A busy machine needs less to catch up."""
@@ -49,7 +49,7 @@ class HoldRequest:
     created_at: datetime
     workspace: str
     key_id: str
-    want: Want
+    max_cost: MaxCost
     limits: Sequence[Limit]
     interrupted_row: Mapping[str, Any]
 

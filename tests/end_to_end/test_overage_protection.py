@@ -25,7 +25,7 @@ from addon.settings.settings import load_settings
 from policies.estimate import estimate_prompt_tokens
 from policies.limits import Limit, wallet_counter
 from policies.model import Model
-from policies.spend import Hold, Used, place_hold, wanted
+from policies.spend import Hold, Used, compute_max_cost, place_hold
 
 PATH = "/v1/chat/completions"
 WALLET = Limit("wallet", wallet_counter("acme"), 0)
@@ -56,11 +56,13 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
     """Return the number of refused calls, of twenty calls at once without a cap."""
     prompt_tokens = estimate_prompt_tokens({"messages": HELLO}, one.family.estimator)
     assert one.max_completion_tokens is not None
-    want = wanted(one.retail, prompt_tokens, one.max_completion_tokens, 1, is_protected=True, names_cap=False)
+    max_cost = compute_max_cost(
+        one.retail, prompt_tokens, one.max_completion_tokens, 1, is_protected=True, names_cap=False
+    )
     held: list[int] = []
     for _ in range(20):
         used = Used(-wallet_usd * USD, 0, sum(held), len(held))
-        decided = place_hold(want, [WALLET], {WALLET.counter: used})
+        decided = place_hold(max_cost, [WALLET], {WALLET.counter: used})
         if isinstance(decided, Hold):
             held.append(decided.amount_nanousd)
     assert sum(held) <= wallet_usd * USD

@@ -20,7 +20,7 @@ from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
-from policies.spend import Denial, Hold, Used, Want
+from policies.spend import Denial, Hold, MaxCost, Used
 from rig.bounds import BOUND_S
 from rig.ledger import make_row, read_rows
 from rig.redis_server import NO_RETRY
@@ -28,7 +28,7 @@ from rig.redis_server import NO_RETRY
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 USD = 10**9  # In nano-USD.
 WORKSPACE, KEY = "acme", "ci"
-WANT = Want(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
+MAX_COST = MaxCost(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
 """A prompt of 1,000 nano-USD and 624 a token: at most 63,400."""
 
 
@@ -41,7 +41,7 @@ def call_row(call_id: str, created_at: datetime = NOW, **changes: Any) -> dict[s
 def request(
     call_id: str,
     *limits: Limit,
-    want: Want = WANT,
+    max_cost: MaxCost = MAX_COST,
     workspace: str = WORKSPACE,
     key_id: str = KEY,
     created_at: datetime = NOW,
@@ -53,7 +53,7 @@ def request(
     row = call_row(call_id, created_at, workspace=workspace, key_id=key_id, **nothing, **uncounted)
     row |= {"usage_source": "none", "first_byte_ms": None, "duration_ms": 0}
     row |= {"attempts": attempt, "fallback": int(attempt > 1)}
-    return HoldRequest(call_id, created_at, workspace, key_id, want, limits, row)
+    return HoldRequest(call_id, created_at, workspace, key_id, max_cost, limits, row)
 
 
 def settlement(

@@ -20,7 +20,7 @@ from policies.spend import (
     Denial,
     DenialReason,
     Hold,
-    Want,
+    MaxCost,
     place_hold,
 )
 
@@ -63,7 +63,7 @@ class Holds:
 
     async def place(self, request: HoldRequest) -> Hold | Denial:
         """Place a hold. When it is not known whether that succeeded, the call counts as held."""
-        request = replace(request, want=exact(request.want, request.limits))
+        request = replace(request, max_cost=exact(request.max_cost, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
         try:
@@ -81,7 +81,7 @@ class Holds:
         held = self._held.get(request.id)
         if held is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
-        request = replace(request, want=exact(request.want, request.limits))
+        request = replace(request, max_cost=exact(request.max_cost, request.limits))
         return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
@@ -105,8 +105,8 @@ class Holds:
         outcome, *found = await self._ask(request, held.counters, is_moved=is_moved)
         if outcome == "held":
             hold = Hold(*map(int, found))
-            want = replace(request.want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
-            held.request = replace(request, limits=(), want=want)
+            max_cost = replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+            held.request = replace(request, limits=(), max_cost=max_cost)
             return hold
         if outcome == "denied":
             reason, number, *in_flight = found
@@ -126,48 +126,50 @@ class Holds:
                 names.append(name)
             limits += (limit.kind, names.index(name) + 1, limit.most)
         row = json.dumps(make_storable(request.interrupted_row))
-        wanted = (*want_arguments(request.want), int(is_moved))
+        cost = (*max_cost_arguments(request.max_cost), int(is_moved))
         counted = (len(counters.keys), *counters.lives_s)
         async with self._client.timeout():
             for renew in (self._state.was_lost, True):
                 end_us = await self._leases.end_us(request.workspace, renew=renew)
                 first = (request.id, self._leases.owner, end_us, row)
                 answer: Sequence[str] = await self._state.run(
-                    HOLD, request.workspace, names, *first, *wanted, *counted, *limits
+                    HOLD, request.workspace, names, *first, *cost, *counted, *limits
                 )
                 if answer != ["lease"]:
                     return answer
         return ["its lease has ended"]
 
 
-def want_arguments(want: Want) -> tuple[int, ...]:
-    """Return the arguments of ``hold.lua`` for a want: its values and the constants of the rule."""
-    flags = (int(want.is_protected), int(want.names_cap))
+def max_cost_arguments(max_cost: MaxCost) -> tuple[int, ...]:
+    """Return the arguments of ``hold.lua`` for a greatest cost: its values and the constants of the rule."""
+    flags = (int(max_cost.is_protected), int(max_cost.names_cap))
     return (
-        want.prompt_nanousd,
-        want.token_picousd,
-        want.cap_tokens,
+        max_cost.prompt_nanousd,
+        max_cost.token_picousd,
+        max_cost.cap_tokens,
         *flags,
         MAX_ROOM_NANOUSD,
         MIN_SHARE_TOKENS,
     )
 
 
-def exact(want: Want, limits: Sequence[Limit]) -> Want:
-    """Return a want with the same decision whose numbers a script counts exactly.
+def exact(max_cost: MaxCost, limits: Sequence[Limit]) -> MaxCost:
+    """Return a greatest cost with the same decision, whose numbers a script counts exactly.
 
-    A want without a limit on money is decided here. Raise ``CallNotHeld`` when no such want exists: a prompt or a
+    Without a limit on money, the decision is made here. Raise ``CallNotHeld`` when no such cost exists: a prompt or a
     thousand tokens would cost millions of dollars.
     """
-    hold = place_hold(want, (), {})
+    hold = place_hold(max_cost, (), {})
     if isinstance(hold, Hold) and all(limit.kind == "request_cap" for limit in limits):
-        want = replace(want, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
-    elif want.is_protected and want.token_picousd:
+        max_cost = replace(max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+    elif max_cost.is_protected and max_cost.token_picousd:
         # No limit leaves more room than this.
-        most_tokens = (LARGEST_EXACT - want.prompt_nanousd) * PICOUSD_PER_NANOUSD // want.token_picousd
-        want = replace(want, cap_tokens=min(want.cap_tokens, max(most_tokens, 1)))
-    thousandths = want.cap_tokens * (PICOUSD_PER_NANOUSD if want.token_picousd else 1)
-    is_exact = max(want.prompt_nanousd, thousandths) < LARGEST_EXACT
-    if not is_exact or want.token_picousd >= LARGEST_TOKEN_PICOUSD:
+        most_tokens = (
+            (LARGEST_EXACT - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD // max_cost.token_picousd
+        )
+        max_cost = replace(max_cost, cap_tokens=min(max_cost.cap_tokens, max(most_tokens, 1)))
+    thousandths = max_cost.cap_tokens * (PICOUSD_PER_NANOUSD if max_cost.token_picousd else 1)
+    is_exact = max(max_cost.prompt_nanousd, thousandths) < LARGEST_EXACT
+    if not is_exact or max_cost.token_picousd >= LARGEST_TOKEN_PICOUSD:
         raise CallNotHeld("a call may cost more than can be counted exactly in Redis")
-    return want
+    return max_cost

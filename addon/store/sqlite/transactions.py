@@ -112,7 +112,7 @@ def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now
         limit.counter: read_used(connection, limit, request.workspace, request.key_id, except_id=request.id)
         for limit in request.limits
     }
-    decided = place_hold(request.want, request.limits, by_counter)
+    decided = place_hold(request.max_cost, request.limits, by_counter)
     if isinstance(decided, Hold):
         connection.execute(
             "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

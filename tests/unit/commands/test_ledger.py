@@ -25,7 +25,7 @@ from addon.commands.ledger import ledger
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.protocol import HoldRequest, Settlement, Store, StoreUnavailable, WalletEntry
-from policies.spend import Want
+from policies.spend import MaxCost
 
 type Work = Callable[[Store], Any]
 
@@ -73,7 +73,7 @@ def row_of(call_id: str, created_at: datetime, **changes: Any) -> dict[str, Any]
 def request(call_id: str, created_at: datetime) -> HoldRequest:
     nothing = {"retail_nanousd": 0, "wholesale_nanousd": 0, "usage_source": "none"}
     row = row_of(call_id, created_at, error_code="interrupted", **nothing)
-    return HoldRequest(call_id, created_at, "acme", "ci", Want(1000, 0, 1, is_protected=True), (), row)
+    return HoldRequest(call_id, created_at, "acme", "ci", MaxCost(1000, 0, 1, is_protected=True), (), row)
 
 
 async def live(store: Store, created_at: datetime = LONG_AGO) -> None:

@@ -27,7 +27,7 @@ from addon.store.backends import open_store
 from addon.store.ledger.report import find_limits, ledger_counters, open_report
 from addon.store.protocol import HoldRequest, Settlement, WalletEntry
 from addon.store.sqlite.store import SqliteStore
-from policies.spend import Want
+from policies.spend import MaxCost
 
 CALLS = [
     make_row("first", created_at="2026-01-30T23:59:59.999+00:00", retail_nanousd=1_000_000_000),
@@ -286,13 +286,13 @@ def limited(tmp_path: Path) -> Path:
     moment = NOW.isoformat(timespec="milliseconds")
     done = make_row("done", created_at=moment, retail_nanousd=1_250_000_000)
     open_ = make_row("open", created_at=moment, retail_nanousd=0, usage_source="none", wholesale_nanousd=0)
-    want = Want(500_000_000, 0, 1, is_protected=True)
+    max_cost = MaxCost(500_000_000, 0, 1, is_protected=True)
 
     async def spend() -> None:
         store = SqliteStore(tmp_path / "var" / "tollgate.db")
         assert await store.credit(WalletEntry("acme/invoice", NOW, "acme", 5 * 10**9, "invoice"))
         await store.settle(Settlement(done, from_wallet=True))
-        await store.hold(HoldRequest("open", NOW, "acme", "ci", want, (), open_))
+        await store.hold(HoldRequest("open", NOW, "acme", "ci", max_cost, (), open_))
         await store.close()
 
     asyncio.run(spend())

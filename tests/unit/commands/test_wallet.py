@@ -30,7 +30,7 @@ from addon.settings.settings import load_conf
 from addon.store.protocol import HoldRequest, Settlement
 from addon.store.sqlite.store import SqliteStore
 from policies.money import MAX_CAP_USD
-from policies.spend import Want
+from policies.spend import MaxCost
 
 
 @pytest.fixture
@@ -189,8 +189,8 @@ def test_a_ledger_that_stays_locked_gives_one_line(folder: Path) -> None:
 def test_balances_of_all_workspaces_show_what_is_in_flight_and_left(folder: Path) -> None:
     run(folder, "credit", "beta", "5")
     row = make_row("open", workspace="beta", retail_nanousd=0)
-    want = Want(2 * USD + 1, 0, 1, is_protected=True)
-    request = HoldRequest("open", datetime.now(UTC), "beta", "ci", want, (), row)
+    max_cost = MaxCost(2 * USD + 1, 0, 1, is_protected=True)
+    request = HoldRequest("open", datetime.now(UTC), "beta", "ci", max_cost, (), row)
     use(folder, lambda store: store.hold(request))
     acme = {"workspace": "acme", "balance_nanousd": 0, "held_nanousd": 0, "left_nanousd": 0}
     beta = {

@@ -29,7 +29,7 @@ from policies.refusal import Refusal
 from policies.request_facts import request_facts
 from policies.routing import choose_route
 from policies.sanitize import choices_sent, sanitize
-from policies.spend import NOT_METERED, Denial, Used, place_hold, refusal_of, wanted
+from policies.spend import NOT_METERED, Denial, Used, compute_max_cost, place_hold, refusal_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 UNUSED = Used()
@@ -63,10 +63,10 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
         model = attempt.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}
         fields = {**chat.fields, **extras}
-        want = NOT_METERED
+        max_cost = NOT_METERED
         if attempt.mode == "payg":
             assert model.max_completion_tokens is not None
-            want = wanted(
+            max_cost = compute_max_cost(
                 model.retail,
                 chat.prompt_tokens(model.family),
                 completion_cap(chat.requested_cap, model.max_completion_tokens),
@@ -76,7 +76,7 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
                 uncapped_tokens=model.family.uncapped_completion_tokens,
             )
         limits = limits_of(workspace, workspace.keys[0], attempt.mode, NOW)
-        decided = place_hold(want, limits, {limit.counter: used for limit in limits})
+        decided = place_hold(max_cost, limits, {limit.counter: used for limit in limits})
         if isinstance(decided, Denial):
             raise refusal_of(decided, NOW)
         budget = decided.cap_tokens if attempt.mode == "payg" else None

@@ -17,11 +17,11 @@ from policies.spend import (
     Denial,
     DenialReason,
     Hold,
+    MaxCost,
     Used,
-    Want,
+    compute_max_cost,
     place_hold,
     refusal_of,
-    wanted,
 )
 
 USD = 10**9
@@ -37,60 +37,62 @@ def limit(kind: LimitKind, most: int) -> Limit:
     return Limit(kind, COUNTERS[kind], most)
 
 
-def decide(want: Want, *limits: tuple[Limit, Used]) -> Hold | Denial:
-    return place_hold(want, [one for one, _ in limits], {one.counter: used for one, used in limits})
+def decide(max_cost: MaxCost, *limits: tuple[Limit, Used]) -> Hold | Denial:
+    return place_hold(max_cost, [one for one, _ in limits], {one.counter: used for one, used in limits})
 
 
-WANT = Want(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
+MAX_COST = MaxCost(prompt_nanousd=1_000, token_picousd=624_000, cap_tokens=100, is_protected=True)
 """A prompt of 1,000 nano-USD, and 624 a token: 63,400 at most."""
-LOOSE = Want(1_000, 624_000, 100, is_protected=False)
+LOOSE = MaxCost(1_000, 624_000, 100, is_protected=False)
 KEY, WALLET, MONTH = limit("spend_cap", 50_000), limit("wallet", 0), limit("monthly_spend_cap", 50_000)
 
 
 @pytest.mark.parametrize(
-    ("want", "limits", "decided"),
+    ("max_cost", "limits", "decided"),
     [
         # Without a limit, all that the call may cost is held.
-        (WANT, [], Hold(63_400, 100)),
+        (MAX_COST, [], Hold(63_400, 100)),
         (LOOSE, [], Hold(1_000, 100)),
         # Enough is left.
-        (WANT, [(KEY, Used())], Hold(49_672, 78)),
-        (WANT, [(limit("spend_cap", 63_400), Used())], Hold(63_400, 100)),
-        (WANT, [(limit("spend_cap", 63_399), Used())], Hold(62_776, 99)),
+        (MAX_COST, [(KEY, Used())], Hold(49_672, 78)),
+        (MAX_COST, [(limit("spend_cap", 63_400), Used())], Hold(63_400, 100)),
+        (MAX_COST, [(limit("spend_cap", 63_399), Used())], Hold(62_776, 99)),
         # The limit with the smallest rest decides.
-        (WANT, [(KEY, Used()), (MONTH, Used(48_000))], Hold(1_624, 1)),
-        (WANT, [(WALLET, Used(-1_700)), (MONTH, Used())], Hold(1_624, 1)),
+        (MAX_COST, [(KEY, Used()), (MONTH, Used(48_000))], Hold(1_624, 1)),
+        (MAX_COST, [(WALLET, Used(-1_700)), (MONTH, Used())], Hold(1_624, 1)),
         # Calls in flight count.
-        (WANT, [(KEY, Used(0, 0, 47_000, 1))], Hold(2_872, 3)),
-        (WANT, [(KEY, Used(0, 0, 48_400, 1))], "budget"),
+        (MAX_COST, [(KEY, Used(0, 0, 47_000, 1))], Hold(2_872, 3)),
+        (MAX_COST, [(KEY, Used(0, 0, 48_400, 1))], "budget"),
         # A call needs at least one token.
-        (WANT, [(limit("spend_cap", 1_624), Used())], Hold(1_624, 1)),
-        (WANT, [(limit("spend_cap", 1_623), Used())], "budget"),
-        (WANT, [(limit("spend_cap", 1_000), Used())], "budget"),
-        (WANT, [(limit("spend_cap", 999), Used())], "budget_of_prompt"),
+        (MAX_COST, [(limit("spend_cap", 1_624), Used())], Hold(1_624, 1)),
+        (MAX_COST, [(limit("spend_cap", 1_623), Used())], "budget"),
+        (MAX_COST, [(limit("spend_cap", 1_000), Used())], "budget"),
+        (MAX_COST, [(limit("spend_cap", 999), Used())], "budget_of_prompt"),
         # A limit that is reached refuses, in the order of the checks.
-        (WANT, [(KEY, Used(50_000))], "spend_cap"),
-        (WANT, [(KEY, Used(50_001))], "spend_cap"),
-        (WANT, [(KEY, Used(50_000)), (WALLET, Used())], "spend_cap"),
-        (WANT, [(KEY, Used()), (WALLET, Used()), (MONTH, Used(50_000))], "wallet"),
-        (WANT, [(WALLET, Used(-1)), (MONTH, Used(50_000))], "monthly_spend_cap"),
-        (WANT, [(limit("spend_cap", 0), Used())], "spend_cap"),
+        (MAX_COST, [(KEY, Used(50_000))], "spend_cap"),
+        (MAX_COST, [(KEY, Used(50_001))], "spend_cap"),
+        (MAX_COST, [(KEY, Used(50_000)), (WALLET, Used())], "spend_cap"),
+        (MAX_COST, [(KEY, Used()), (WALLET, Used()), (MONTH, Used(50_000))], "wallet"),
+        (MAX_COST, [(WALLET, Used(-1)), (MONTH, Used(50_000))], "monthly_spend_cap"),
+        (MAX_COST, [(limit("spend_cap", 0), Used())], "spend_cap"),
         # Without overage protection nothing is lowered, and only prompts are held.
         (LOOSE, [(KEY, Used(49_999))], Hold(1_000, 100)),
         (LOOSE, [(KEY, Used(49_000, 0, 999, 1))], Hold(1_000, 100)),
         (LOOSE, [(KEY, Used(49_000, 0, 1_000, 1))], "spend_cap"),
         (LOOSE, [(WALLET, Used(0))], "wallet"),
         # Requests include those in flight, and do not depend on money.
-        (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 1))], Hold(63_400, 100)),
-        (WANT, [(limit("request_cap", 3), Used(0, 1, 0, 2))], "request_cap"),
+        (MAX_COST, [(limit("request_cap", 3), Used(0, 1, 0, 1))], Hold(63_400, 100)),
+        (MAX_COST, [(limit("request_cap", 3), Used(0, 1, 0, 2))], "request_cap"),
         (LOOSE, [(limit("request_cap", 0), Used())], "request_cap"),
         # A free call is not lowered.
-        (Want(0, 0, 100, is_protected=True), [(KEY, Used(49_999))], Hold(0, 100)),
-        (Want(0, 0, 100, is_protected=True), [(WALLET, Used(0))], "wallet"),
+        (MaxCost(0, 0, 100, is_protected=True), [(KEY, Used(49_999))], Hold(0, 100)),
+        (MaxCost(0, 0, 100, is_protected=True), [(WALLET, Used(0))], "wallet"),
     ],
 )
-def test_a_call_is_held_or_refused(want: Want, limits: list[tuple[Limit, Used]], decided: Hold | str) -> None:
-    found = decide(want, *limits)
+def test_a_call_is_held_or_refused(
+    max_cost: MaxCost, limits: list[tuple[Limit, Used]], decided: Hold | str
+) -> None:
+    found = decide(max_cost, *limits)
     assert (found.reason if isinstance(found, Denial) else found) == decided
 
 
@@ -164,27 +166,31 @@ def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_se
 
 
 @pytest.mark.parametrize(
-    ("want", "limits", "denial"),
+    ("max_cost", "limits", "denial"),
     [
         # Without the calls in flight there is enough, so they are the cause.
-        (WANT, [(KEY, Used(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
-        (WANT, [(KEY, Used(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
+        (MAX_COST, [(KEY, Used(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
+        (MAX_COST, [(KEY, Used(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
         (LOOSE, [(KEY, Used(49_000, 0, 1_000, 2))], Denial("spend_cap", KEY, 2, 1_000)),
         # Also without them there is too little, so the spent amount is the cause.
-        (WANT, [(KEY, Used(48_400, 0, 100, 3))], Denial("budget", KEY)),
+        (MAX_COST, [(KEY, Used(48_400, 0, 100, 3))], Denial("budget", KEY)),
         (LOOSE, [(KEY, Used(50_000, 0, 1_000, 2))], Denial("spend_cap", KEY)),
         # Of several limits, the one without room.
-        (WANT, [(KEY, Used()), (MONTH, Used(0, 0, 49_000, 4))], Denial("budget", MONTH, 4, 49_000)),
-        (WANT, [(KEY, Used(0, 0, 49_999, 9)), (WALLET, Used(-1_100))], Denial("budget_of_prompt", WALLET)),
+        (MAX_COST, [(KEY, Used()), (MONTH, Used(0, 0, 49_000, 4))], Denial("budget", MONTH, 4, 49_000)),
+        (
+            MAX_COST,
+            [(KEY, Used(0, 0, 49_999, 9)), (WALLET, Used(-1_100))],
+            Denial("budget_of_prompt", WALLET),
+        ),
     ],
 )
 def test_a_denial_has_the_limit_without_room_and_the_calls_in_flight_that_cause_it(
-    want: Want, limits: list[tuple[Limit, Used]], denial: Denial
+    max_cost: MaxCost, limits: list[tuple[Limit, Used]], denial: Denial
 ) -> None:
-    assert decide(want, *limits) == denial
+    assert decide(max_cost, *limits) == denial
 
 
-OPEN = Want(
+OPEN = MaxCost(
     prompt_nanousd=1_000, token_picousd=1_000_000, cap_tokens=100_000, is_protected=True, names_cap=False
 )
 """A thousand nano-USD a token, without a cap by the client."""
@@ -215,9 +221,9 @@ def test_a_call_that_names_no_cap_takes_a_quarter_of_what_is_left(left_nanousd: 
 
 def test_tokens_without_a_cap_are_held_with_the_prompt() -> None:
     prices = Prices(1_000_000, 1_000_000, 2_000_000)
-    want = wanted(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
-    assert want == Want(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
-    found = decide(want, (limit("wallet", 0), Used(-309_999)))
+    max_cost = compute_max_cost(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
+    assert max_cost == MaxCost(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
+    found = decide(max_cost, (limit("wallet", 0), Used(-309_999)))
     assert isinstance(found, Denial)
     assert found.reason == "budget_of_prompt"
 
@@ -229,7 +235,7 @@ PRICES = st.builds(Prices, *[st.integers(0, 10**9)] * 3)
 def test_no_answer_within_its_cap_costs_more_than_its_hold(
     prices: Prices, prompt: int, cap: int, choices: int, data: st.DataObject
 ) -> None:
-    hold = decide(wanted(prices, prompt, cap, choices, is_protected=True))
+    hold = decide(compute_max_cost(prices, prompt, cap, choices, is_protected=True))
     assert isinstance(hold, Hold)
     usage = Usage(
         prompt_tokens=data.draw(st.integers(0, prompt)),
@@ -239,8 +245,8 @@ def test_no_answer_within_its_cap_costs_more_than_its_hold(
     assert cost_nanousd(usage, prices, reasoning_beside=False) <= hold.amount_nanousd
 
 
-WANTS = st.builds(
-    Want,
+MAX_COSTS = st.builds(
+    MaxCost,
     prompt_nanousd=st.integers(0, 10**12),
     token_picousd=st.integers(0, 10**12),
     cap_tokens=st.integers(1, 10**6),
@@ -250,27 +256,27 @@ WANTS = st.builds(
 USED = st.builds(Used, *[st.integers(0, 10**13)] * 2, st.integers(0, 10**13), st.integers(0, 100))
 
 
-@given(WANTS, st.lists(st.tuples(st.integers(0, 10**13), USED), max_size=3))
+@given(MAX_COSTS, st.lists(st.tuples(st.integers(0, 10**13), USED), max_size=3))
 def test_with_overage_protection_a_hold_fits_into_the_rest_of_a_limit(
-    want: Want, rows: Sequence[tuple[int, Used]]
+    max_cost: MaxCost, rows: Sequence[tuple[int, Used]]
 ) -> None:
     kinds: list[LimitKind] = ["spend_cap", "wallet", "monthly_spend_cap"]
     limits = [(limit(kind, most), used) for kind, (most, used) in zip(kinds, rows, strict=False)]
-    decided = decide(want, *limits)
+    decided = decide(max_cost, *limits)
     rest = [one.most - used.spent_nanousd - used.held_nanousd for one, used in limits]
     if isinstance(decided, Hold):
         assert all(decided.amount_nanousd <= left for left in rest)
-        assert 1 <= decided.cap_tokens <= want.cap_tokens
-        is_share = not want.names_cap and decided.cap_tokens >= MIN_SHARE_TOKENS
+        assert 1 <= decided.cap_tokens <= max_cost.cap_tokens
+        is_share = not max_cost.names_cap and decided.cap_tokens >= MIN_SHARE_TOKENS
         if is_share and decided.cap_tokens > MIN_SHARE_TOKENS:
             assert (
                 decided.amount_nanousd <= -(-min(rest, default=0) // 4)
-                or decided.cap_tokens == want.cap_tokens
+                or decided.cap_tokens == max_cost.cap_tokens
             )
-        if decided.cap_tokens < want.cap_tokens and not is_share:  # One token more would not have fitted.
-            more = want.prompt_nanousd + Fraction((decided.cap_tokens + 1) * want.token_picousd, 1000)
+        if decided.cap_tokens < max_cost.cap_tokens and not is_share:  # One token more would not have fitted.
+            more = max_cost.prompt_nanousd + Fraction((decided.cap_tokens + 1) * max_cost.token_picousd, 1000)
             assert more > min(rest)
     else:
-        least = want.prompt_nanousd + Fraction(want.token_picousd, 1000)
+        least = max_cost.prompt_nanousd + Fraction(max_cost.token_picousd, 1000)
         reached = any(used.spent_nanousd >= one.most for one, used in limits)
         assert reached or least > min(rest)

@@ -7,9 +7,9 @@ from datetime import datetime
 import pytest
 from rig.stores import (
     KEY,
+    MAX_COST,
     NOW,
     USD,
-    WANT,
     WORKSPACE,
     OpenStore,
     Place,
@@ -27,9 +27,9 @@ from rig.stores import (
 from addon.store.ledger.migrations import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
-from policies.spend import NOT_METERED, Denial, Hold, Used, Want
+from policies.spend import NOT_METERED, Denial, Hold, MaxCost, Used
 
-LOOSE = replace(WANT, is_protected=False)
+LOOSE = replace(MAX_COST, is_protected=False)
 EVER = Counter("key:acme/ci", "ever")
 DAY = Counter("key:acme/ci", "2026-11-21")
 MONTH = Counter("workspace:acme", "2026-11")
@@ -82,7 +82,7 @@ async def test_a_call_without_limits_is_held_in_full(store: Store, place: Place)
 
 
 async def test_without_overage_protection_only_the_prompt_is_held(store: Store, place: Place) -> None:
-    assert await store.hold(request("a", cap("spend_cap", 1), want=LOOSE)) == Hold(1_000, 100)
+    assert await store.hold(request("a", cap("spend_cap", 1), max_cost=LOOSE)) == Hold(1_000, 100)
     assert place.used(EVER) == Used(0, 0, 1_000, 1)
 
 
@@ -107,9 +107,9 @@ async def test_a_denial_names_the_limit_and_the_calls_in_flight_that_cause_it(
 
 
 async def test_a_call_that_names_no_cap_leaves_something_for_the_next(store: Store) -> None:
-    want = replace(WANT, token_picousd=1_000, cap_tokens=100_000, names_cap=False)
+    max_cost = replace(MAX_COST, token_picousd=1_000, cap_tokens=100_000, names_cap=False)
     limit = cap("spend_cap", 80_000)
-    held = [await store.hold(request(str(number), limit, want=want)) for number in range(4)]
+    held = [await store.hold(request(str(number), limit, max_cost=max_cost)) for number in range(4)]
     assert [hold.cap_tokens for hold in held if isinstance(hold, Hold)] == [19_000, 14_000, 10_250, 7_437]
 
 
@@ -123,21 +123,21 @@ async def test_a_wallet_pays_its_balance_and_no_more(store: Store, place: Place)
 
 
 @pytest.mark.parametrize(
-    ("limits", "want", "reason"),
+    ("limits", "max_cost", "reason"),
     [
-        ([cap("request_cap", 0)], WANT, "request_cap"),
-        ([cap("spend_cap", 0), Limit("wallet", wallet_counter(WORKSPACE), 0)], WANT, "spend_cap"),
+        ([cap("request_cap", 0)], MAX_COST, "request_cap"),
+        ([cap("spend_cap", 0), Limit("wallet", wallet_counter(WORKSPACE), 0)], MAX_COST, "spend_cap"),
         ([cap("spend_cap", 1, MONTH), wallet()], LOOSE, "wallet"),
         ([cap("monthly_spend_cap", 0, MONTH)], LOOSE, "monthly_spend_cap"),
-        ([cap("spend_cap", 999)], WANT, "budget_of_prompt"),
-        ([cap("spend_cap", 1_623)], WANT, "budget"),
+        ([cap("spend_cap", 999)], MAX_COST, "budget_of_prompt"),
+        ([cap("spend_cap", 1_623)], MAX_COST, "budget"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_call_that_does_not_fit_is_denied_with_its_reason_and_holds_nothing(
-    limits: list[Limit], want: Want, reason: str, store: Store, place: Place
+    limits: list[Limit], max_cost: MaxCost, reason: str, store: Store, place: Place
 ) -> None:
-    assert reason_of(await store.hold(request("a", *limits, want=want))) == reason  # type: ignore[arg-type]
+    assert reason_of(await store.hold(request("a", *limits, max_cost=max_cost))) == reason  # type: ignore[arg-type]
     assert place.holds() == []
     assert place.used_now(all_counters()) == [Used()] * 6
 
@@ -168,10 +168,10 @@ async def test_a_take_without_a_token_returns_the_wait(store: Store) -> None:
 
 async def test_calls_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
     limit = cap("spend_cap", 50_000)
-    small = replace(WANT, cap_tokens=10)
+    small = replace(MAX_COST, cap_tokens=10)
     decided = await asyncio.gather(
         *(
-            one.hold(request(f"{name}-{number}", limit, want=small))
+            one.hold(request(f"{name}-{number}", limit, max_cost=small))
             for number in range(20)
             for name, one in (("a", store), ("b", other))
         )
@@ -205,7 +205,9 @@ async def test_keys_and_workspaces_do_not_count_for_each_other(store: Store, pla
 
 async def test_a_moved_hold_is_that_of_the_next_attempt(store: Store, place: Place) -> None:
     await store.hold(request("a"))
-    assert await store.move_hold(request("a", want=replace(WANT, cap_tokens=7), attempt=2)) == Hold(5_368, 7)
+    assert await store.move_hold(request("a", max_cost=replace(MAX_COST, cap_tokens=7), attempt=2)) == Hold(
+        5_368, 7
+    )
     assert place.holds() == ["a"]
     assert place.used_now(all_counters()) == [Used(0, 0, 5_368, 1)] * 6
     await store.settle(settlement("a", 900))
@@ -224,11 +226,11 @@ async def test_a_second_move_returns_the_moved_hold(store: Store, place: Place) 
 
 async def test_a_call_that_moves_does_not_count_against_itself(store: Store) -> None:
     calls, spend = cap("request_cap", 1), cap("spend_cap", 63_400)
-    for want in (WANT, LOOSE):
-        call_id = f"protected {want.is_protected}"
-        await store.hold(request(call_id, calls, spend, want=want))
+    for max_cost in (MAX_COST, LOOSE):
+        call_id = f"protected {max_cost.is_protected}"
+        await store.hold(request(call_id, calls, spend, max_cost=max_cost))
         for attempt in (2, 3):
-            moved = await store.move_hold(request(call_id, calls, spend, want=want, attempt=attempt))
+            moved = await store.move_hold(request(call_id, calls, spend, max_cost=max_cost, attempt=attempt))
             assert moved == await store.hold(request(call_id))
             assert isinstance(moved, Hold)
             assert moved.cap_tokens == 100
@@ -240,33 +242,33 @@ async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_non
 ) -> None:
     await store.credit(credit("c", 63_400))
     calls = cap("request_cap", 1)
-    assert await store.hold(request("a", calls, want=NOT_METERED)) == Hold(0, 1)
+    assert await store.hold(request("a", calls, max_cost=NOT_METERED)) == Hold(0, 1)
     assert await store.move_hold(request("a", calls, wallet(), attempt=2)) == Hold(63_400, 100)
     assert reason_of(await store.hold(request("b", wallet()))) == "budget_of_prompt"
-    assert await store.move_hold(request("a", calls, want=NOT_METERED, attempt=3)) == Hold(0, 1)
+    assert await store.move_hold(request("a", calls, max_cost=NOT_METERED, attempt=3)) == Hold(0, 1)
     assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
     assert place.used(EVER) == Used(0, 0, 63_400, 2)
 
 
 @pytest.mark.parametrize(
-    ("limit", "want", "reason"),
+    ("limit", "max_cost", "reason"),
     [
-        (cap("request_cap", 1), WANT, "request_cap"),
+        (cap("request_cap", 1), MAX_COST, "request_cap"),
         (cap("spend_cap", 1_000), LOOSE, "spend_cap"),
-        (wallet(), WANT, "wallet"),
-        (cap("monthly_spend_cap", 63_400 + 999, MONTH), WANT, "budget_of_prompt"),
-        (cap("spend_cap", 63_400 + 1_000 + 623), WANT, "budget"),
+        (wallet(), MAX_COST, "wallet"),
+        (cap("monthly_spend_cap", 63_400 + 999, MONTH), MAX_COST, "budget_of_prompt"),
+        (cap("spend_cap", 63_400 + 1_000 + 623), MAX_COST, "budget"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_denied_move_keeps_the_hold_and_the_call_settles_once(
-    limit: Limit, want: Want, reason: str, store: Store, other: Store, place: Place
+    limit: Limit, max_cost: MaxCost, reason: str, store: Store, other: Store, place: Place
 ) -> None:
     """The other call holds first, so the moving call may only have the rest."""
-    await other.hold(request("first", want=want))
-    await store.hold(request("a", want=replace(WANT, cap_tokens=2)))
+    await other.hold(request("first", max_cost=max_cost))
+    await store.hold(request("a", max_cost=replace(MAX_COST, cap_tokens=2)))
     before = place.used_now(all_counters())
-    assert reason_of(await store.move_hold(request("a", limit, want=want, attempt=2))) == reason  # type: ignore[arg-type]
+    assert reason_of(await store.move_hold(request("a", limit, max_cost=max_cost, attempt=2))) == reason  # type: ignore[arg-type]
     assert place.holds() == ["a", "first"]
     assert place.used_now(all_counters()) == before
     await store.settle(settlement("a", 0, status=503, error_code="upstream_error"))
@@ -293,10 +295,10 @@ async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: S
     limit = cap("spend_cap", 50_000)
     calls = [(one, f"{name}-{number}") for number in range(12) for name, one in (("a", store), ("b", other))]
     for one, call_id in calls:
-        await one.hold(request(call_id, want=NOT_METERED))
-    small = replace(WANT, cap_tokens=10)
+        await one.hold(request(call_id, max_cost=NOT_METERED))
+    small = replace(MAX_COST, cap_tokens=10)
     decided = await asyncio.gather(
-        *(one.move_hold(request(call_id, limit, want=small, attempt=2)) for one, call_id in calls)
+        *(one.move_hold(request(call_id, limit, max_cost=small, attempt=2)) for one, call_id in calls)
     )
     held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
     assert place.used(EVER) == Used(0, 0, held, len(calls))

@@ -24,7 +24,7 @@ from rig.stores import Place, all_counters, credit, die, request, settlement, ta
 from addon.store.protocol import HoldRequest, Store
 from policies.limits import LimitKind, limits_of
 from policies.model import Key, Mode, Workspace
-from policies.spend import NOT_METERED, Denial, DenialReason, Hold, Used, Want
+from policies.spend import NOT_METERED, Denial, DenialReason, Hold, MaxCost, Used
 
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
 """A Saturday night: the day, the week and the month end soon after each other."""
@@ -78,20 +78,20 @@ def same_period(reset: str, one: datetime, other: datetime) -> bool:
     return one.date() - timedelta(one.weekday()) == other.date() - timedelta(other.weekday())
 
 
-def mode_of(want: Want) -> Mode:
-    """Return the want. Calls on a customer's key are not metered."""
-    return "byok" if want == NOT_METERED else "payg"
+def mode_of(max_cost: MaxCost) -> Mode:
+    """Return the mode of a call with this greatest cost. Calls on a customer's key are not metered."""
+    return "byok" if max_cost == NOT_METERED else "payg"
 
 
 def attempt_of(
-    call_id: str, workspace: str, key: Key, came_in: datetime, want: Want, attempt: int = 1
+    call_id: str, workspace: str, key: Key, came_in: datetime, max_cost: MaxCost, attempt: int = 1
 ) -> HoldRequest:
     """Return the hold request of one attempt."""
-    limits = limits_of(WORKSPACES[workspace], key, mode_of(want), came_in)
+    limits = limits_of(WORKSPACES[workspace], key, mode_of(max_cost), came_in)
     return request(
         call_id,
         *limits,
-        want=want,
+        max_cost=max_cost,
         workspace=workspace,
         key_id=key.id,
         created_at=came_in,
@@ -149,18 +149,18 @@ class Model:
         return Used(paid - credited, 0, of.held_nanousd, of.in_flight)
 
     def hold(
-        self, call_id: str, workspace: str, key: Key, at: datetime, want: Want, owner: int
+        self, call_id: str, workspace: str, key: Key, at: datetime, max_cost: MaxCost, owner: int
     ) -> Hold | Denial:
-        decided = self.decide(workspace, key, at, want)
+        decided = self.decide(workspace, key, at, max_cost)
         if isinstance(decided, Hold):
             self.calls[call_id] = Call(
                 call_id, workspace, key, at, decided.amount_nanousd, decided.cap_tokens, owner
             )
         return decided
 
-    def decide(self, workspace: str, key: Key, at: datetime, want: Want) -> Hold | Denial:
+    def decide(self, workspace: str, key: Key, at: datetime, max_cost: MaxCost) -> Hold | Denial:
         """Run the checks in the order of docs/limits.md."""
-        limits = {limit.kind: limit for limit in limits_of(WORKSPACES[workspace], key, mode_of(want), at)}
+        limits = {limit.kind: limit for limit in limits_of(WORKSPACES[workspace], key, mode_of(max_cost), at)}
         if key.request_cap is not None:
             of = self.of_key(workspace, key, key.request_reset, at)
             if of.requests + of.in_flight >= key.request_cap:
@@ -177,38 +177,38 @@ class Model:
             ),
         ]
         for reason, most, of in money:
-            if most is None or mode_of(want) == "byok":
+            if most is None or mode_of(max_cost) == "byok":
                 continue
             if of.spent_nanousd >= most:
                 return Denial(reason, limits[reason])
-            if not want.is_protected and of.spent_nanousd + of.held_nanousd >= most:
+            if not max_cost.is_protected and of.spent_nanousd + of.held_nanousd >= most:
                 return Denial(reason, limits[reason], of.in_flight, of.held_nanousd)
             unspent.append((most - of.spent_nanousd, reason))
             remaining.append((most - of.spent_nanousd - of.held_nanousd, reason, of))
-        if not want.is_protected:
-            return Hold(want.prompt_nanousd, want.cap_tokens)
-        token_nanousd = Fraction(want.token_picousd, 1000)
-        cap = want.cap_tokens
+        if not max_cost.is_protected:
+            return Hold(max_cost.prompt_nanousd, max_cost.cap_tokens)
+        token_nanousd = Fraction(max_cost.token_picousd, 1000)
+        cap = max_cost.cap_tokens
         if not remaining:
-            return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
+            return Hold(max_cost.prompt_nanousd - floor(-cap * token_nanousd), cap)
         room, reason, of = min(remaining, key=lambda one: one[0])
-        if room < want.prompt_nanousd + token_nanousd:
+        if room < max_cost.prompt_nanousd + token_nanousd:
             least, scarcest = min(unspent, key=lambda one: one[0])
-            why: DenialReason = "budget_of_prompt" if room < want.prompt_nanousd else "budget"
-            if least < want.prompt_nanousd + token_nanousd:
+            why: DenialReason = "budget_of_prompt" if room < max_cost.prompt_nanousd else "budget"
+            if least < max_cost.prompt_nanousd + token_nanousd:
                 return Denial(why, limits[scarcest])
             return Denial(why, limits[reason], of.in_flight, of.held_nanousd)
         if token_nanousd:
-            cap = min(cap, floor((room - want.prompt_nanousd) / token_nanousd))
-            if not want.names_cap:
-                quarter = floor((room // 4 - want.prompt_nanousd) / token_nanousd)
+            cap = min(cap, floor((room - max_cost.prompt_nanousd) / token_nanousd))
+            if not max_cost.names_cap:
+                quarter = floor((room // 4 - max_cost.prompt_nanousd) / token_nanousd)
                 cap = min(cap, max(quarter, 4_096))
-        return Hold(want.prompt_nanousd - floor(-cap * token_nanousd), cap)
+        return Hold(max_cost.prompt_nanousd - floor(-cap * token_nanousd), cap)
 
-    def move(self, call: Call, want: Want) -> Hold | Denial:
+    def move(self, call: Call, max_cost: MaxCost) -> Hold | Denial:
         """Decide as if the call held nothing."""
         call.stands = False
-        decided = self.decide(call.workspace, call.key, call.created_at, want)
+        decided = self.decide(call.workspace, call.key, call.created_at, max_cost)
         call.stands = True
         call.asked_attempts += 1
         if isinstance(decided, Hold):
@@ -270,7 +270,7 @@ class Comparison(RuleBasedStateMachine):
     processes = st.integers(0, 1)
     costs = st.integers(0, 60_000)
     metered = st.builds(
-        Want,
+        MaxCost,
         prompt_nanousd=st.one_of(st.integers(0, 9_000), st.integers(20_000, 60_000)),
         token_picousd=st.one_of(st.integers(0, 900_000), st.integers(0, 9_000)),
         cap_tokens=st.one_of(st.integers(1, 120), st.integers(4_000, 5_000)),
@@ -291,14 +291,14 @@ class Comparison(RuleBasedStateMachine):
         asked=st.lists(wants, min_size=1, max_size=3),
         late_h=st.sampled_from([0, 0, 0, 3, 30]),
     )
-    def hold(self, process: int, place: tuple[str, Key], asked: list[Want], late_h: int) -> None:
+    def hold(self, process: int, place: tuple[str, Key], asked: list[MaxCost], late_h: int) -> None:
         """Place holds. A call belongs to the period of its arrival, however late its hold is."""
         workspace, key = place
         came_in = self.now - timedelta(hours=late_h)
-        for want in asked:
+        for max_cost in asked:
             self.numbers += 1
-            call = attempt_of(f"call-{self.numbers}", workspace, key, came_in, want)
-            expected = self.model.hold(call.id, workspace, key, came_in, want, self.generation[process])
+            call = attempt_of(f"call-{self.numbers}", workspace, key, came_in, max_cost)
+            expected = self.model.hold(call.id, workspace, key, came_in, max_cost, self.generation[process])
             assert self.both(process, lambda store, call=call: store.hold(call)) == expected  # type: ignore[misc]
 
     def some_call(self, data: st.DataObject, *, interrupted: bool = False) -> Call | None:
@@ -306,17 +306,17 @@ class Comparison(RuleBasedStateMachine):
         return data.draw(st.sampled_from(calls)) if calls else None
 
     @rule(asked=st.lists(wants, min_size=1, max_size=3), data=st.data())
-    def move(self, asked: list[Want], data: st.DataObject) -> None:
+    def move(self, asked: list[MaxCost], data: st.DataObject) -> None:
         """Move a call to another attempt, on either kind of key, twice."""
         calls = [call for call in self.model.calls.values() if call.stands]
         if not calls:
             return
         call = data.draw(st.sampled_from(calls))
         process = self.generation.index(call.owner)
-        for want in asked:
-            expected = self.model.move(call, want)
+        for max_cost in asked:
+            expected = self.model.move(call, max_cost)
             attempt = attempt_of(
-                call.id, call.workspace, call.key, call.created_at, want, call.asked_attempts
+                call.id, call.workspace, call.key, call.created_at, max_cost, call.asked_attempts
             )
             for _ in range(2):
                 assert self.both(process, lambda store, to=attempt: store.move_hold(to)) == expected  # type: ignore[misc]

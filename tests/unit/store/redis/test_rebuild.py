@@ -70,7 +70,7 @@ async def test_rebuilding_keeps_the_calls_in_flight_and_may_be_done_at_any_time(
 async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig: Rig) -> None:
     store = await rig.open()
     limit = Limit("spend_cap", EVER, 63_400)
-    assert await store.hold(request("a", want=NOT_METERED)) == Hold(0, 1)
+    assert await store.hold(request("a", max_cost=NOT_METERED)) == Hold(0, 1)
     assert await store.move_hold(request("a", limit, attempt=2)) == Hold(63_400, 100)
     rig.server.flush()
     with pytest.raises(StoreUnavailable):

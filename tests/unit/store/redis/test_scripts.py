@@ -18,12 +18,12 @@ from rig.stores import WORKSPACE, Place, credit, settlement, takes
 from rig.stores import request as held_call
 
 from addon.store.protocol import Store, StoreUnavailable
-from addon.store.redis.holds import LARGEST_EXACT, exact, want_arguments
+from addon.store.redis.holds import LARGEST_EXACT, exact, max_cost_arguments
 from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.scripts import HOLD, TAKE_TOKEN
 from policies.limits import Counter, Limit, LimitKind
-from policies.spend import Denial, Hold, Used, Want, place_hold
+from policies.spend import Denial, Hold, MaxCost, Used, place_hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 MOST = 9 * 10**15
@@ -45,7 +45,9 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
         yield made
 
 
-def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used: Sequence[Used]) -> Any:
+def hold_in_redis(
+    client: redis.Redis, max_cost: MaxCost, limits: Sequence[Limit], used: Sequence[Used]
+) -> Any:
     """Return the decision of ``hold.lua`` with these counters, and undo it."""
     keys = keys_of(WORKSPACE)
     names = [keys.state, keys.holds, keys.ended_call("a"), keys.counter(Counter("key:acme/ci", "ever"))]
@@ -61,8 +63,8 @@ def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used
         client.hset(name, mapping=fields)
         names.append(name)
         asked += (limit.kind, len(names), limit.most)
-    want = exact(want, limits)
-    arguments = ("state", "a", "owner", 2**60, "{}", *want_arguments(want), 0, 1, 0, *asked)
+    max_cost = exact(max_cost, limits)
+    arguments = ("state", "a", "owner", 2**60, "{}", *max_cost_arguments(max_cost), 0, 1, 0, *asked)
     try:
         found = client.eval(HOLD.text, len(names), *names, *arguments)
         held = client.hmget(names[3], "held", "in_flight")
@@ -76,8 +78,8 @@ def hold_in_redis(client: redis.Redis, want: Want, limits: Sequence[Limit], used
 
 
 amounts = st.one_of(st.integers(0, MOST), st.integers(0, 100_000), st.integers(MOST - 1_000, MOST))
-WANTS = st.builds(
-    Want,
+MAX_COSTS = st.builds(
+    MaxCost,
     prompt_nanousd=st.one_of(st.integers(0, 10**6), st.integers(0, 10**15)),
     token_picousd=st.one_of(st.integers(0, 10**7), st.integers(0, LARGEST_EXACT // 10 - 1)),
     cap_tokens=st.one_of(st.integers(1, 1_000), st.integers(1, 10**12)),
@@ -98,39 +100,42 @@ def limited(draw: st.DrawFn) -> list[tuple[Limit, Used]]:
     return chosen
 
 
-def can_be_counted(want: Want, limits: Sequence[Limit]) -> bool:
+def can_be_counted(max_cost: MaxCost, limits: Sequence[Limit]) -> bool:
     try:
-        exact(want, limits)
+        exact(max_cost, limits)
     except StoreUnavailable:
         return False
     return True
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
-@given(want=WANTS, limits=limited())
-@example(want=Want(0, 3, 10**12, True), limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), Used())])
+@given(max_cost=MAX_COSTS, limits=limited())
 @example(
-    want=Want(1, LARGEST_EXACT // 10 - 1, 9, True),
+    max_cost=MaxCost(0, 3, 10**12, True), limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), Used())]
+)
+@example(
+    max_cost=MaxCost(1, LARGEST_EXACT // 10 - 1, 9, True),
     limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), Used(0, 0, 1, 1))],
 )
 @example(
-    want=Want(999, 999, 10**6, True), limits=[(Limit("wallet", COUNTERS["wallet"], 0), Used(-(2**53), 0, 1))]
+    max_cost=MaxCost(999, 999, 10**6, True),
+    limits=[(Limit("wallet", COUNTERS["wallet"], 0), Used(-(2**53), 0, 1))],
 )
 def test_a_hold_is_decided_in_redis_as_the_policy_decides_it(
-    client: redis.Redis, want: Want, limits: list[tuple[Limit, Used]]
+    client: redis.Redis, max_cost: MaxCost, limits: list[tuple[Limit, Used]]
 ) -> None:
     alone = [limit for limit, _ in limits]
-    assume(can_be_counted(want, alone))
-    expected = place_hold(want, alone, {limit.counter: used for limit, used in limits})
-    assert hold_in_redis(client, want, alone, [used for _, used in limits]) == expected
+    assume(can_be_counted(max_cost, alone))
+    expected = place_hold(max_cost, alone, {limit.counter: used for limit, used in limits})
+    assert hold_in_redis(client, max_cost, alone, [used for _, used in limits]) == expected
 
 
 @pytest.mark.parametrize("spent", [2**53 - 1, 2**53 + 1, 10**16 + 1, 2**62 + 1])
 def test_a_counter_beyond_the_exact_range_refuses(client: redis.Redis, spent: int) -> None:
     limit = Limit("spend_cap", COUNTERS["spend_cap"], MOST)
-    want = Want(1, 1, 1, is_protected=True)
-    assert hold_in_redis(client, want, [limit], [Used(spent)]) == Denial("spend_cap", limit)
-    denial = hold_in_redis(client, want, [limit], [Used(0, 0, spent, 1)])
+    max_cost = MaxCost(1, 1, 1, is_protected=True)
+    assert hold_in_redis(client, max_cost, [limit], [Used(spent)]) == Denial("spend_cap", limit)
+    denial = hold_in_redis(client, max_cost, [limit], [Used(0, 0, spent, 1)])
     assert (denial.reason, denial.in_flight) == ("budget_of_prompt", 1)
 
 

@@ -174,7 +174,7 @@ async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
     await store.hold(request("a"))
     rig.server.freeze()
     with pytest.raises(StoreUnavailable):
-        await store.move_hold(request("a", want=NOT_METERED, attempt=2))
+        await store.move_hold(request("a", max_cost=NOT_METERED, attempt=2))
     if settles_first:
         with pytest.raises(StoreUnavailable):
             await store.settle(settlement("a", 0, status=503))
@@ -192,7 +192,9 @@ async def test_a_hold_survives_a_move_whose_caller_leaves(rig: Rig) -> None:
     store = await rig.open()
     for number in range(20):
         await store.hold(request(f"call-{number}"))
-        move = asyncio.create_task(store.move_hold(request(f"call-{number}", want=NOT_METERED, attempt=2)))
+        move = asyncio.create_task(
+            store.move_hold(request(f"call-{number}", max_cost=NOT_METERED, attempt=2))
+        )
         for _ in range(number % 8):
             await asyncio.sleep(0)
         move.cancel()
