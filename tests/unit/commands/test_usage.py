@@ -276,9 +276,9 @@ MONTH = f"{NOW:%Y-%m}"
 
 @pytest.fixture
 def limited(tmp_path: Path) -> Path:
-    """Files with a standard workspace under every limit, and a Pro one (beta) under none; its proxy.conf.
+    """Return the proxy.conf of files with a standard workspace with every limit, and a Pro one (beta) with none.
 
-    Five dollars were credited; one call was booked at 1.25, and another in flight holds 0.5.
+    The ledger has a credit of five dollars, a recorded call that cost 1.25, and one in flight that holds 0.5.
     """
     conf = write_files(tmp_path)
     (tmp_path / "policies/workspaces/acme.toml").write_text(LIMITED)

@@ -214,7 +214,7 @@ def test_a_policy_reaches_a_worker_as_its_source_and_is_compiled_there(conf_file
     assert after.function(reviewed()) == Narrowing(max_completion_tokens=7)
 
 
-def test_a_policy_that_only_one_process_can_load_is_a_fault_of_the_settings_in_the_other(
+def test_a_policy_that_only_the_supervisor_can_load_is_an_error_in_a_worker(
     conf_file: Path,
 ) -> None:
     source = "import sys\nif hasattr(sys, 'tried_once'): raise RuntimeError\ndef review(call): ...\n"

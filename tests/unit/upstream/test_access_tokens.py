@@ -3,22 +3,20 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
-from rig.service_accounts import EMAIL, key_file, pem, rsa_key
+from rig.service_accounts import EMAIL, key_file, rsa_key
 from tornado.httputil import HTTPServerRequest
 
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import LocalServer, send_answer
-from addon.settings.service_account import parse_service_account
 from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connect import SocketConnector
 from addon.upstream.pool import Pool
@@ -256,40 +254,3 @@ async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool)
 def test_the_key_file_itself_is_never_sent() -> None:
     with pytest.raises(ValueError, match="a provider gets an access token"):
         auth_headers(attempt(key_file("https://oauth2.googleapis.com/token")))
-
-
-GOOGLE = "https://oauth2.googleapis.com/token"
-FAULTS: dict[str, tuple[Callable[[], str], str]] = {
-    "no JSON": (lambda: "-----BEGIN PRIVATE KEY-----", "is not a JSON object"),
-    "a list": (lambda: "[]", "is not a JSON object"),
-    "a user's file": (lambda: key_file(GOOGLE, type="authorized_user"), '"type" is not "service_account"'),
-    "no email": (lambda: key_file(GOOGLE, client_email=""), 'lacks "client_email"'),
-    "no key": (lambda: key_file(GOOGLE, private_key=None), 'lacks "private_key"'),
-    "no server": (lambda: key_file(""), 'lacks "token_uri"'),
-    "an odd key id": (lambda: key_file(GOOGLE, private_key_id=7), 'lacks "private_key_id"'),
-    "no URL": (lambda: key_file("oauth2"), '"token_uri" is not a URL'),
-    "a user in the URL": (lambda: key_file("https://u:p@a/token"), '"token_uri" is not a URL'),
-    "plain HTTP": (lambda: key_file("http://oauth2.googleapis.com/token"), "must begin with https"),
-    "cut PEM": (
-        lambda: key_file(GOOGLE, private_key=pem(rsa_key())[:300]),
-        '"private_key" is not an unencrypted',
-    ),
-    "sealed PEM": (lambda: key_file(GOOGLE, private_key=pem(rsa_key(), b"x")), '"private_key" is no'),
-    "other key": (
-        lambda: key_file(GOOGLE, private_key=pem(ec.generate_private_key(ec.SECP256R1()))),
-        '"private_key" is not an unencrypted RSA key',
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FAULTS)
-def test_an_unusable_key_file_is_refused_with_the_name_of_its_field(case: str) -> None:
-    make, message = FAULTS[case]
-    with pytest.raises(ValueError, match=message) as caught:
-        parse_service_account(make())
-    assert "BEGIN" not in str(caught.value)
-
-
-def test_an_account_shows_nothing_of_its_key() -> None:
-    assert "private_key" not in repr(parse_service_account(key_file(GOOGLE)))
-    assert replace(parse_service_account(key_file(GOOGLE)), key_id=None).key_id is None
