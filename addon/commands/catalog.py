@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One price, in USD per million tokens, that differs between the catalog and the published data.
+    """A price, in USD per million tokens, that differs between the catalog and the published data.
 
     ``catalog`` or ``published`` is None when it has no such price. A price of cache writes counts as none when it is
     the input price.
@@ -43,7 +43,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison: the number of models in the published data, and ``unknown``, the slugs of the other models."""
+    """The number of compared models, the differences, and ``unknown``: the slugs that the published data lack."""
 
     checked: int
     disagreements: tuple[Disagreement, ...]

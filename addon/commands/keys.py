@@ -36,7 +36,7 @@ _NEW_WORKSPACE = 'name = "{name}"\noverage_protection = true\n'
 
 @click.group()
 def keys() -> None:
-    """Create, list and revoke API keys. A running gateway takes changes over within two seconds."""
+    """Create, list and revoke API keys. Changes take effect in a running gateway within two seconds."""
 
 
 @keys.command()

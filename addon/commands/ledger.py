@@ -24,7 +24,7 @@ from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_ses
 
 @click.group()
 def ledger() -> None:
-    """Check the ledger, and write to it what waits in Redis."""
+    """Check the ledger, and write calls and credits from Redis to it."""
 
 
 @ledger.command()
@@ -69,7 +69,7 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
 )
 @conf_option
 def drain(once: bool, take_over: bool, conf_file: Path) -> None:
-    """Write what waits in Redis to the ledger, until SIGTERM or SIGINT.
+    """Write the calls and credits that wait in Redis to the ledger, until SIGTERM or SIGINT.
 
     A gateway on the ledger's machine does that itself. Use this while no gateway runs there.
     """
@@ -97,7 +97,7 @@ async def _drain_until_signal(session: RedisSession) -> int:
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    click.echo(f"writing what waits in Redis to {session.file.path}, until SIGTERM or SIGINT")
+    click.echo(f"writing calls and credits from Redis to {session.file.path}, until SIGTERM or SIGINT")
     written, error_text = 0, ""
     while not stop.is_set():
         try:

@@ -1,6 +1,6 @@
 """The schema of the catalog's files: one class a table of providers, families and models.
 
-``catalog_builder`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test checks
+``catalog_builder`` checks names that refer to other files. docs/configuration.md documents every key, and a test checks
 that it does.
 """
 

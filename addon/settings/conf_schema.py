@@ -1,6 +1,6 @@
 """The schema of proxy.conf: one class a section.
 
-``shared_settings`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test
+``shared_settings`` checks the files that it names. docs/configuration.md documents every key, and a test
 checks that it does.
 """
 

@@ -73,7 +73,7 @@ def read_stamp(path: Path) -> Stamp:
         found = os.stat(path)
     except OSError:
         return None
-    # Not the time of the last write: a corrected mode must count too, and it leaves the content as it is.
+    # Not the time of the last write: a corrected mode must count too, and it does not change the content.
     return (found.st_ctime_ns, found.st_size, found.st_ino)
 
 

@@ -46,7 +46,10 @@ class _ParsedText:
 
 @dataclass(frozen=True, slots=True)
 class _WorkspaceFile:
-    """A workspace file: what it resolved to, and from what. ``error`` is the file's own, not a contested key."""
+    """A workspace file with its workspace or its error, and the versions of all files that it was loaded from.
+
+    ``error`` is not set for a key that another workspace has.
+    """
 
     file: Path
     shared: SharedSettings

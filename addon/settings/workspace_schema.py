@@ -1,6 +1,6 @@
 """The schema of a workspace file: one class a table.
 
-``workspace_builder`` checks names that must exist elsewhere. docs/configuration.md documents every key, and a test
+``workspace_builder`` checks names that refer to other files. docs/configuration.md documents every key, and a test
 checks that it does.
 """
 

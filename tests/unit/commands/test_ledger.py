@@ -245,7 +245,7 @@ def test_a_running_drain_writes_new_rows_until_a_signal(shared: tuple[Path, Path
     )
     try:
         assert draining.stdout is not None
-        assert draining.stdout.readline().startswith("writing what waits in Redis to ")
+        assert draining.stdout.readline().startswith("writing calls and credits from Redis to ")
         use(other, live)
         deadline = time.monotonic() + BOUND_S
         while len(read_ids(path_of(one))) < 2:
