@@ -28,7 +28,7 @@ from rig.upstream import Upstream
 
 PATH = "/v1/chat/completions"
 OUTPUT_TOKENS = 4_000
-"""Most of them reasoning that nobody is shown: what was relayed says nothing of it."""
+"""Most of them are reasoning tokens, which no one sees, so the relayed text does not show the count."""
 DIALECTS = {"chat": "openai", "claude": "anthropic", "gemini": "gemini"}
 COUNTS: dict[str, dict[str, Any]] = {
     "chat": {"prompt_tokens": 20, "completion_tokens": OUTPUT_TOKENS, "total_tokens": 20 + OUTPUT_TOKENS},

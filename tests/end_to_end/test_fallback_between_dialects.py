@@ -38,7 +38,7 @@ from rig.upstream import Upstream
 # --- the gateway -------------------------------------------------------------------------------------------------
 
 PAIRS = [("chat", "claude"), ("claude", "chat"), ("chat", "gemini"), ("gemini", "chat")]
-TESTS = ("whole", "streamed", "told-in-the-stream", "both-fail", "refused")
+TESTS = ("whole", "streamed", "error-in-the-stream", "both-fail", "refused")
 """Each test has providers of its own, so that no circuit opens."""
 
 
@@ -168,7 +168,7 @@ def test_a_whole_answer_comes_from_the_other_api(
 
 
 @dataclass
-class Told:
+class StreamedAnswer:
     """A streamed answer, as far as it arrived."""
 
     text: str = ""
@@ -188,9 +188,9 @@ class Told:
 
 
 MILESTONES = [
-    lambda told: told.text == "Let me ",
-    lambda told: told.text == "Let me see.",
-    lambda told: told.name == "weather",
+    lambda seen: seen.text == "Let me ",
+    lambda seen: seen.text == "Let me see.",
+    lambda seen: seen.name == "weather",
 ]
 """What the client has of the pieces that were sent by then; the provider waits for it before it sends the next."""
 
@@ -199,7 +199,7 @@ MILESTONES = [
     ("caller", "in_stream"),
     [
         *((("streamed", pair), False) for pair in PAIRS),
-        *((("told-in-the-stream", pair), True) for pair in PAIRS),
+        *((("error-in-the-stream", pair), True) for pair in PAIRS),
     ],
     ids=[f"{' to '.join(pair)} {how}" for how in ("by status", "by event") for pair in PAIRS],
     indirect=["caller"],
@@ -212,18 +212,18 @@ def test_a_stream_comes_from_the_other_api_piece_by_piece(
     gates = [Gate() for _ in pieces]
     steps: list[Step] = [step for pair in zip(pieces, gates, strict=True) for step in pair]
     upstream.behave(_fails_over(caller, chunked(*steps, last), in_stream=in_stream))
-    told, chunks, reached = Told(), [], 0
+    seen, chunks, reached = StreamedAnswer(), [], 0
     with caller.sdk.chat.completions.create(**caller.asked(stream=True)) as stream:
         for made in stream:
             chunks.append(made)
-            told.add(made)
-            while reached < len(gates) and MILESTONES[reached](told):
+            seen.add(made)
+            while reached < len(gates) and MILESTONES[reached](seen):
                 gates[reached].open()
                 reached += 1
     assert "x-gateway-fallback" not in stream.response.headers
     assert {made.model for made in chunks} == {caller.slug(second)}
-    assert (told.text, told.name, told.finish_reason) == ("Let me see.", "weather", "tool_calls")
-    assert json.loads(told.arguments) == {"city": "Rome"}
+    assert (seen.text, seen.name, seen.finish_reason) == ("Let me see.", "weather", "tool_calls")
+    assert json.loads(seen.arguments) == {"city": "Rome"}
     (usage,) = [made.usage for made in chunks if made.usage]
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (20, 7, 27)
     assert_each_was_asked_in_its_own_words(caller, upstream, stream=True)

@@ -126,7 +126,7 @@ def sent(upstream: Upstream) -> list[str]:
     return [request.json()["model"] for request in upstream.requests]
 
 
-def booked(gateway: Gateway, answer: httpx.Response) -> tuple[Any, ...]:
+def row_of(gateway: Gateway, answer: httpx.Response) -> tuple[Any, ...]:
     row = gateway.wait_for_row(answer.headers["x-request-id"])
     return row["status"], row["model_slug"], row["attempts"], row["fallback"]
 
@@ -140,12 +140,12 @@ def test_a_provider_is_skipped_for_one_with_access_tokens_only_when_there_is_a_t
     answer = ask("to_tokened", "broken")
     assert (answer.status_code, answer.json().get("model"), sent(upstream)) == (200, "tokened", ["tokened"])
     assert upstream.last.header("authorization") == f"Bearer {TOKEN}"
-    assert booked(gateway, answer) == (200, "tokened", 1, 1)
+    assert row_of(gateway, answer) == (200, "tokened", 1, 1)
     upstream.requests.clear()
     answer = ask("to_tokenless", "broken")
     assert (answer.status_code, answer.json().get("model"), sent(upstream)) == (200, "broken", ["broken"])
     assert "x-gateway-fallback" not in answer.headers
-    assert booked(gateway, answer) == (200, "broken", 1, 0)
+    assert row_of(gateway, answer) == (200, "broken", 1, 0)
 
 
 def test_a_fallback_that_failed_for_a_skipped_provider_served_no_call(
@@ -156,12 +156,12 @@ def test_a_fallback_that_failed_for_a_skipped_provider_served_no_call(
     answer = ask("to_failing", "lost")
     assert_error(answer, 503, "upstream_error", "api_error")
     assert sent(upstream) == ["failing"]
-    assert booked(gateway, answer) == (503, "failing", 1, 0)
+    assert row_of(gateway, answer) == (503, "failing", 1, 0)
     line = gateway.wait_for_log(lambda line: line.get("id") == answer.headers["x-request-id"])
     assert (line["fallback"], line["attempts"]) == (False, 1)
     served = ask("to_good", "lost")
     assert served.headers["x-gateway-fallback"] == "true"
-    assert booked(gateway, served) == (200, "good", 1, 1)
+    assert row_of(gateway, served) == (200, "good", 1, 1)
 
 
 def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
@@ -173,7 +173,7 @@ def test_a_call_of_which_nothing_could_be_sent_is_refused_and_has_no_row(
     gateway.wait_for_log(lambda line: line.items() >= ended.items())
     assert sent(upstream) == []
     made_good = ask("to_good", "tokenless-1")
-    assert booked(gateway, made_good) == (200, "good", 2, 1)
+    assert row_of(gateway, made_good) == (200, "good", 2, 1)
     failed = {"id": made_good.headers["x-request-id"], "event": "attempt failed", "provider": "TOKENLESS"}
     gateway.wait_for_log(lambda line: line.items() >= failed.items())
     assert ended["id"] not in {row["id"] for row in gateway.ledger_rows()}
@@ -185,9 +185,9 @@ def test_a_fallback_that_is_too_expensive_leaves_the_first_failure_and_a_log_lin
     upstream.behave(failing("failing"))
     answer = ask("to_dear", "failing", max_tokens=5)
     assert_error(answer, 503, "upstream_error", "api_error")
-    assert booked(gateway, answer) == (503, "failing", 1, 0)
-    told = {"id": answer.headers["x-request-id"], "event": "no fallback"}
-    line = gateway.wait_for_log(lambda line: line.items() >= told.items())
+    assert row_of(gateway, answer) == (503, "failing", 1, 0)
+    wanted = {"id": answer.headers["x-request-id"], "event": "no fallback"}
+    line = gateway.wait_for_log(lambda line: line.items() >= wanted.items())
     assert "a limit has no room (budget_of_prompt)" in line["message"]
 
 
@@ -202,8 +202,8 @@ def test_the_log_has_the_details_of_a_failure_that_the_answer_omits(
     answer = ask("to_failing", "broken")
     assert_error(answer, 503, "upstream_error", "api_error")
     for slug in ("broken", "failing"):
-        told = failed(answer, "payg") | {"slug": slug}
-        gateway.wait_for_log(lambda line, told=told: line.items() >= told.items())
+        wanted = failed(answer, "payg") | {"slug": slug}
+        gateway.wait_for_log(lambda line, wanted=wanted: line.items() >= wanted.items())
 
 
 def failed(answer: httpx.Response, mode: str) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def failed(answer: httpx.Response, mode: str) -> dict[str, Any]:
 def test_the_reason_for_a_missing_connection_is_only_in_the_log(ask: Ask, gateway: Gateway) -> None:
     answer = ask("to_good", "shut")
     assert answer.json()["model"] == "good"
-    told = {"id": answer.headers["x-request-id"], "event": "no connection", "provider": "SHUT"}
-    line = gateway.wait_for_log(lambda line: line.items() >= told.items())
+    wanted = {"id": answer.headers["x-request-id"], "event": "no connection", "provider": "SHUT"}
+    line = gateway.wait_for_log(lambda line: line.items() >= wanted.items())
     assert line["message"].startswith("SHUT could not be reached: ")
     assert "refused" in line["message"] or "Connect call failed" in line["message"]

@@ -191,9 +191,9 @@ def check_money(ran: Outcome[Ran]) -> None:
 
 def check_rows(ran: Outcome[Ran]) -> None:
     """Check that each call that reached a provider has exactly one row."""
-    booked = Counter(row["end_user"] for row in ran.result.ledger.rows)
-    assert set(booked.values()) <= {1}, f"seed {ran.seed}"
-    assert ran.result.by_call().keys() <= booked.keys(), f"seed {ran.seed}"
+    rows_by_call = Counter(row["end_user"] for row in ran.result.ledger.rows)
+    assert set(rows_by_call.values()) <= {1}, f"seed {ran.seed}"
+    assert ran.result.by_call().keys() <= rows_by_call.keys(), f"seed {ran.seed}"
 
 
 def check_counts(ran: Outcome[Ran]) -> None:

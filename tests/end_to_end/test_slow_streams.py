@@ -42,7 +42,7 @@ def test_a_silent_stream_costs_little_memory_and_ends_with_its_client(
             clients.enter_context(open_stream(gateway))
         each = (resident_bytes(gateway.pid) - before) // STREAMS
     assert each < MAX_BYTES
-    # Nobody says anything on these connections: that the client is gone is all there is to notice.
+    # No bytes move on these connections, so only the end of the client can be noticed.
     assert all(request.client_left.wait(BOUND_S) for request in provider.requests)
     gateway.wait_until(lambda: len(gateway.ledger_rows()) == WARM + STREAMS)
     assert {row["error_code"] for row in gateway.ledger_rows()} == {"client_disconnected"}

@@ -140,7 +140,7 @@ BREAKS_OFF: dict[str, Script] = {
     "between events": chunked(HI, event(chunk(finish="stop")), CLOSE),
     "with a reset": chunked(HI, event(chunk(finish="stop")), RESET),
     "inside an event": chunked(HI, event(chunk(finish="stop")), b"data: {", CLOSE),
-    "behind the usage": chunked(HI, event(chunk(finish="stop")), event(chunk(usage=USAGE)), CLOSE),
+    "after the usage": chunked(HI, event(chunk(finish="stop")), event(chunk(usage=USAGE)), CLOSE),
     "with nothing but the end": chunked(event(chunk(finish="stop")), CLOSE),
     "before its length": (
         response_head(200, [("Content-Type", "text/event-stream"), ("Content-Length", "9999")]),
@@ -281,7 +281,7 @@ CUTS_OFF: dict[str, Script] = {
         HI,
         CLOSE,
     ),
-    "without an end of connection told": until_close(HI, HI[:30]),
+    "until the connection ends": until_close(HI, HI[:30]),
     "by an event that is no JSON": chunked(HI, b"data: {oops}\n\n", DONE),
     "by an event that is no object": chunked(HI, b"data: 5\n\n", DONE),
     "by an event that is no UTF-8": chunked(HI, b'data: {"a":"\xff"}\n\n', DONE),
