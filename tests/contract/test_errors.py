@@ -11,7 +11,7 @@ from conftest import HELLO, Chat, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, key_hash
 from rig.gateway import Gateway
-from rig.raw import Answer, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
 from rig.scripts import (
     CLOSE,
     RESET,

@@ -15,7 +15,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
-from rig.raw import H2Client, RawClient
+from rig.raw_clients import RawClient, RawHttp2Client
 from rig.scripts import UNTIL_CLIENT_LEAVES, Received, Step, chunk, event, http_chunk, ordinary, response_head
 
 PATH = "/v1/chat/completions"
@@ -109,7 +109,7 @@ def test_a_client_that_does_not_read_stops_the_reading_of_the_provider(
     before = resident_bytes(gateway.pid)
     if client == "HTTP/2":
         body = json.dumps({"messages": HELLO, "model": provider, "stream": True, "user": user}).encode()
-        with H2Client(gateway.url, trusting) as one:
+        with RawHttp2Client(gateway.url, trusting) as one:
             headers = [(name.lower(), value) for name, value in gateway.headers.items()]
             one.post_without_reading(PATH, headers, body)
             row = gateway.wait_for_row(lambda row: row["end_user"] == user)

@@ -18,7 +18,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import FAMILIES, ROOT, model, new_key, workspace
 from rig.gateway import Gateway
 from rig.money import select
-from rig.raw import Answer, H2Client, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, RawHttp2Client, request_bytes
 from rig.scripts import (
     CLOSE,
     DONE,
@@ -129,7 +129,7 @@ class Caller:
         length = [("Content-Length", "1000")]
         headers = [*self.gateway.headers.items(), *length]
         if self.gateway.url.startswith("https"):
-            with H2Client(self.gateway.url, self.trusting) as client:
+            with RawHttp2Client(self.gateway.url, self.trusting) as client:
                 client.begin(PATH, [(name.lower(), value) for name, value in headers], b"{")
                 client.wait_until_read()
                 self._leave_http2(client)
@@ -143,7 +143,7 @@ class Caller:
         if self.gateway.url.startswith("https"):
             content = json.dumps({"messages": HELLO} | body).encode()
             headers = [(name.lower(), value) for name, value in self.gateway.headers.items()]
-            with H2Client(self.gateway.url, self.trusting) as client:
+            with RawHttp2Client(self.gateway.url, self.trusting) as client:
                 client.post_until(PATH, headers, content, seen, ready)
                 self._leave_http2(client)
         else:
@@ -158,7 +158,7 @@ class Caller:
         models = f"{self.gateway.url}/v1/models"
         assert httpx.get(models, timeout=BOUND_S, trust_env=False, verify=False).status_code == 200
 
-    def _leave_http2(self, client: H2Client) -> None:
+    def _leave_http2(self, client: RawHttp2Client) -> None:
         if self.way == "close":
             client.close()
         else:
@@ -276,7 +276,7 @@ def test_a_client_takes_nothing(
     if version == "HTTP/2":
         body = json.dumps({"messages": HELLO, "model": "unseen", "stream": True, "user": user}).encode()
         headers = [(name.lower(), value) for name, value in gateway.headers.items()]
-        with H2Client(gateway.url, trusting) as client:
+        with RawHttp2Client(gateway.url, trusting) as client:
             client.post_without_reading(PATH, headers, body)
             row = row_of(gateway, user)
     else:

@@ -7,7 +7,7 @@ from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import Gate, Received, Script, ordinary
 from rig.upstream import Upstream
 

@@ -44,7 +44,7 @@ from rig.canary_scene import (
 from rig.configuration import Configuration
 from rig.leaky import WIRE, Leaks, leaks_of_answers, leaks_of_errors, leaks_of_streams
 from rig.processes import run_to_its_end
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import completion, whole
 from rig.upstream import Upstream
 

@@ -15,7 +15,7 @@ from rig.canaries import seen_in_answer
 from rig.canary_scene import CANARIES, CLIENT_HEADERS, KEYS, MESSAGES, PROMPT
 from rig.configuration import model, provider, workspace
 from rig.gateway import Gateway
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.upstream import Upstream
 
 from end_to_end.test_canary import BODIES, CHAT, KEY, RAW, request_bytes

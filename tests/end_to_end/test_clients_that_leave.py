@@ -11,7 +11,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
-from rig.raw import H2Client, RawClient
+from rig.raw_clients import RawClient, RawHttp2Client
 from rig.scripts import (
     DONE,
     RESET,
@@ -78,7 +78,7 @@ def leave(gateway: Gateway, trusting: ssl.SSLContext) -> Leave:
         content = json.dumps({"messages": HELLO} | body).encode()
         if gateway.url.startswith("https"):
             headers = [(name.lower(), value) for name, value in gateway.headers.items()]
-            with H2Client(gateway.url, trusting) as client:
+            with RawHttp2Client(gateway.url, trusting) as client:
                 client.post_until(PATH, headers, content, seen, ready)
                 client.reset_and_wait()
         else:

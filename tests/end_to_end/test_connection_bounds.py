@@ -10,7 +10,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.gateway import Gateway
 from rig.memory import Growth, cpu_s
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 from conftest import HELLO
 from rig.gateway import Gateway
-from rig.raw import Answer, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
 from rig.scripts import Script, whole
 from rig.upstream import Upstream
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import PROVIDER_KEY, Gateway
-from rig.raw import H2Client, RawClient, request_bytes
+from rig.raw_clients import RawClient, RawHttp2Client, request_bytes
 from rig.scripts import (
     CLOSE,
     DONE,
@@ -55,7 +55,7 @@ def test_an_http2_call_that_is_reset_in_the_same_write_is_not_made(
 ) -> None:
     headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
     before, rows = len(_left(secure_gateway)), secure_gateway.ledger_rows()
-    with H2Client(secure_gateway.url, trusting) as client:
+    with RawHttp2Client(secure_gateway.url, trusting) as client:
         client.post_and_reset(CHAT, headers, json.dumps({"messages": HELLO}).encode())
         secure_gateway.wait_until(lambda: len(_left(secure_gateway)) > before)
     assert upstream.requests == []

@@ -21,7 +21,7 @@ from rig.bounds import BOUND_S
 from rig.faults import FAULTS, Fault, silence
 from rig.gateway import Gateway
 from rig.money import holds, select
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import Received
 from rig.situations import PATH, Found, Situation, Situations
 from rig.upstream import Upstream

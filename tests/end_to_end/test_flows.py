@@ -15,7 +15,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY, ROOT, new_key
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, MITMWEB, Mitmdump
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.redis_server import free_port
 from rig.scripts import UNTIL_CLIENT_LEAVES, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream

@@ -10,7 +10,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import model, new_key, workspace
 from rig.gateway import Gateway
-from rig.raw import Answer, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
 from rig.scripts import (
     DONE,
     UNTIL_CLIENT_LEAVES,

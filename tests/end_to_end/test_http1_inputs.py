@@ -13,7 +13,7 @@ from rig.configuration import model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.http1_inputs import AnswerInput, Call, RequestInput, answer_inputs, request_inputs
 from rig.http2 import connect_http2
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import CLOSE, Received, Script, completion, event, whole
 from rig.upstream import Upstream
 

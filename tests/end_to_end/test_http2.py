@@ -11,7 +11,7 @@ from conftest import HELLO
 from rig.gateway import Gateway
 from rig.http2 import REQUEST, block, connect_http2, head_frame, raw_frame
 from rig.memory import Growth
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import Gate, Received, Script, ordinary
 from rig.upstream import Upstream
 from unit.wire.test_http2_frames import FLOODS

@@ -16,7 +16,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import MITMDUMP, MITMDUMP_SCRIPT, Mitmdump, run_to_its_end
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 

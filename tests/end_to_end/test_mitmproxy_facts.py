@@ -10,7 +10,7 @@ from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.money import holds
 from rig.processes import with_wire
-from rig.raw import H2Client, RawClient, request_bytes
+from rig.raw_clients import RawClient, RawHttp2Client, request_bytes
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 
@@ -191,7 +191,7 @@ def test_7_an_http2_client_may_have_many_calls_in_flight(
         return (gate, *chunked(event(chunk("hi", finish_reason="stop")), DONE))
 
     upstream.behave(hold_until_all_are_in)
-    with H2Client(secure_gateway.url, trusting) as client:
+    with RawHttp2Client(secure_gateway.url, trusting) as client:
         headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
         answers = client.post_all(CHAT, headers, [_body(stream=True)] * count)
     assert [answer.status for answer in answers] == [200] * count
@@ -205,7 +205,7 @@ def test_7_repeated_calls_reuse_connections(
     before = upstream.connections
     headers = [(name.lower(), value) for name, value in secure_gateway.headers.items()]
     for _ in range(2):
-        with H2Client(secure_gateway.url, trusting) as client:
+        with RawHttp2Client(secure_gateway.url, trusting) as client:
             for _ in range(5):
                 assert client.post_all(CHAT, headers, [_body()])[0].status == 200
     assert upstream.connections <= before + 1
@@ -281,7 +281,7 @@ def test_8_an_idle_http2_connection_is_closed(
 ) -> None:
     gateway = start_gateway(program=with_wire(idle_timeout_s=0.3), sections=secure_sections)
     headers = [(name.lower(), value) for name, value in gateway.headers.items()]
-    with H2Client(gateway.url, trusting) as client:
+    with RawHttp2Client(gateway.url, trusting) as client:
         assert client.post_all(CHAT, headers, [_body()])[0].status == 200
         assert client.is_closed_by_peer()
 
@@ -294,7 +294,7 @@ def test_8_an_http2_client_that_does_not_read_is_closed(
     pieces = [event(chunk("x" * 100_000)) for _ in range(80)]
     upstream.behave(chunked(*pieces, event(chunk("", finish_reason="stop")), DONE))
     headers = [(name.lower(), value) for name, value in gateway.headers.items()]
-    with H2Client(gateway.url, trusting) as client:
+    with RawHttp2Client(gateway.url, trusting) as client:
         client.post_without_reading(CHAT, headers, _body(stream=True))
         row = gateway.wait_for_row(lambda _row: True)
     assert (row["status"], row["error_code"]) == (499, "client_disconnected")

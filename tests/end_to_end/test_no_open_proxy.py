@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from rig.gateway import Gateway
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"

@@ -14,7 +14,7 @@ from conftest import HELLO, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import environment
 from rig.gateway import Gateway
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import DONE, USAGE, Gate, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 

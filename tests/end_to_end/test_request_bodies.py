@@ -12,7 +12,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import new_key, workspace
 from rig.gateway import Gateway
 from rig.memory import Growth
-from rig.raw import Answer, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
 from rig.scripts import Gate, Received, Script, ordinary
 from rig.upstream import Upstream
 

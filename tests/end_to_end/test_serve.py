@@ -13,7 +13,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import CLI, Configuration, new_key, workspace
 from rig.gateway import Gateway
 from rig.processes import run_to_its_end
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import Gate, chunk, chunked, event, whole
 from rig.upstream import Upstream
 

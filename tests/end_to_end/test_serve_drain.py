@@ -9,7 +9,7 @@ import pytest
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
-from rig.raw import RawClient, request_bytes
+from rig.raw_clients import RawClient, request_bytes
 from rig.scripts import DONE, USAGE, Gate, Script, chunk, chunked, completion, event, whole
 from rig.upstream import Upstream
 

@@ -14,7 +14,7 @@ from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
 from rig.processes import with_wire
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import DONE, Gate, chunk, chunked, event
 from rig.upstream import Upstream
 

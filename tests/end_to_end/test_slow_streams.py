@@ -7,7 +7,7 @@ from typing import Any
 from conftest import StartGateway
 from rig.bounds import BOUND_S
 from rig.gateway import Gateway
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import UNTIL_CLIENT_LEAVES, chunk, chunked, event
 
 STREAMS = 100

@@ -16,7 +16,7 @@ from conftest import HELLO, Chat, StartGateway
 from rig.bounds import BOUND_S
 from rig.configuration import PROVIDER_KEY
 from rig.gateway import Gateway
-from rig.raw import Answer, RawClient, request_bytes
+from rig.raw_clients import Answer, RawClient, request_bytes
 from rig.scripts import (
     CLOSE,
     DONE,

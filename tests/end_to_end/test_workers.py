@@ -20,7 +20,7 @@ from rig.configuration import PROVIDER_KEY, ROOT, Configuration, model, workspac
 from rig.gateway import Gateway
 from rig.load import run_calls, sized_calls
 from rig.processes import run_to_its_end
-from rig.raw import RawClient
+from rig.raw_clients import RawClient
 from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.settings_files import replace
 from rig.upstream import Upstream

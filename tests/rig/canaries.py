@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from rig.raw import Answer
+from rig.raw_clients import Answer
 from rig.scripts import Received
 
 PIECE_CHARS = 8

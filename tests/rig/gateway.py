@@ -25,7 +25,7 @@ from rig.configuration import (
     serve_command,
 )
 from rig.fork_server import ForkedProcess, fork_server, is_forkable
-from rig.raw import request_bytes
+from rig.raw_clients import request_bytes
 
 type Process = subprocess.Popen[bytes] | ForkedProcess
 

@@ -18,7 +18,7 @@ from addon.wire.connection import ServeStream, WireSettings
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 from rig.bounds import BOUND_S
-from rig.raw import Answer
+from rig.raw_clients import Answer
 
 with warnings.catch_warnings():
     # mitmproxy uses pyparsing, which warns about its own old names.

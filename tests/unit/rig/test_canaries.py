@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from rig.canaries import PIECE_CHARS, Canaries, all_files_seen, seen_in_answer, seen_in_head
-from rig.raw import Answer
+from rig.raw_clients import Answer
 from rig.scripts import Received
 
 PLANTED = "Vb6rT0qLzM3nXw8KdY5sHe2uPa9cGf7jRi4oQm1t"

@@ -194,7 +194,7 @@ class _Stream:
         )
 
 
-class H2Client:
+class RawHttp2Client:
     """One HTTP/2 connection over TLS."""
 
     def __init__(self, url: str, tls: ssl.SSLContext) -> None:
