@@ -1,8 +1,8 @@
 """A fast path for chunks that differ only in their text. Pure.
 
-The chunks of one stream differ in their text and in little else. When the bytes around the text are those of a chunk
-that was read whole, the new chunk is the same JSON with another string in it. So it says the same about model, usage,
-errors and ends, and the bytes around its text need not be read again.
+The chunks of one stream differ in their text and in little else. The first one is read whole. A later chunk with the
+same bytes around its text is the same JSON with another string in it. So it says the same about model, usage, errors
+and ends, and only its text is read.
 """
 
 import json

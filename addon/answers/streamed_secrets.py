@@ -1,8 +1,8 @@
 """The texts of one stream without the secrets of its call, however the texts are cut into chunks. Pure.
 
 Clients join the pieces of a text, so a key that comes in two pieces is a key. A text that may be the beginning of a
-secret is held until its next piece shows what it is, or until its choice goes on with something else. No other text
-waits.
+secret is held. It is sent when its next piece shows that it is harmless, or when its choice goes on with something
+else. No other text waits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -70,8 +70,8 @@ class GuardedReader(_Wrapper):
     """A reader that can't raise and never shows a secret.
 
     An exception of our own becomes a failure of the answer. A provider may show the key of the call in any field, or
-    between events, so each of ``secrets`` is masked in all that this reader returns. The inner reader returns whole
-    events, so a secret is never split between two pieces.
+    between events. So each of ``secrets`` is masked in all that this reader returns. The inner reader returns whole
+    events, so no secret is split between two pieces.
     """
 
     def __init__(self, inner: AnswerReader, secrets: Sequence[str] = ()) -> None:

@@ -1,7 +1,7 @@
 """The syntax of HTTP/1.1 heads, of requests and of answers: strict parsing, the framing of bodies, encoding. Pure.
 
-A head is decoded once, and one compiled expression finds all of its fields. Anything that two readers could understand
-in different ways is an error: bare LF, folded lines, a space before a colon, two lengths, a coding other than
+A head is decoded once, and one compiled expression finds all of its fields. Syntax that two readers could understand in
+different ways is an error. Examples: bare LF, folded lines, a space before a colon, two lengths, a coding other than
 ``chunked``.
 """
 

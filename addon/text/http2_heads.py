@@ -1,7 +1,7 @@
 """The heads of HTTP/2 messages, read from and written to fields of bytes. Pure.
 
-They are read as strictly as RFC 9113 asks, and as strictly as heads of HTTP/1.1: no control characters in values, and
-a well-formed path and host. Source: RFC 9113, 8.2 and 8.3.
+They are read as strictly as RFC 9113 asks, and as strictly as heads of HTTP/1.1. So values have no control characters,
+and path and host are well-formed. Source: RFC 9113, 8.2 and 8.3.
 """
 
 import re
@@ -64,10 +64,12 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     te = {value.lower() for name, value in regular if name == "te"} if "te" in names else set()
     if te - {"trailers"} or not CONNECTION_FIELDS.isdisjoint(names):
         raise MalformedError("A header field belongs to HTTP/1 connections.")
-    if "cookie" in names:
-        cookie = "; ".join([value for name, value in regular if name == "cookie"])
-        regular = [*[field for field in regular if field[0] != "cookie"], ("cookie", cookie)]
-    return _build_head(pseudo, regular)
+    return _build_head(pseudo, _join_cookies(regular) if "cookie" in names else regular)
+
+
+def _join_cookies(fields: list[Field]) -> list[Field]:
+    cookie = "; ".join([value for name, value in fields if name == "cookie"])
+    return [*[field for field in fields if field[0] != "cookie"], ("cookie", cookie)]
 
 
 def _split(raw: bytes, count: int) -> list[Field] | None:

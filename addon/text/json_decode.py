@@ -1,7 +1,8 @@
 """The strict decoder of a client's JSON object: the result means the same to every later reader. Pure.
 
-It refuses text that readers understand in different ways (a repeated key, NaN, half a surrogate pair), and text that
-makes them fail (depth, endless numbers). Messages never echo the body; a key in them is masked and short.
+It refuses text that readers understand in different ways: a repeated key, NaN, half a surrogate pair. It also refuses
+text that makes them fail: great depth, endless numbers. Messages never echo the body. A key in them is masked and
+short.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Masks credentials in text that others wrote: everything that looks like one becomes ``MASK``. Pure.
 
 This is the second line of defence, for vendors' messages and tracebacks. The first is that no code puts a key into a
-message. Every pattern starts at a literal or at the first letter of a word and repeats possessively, so the time is
-linear in the text, however hostile it is.
+message. Every pattern starts at a literal or at the first letter of a word, and repeats possessively. So the time is
+linear in the text, even if it is hostile.
 """
 
 import re

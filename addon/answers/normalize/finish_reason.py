@@ -49,8 +49,8 @@ _NUMBERED = {2: "length", 3: "content_filter", 4: "content_filter", 7: "content_
 def standard_finish_reason(reason: object, *, calls_tools: bool) -> str | None:
     """Return the contract's word for a provider's, or None when it does not say that the answer ended.
 
-    "stop" becomes "tool_calls" in a choice with tool calls: many clients would not run them otherwise. An empty word
-    (or zero) gives None; whether it is an end depends on its place in the stream.
+    In a choice with tool calls, "stop" becomes "tool_calls", because many clients would not run the calls otherwise.
+    An empty word (or zero) gives None; whether it is an end depends on its place in the stream.
     """
     if not reason:
         return None

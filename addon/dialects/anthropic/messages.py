@@ -18,6 +18,7 @@ from policies.large_text import whole_text
 from policies.refusal import Refusal
 
 _SYSTEM_ROLES: Final = ("system", "developer")
+_ROLES: Final = "system, developer, user, assistant and tool"
 _THINKING: Final = ("thinking", "redacted_thinking")
 # Source: the API's 400 "String should match pattern '^[a-zA-Z0-9_-]+$'". Ids of other providers may not match.
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
@@ -28,27 +29,19 @@ def translate_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Bloc
     system: list[Block] = []
     turns: list[Block] = []
     for index, message in enumerate(messages):
-        place, role = f"messages.{index}", message["role"]
+        place, role, content = f"messages.{index}", message["role"], message.get("content")
         if role in _SYSTEM_ROLES:
-            system += _with_own_cache_control(
-                text_blocks(message.get("content"), f"{place}.content"), message
-            )
+            system += _with_breakpoint(text_blocks(content, f"{place}.content"), message)
         elif role == "assistant":
             _add(turns, "assistant", _assistant_blocks(message, place))
         elif role == "user":
-            _add(
-                turns,
-                "user",
-                _with_own_cache_control(user_blocks(message.get("content"), f"{place}.content"), message),
-            )
+            _add(turns, "user", _with_breakpoint(user_blocks(content, f"{place}.content"), message))
         elif role == "tool":
             _add(turns, "user", [_tool_result(message, place)])
         else:
-            refuse(
-                f"{place}.role", "The model supports the roles system, developer, user, assistant and tool."
-            )
+            refuse(f"{place}.role", f"The model supports the roles {_ROLES}.")
     if messages[-1]["role"] == "user" and turns and turns[-1]["role"] != "user":
-        # Without it, as any other blank message is left out, the last turn would be the model's.
+        # A blank message is left out. Then the last turn would be the model's.
         refuse(f"messages.{len(messages) - 1}.content", "The last message must not be blank.")
     if turns and turns[-1]["role"] == "assistant":
         _trim_end(turns[-1]["content"])
@@ -103,7 +96,7 @@ def _assistant_blocks(message: Mapping[str, Any], place: str) -> list[Block]:
     calls = message.get("tool_calls") or []
     blocks += [_tool_use(call, f"{place}.tool_calls.{index}") for index, call in enumerate(calls)]
     thinking = _thinking(message.get("reasoning_details"), f"{place}.reasoning_details")
-    return thinking + _with_own_cache_control(blocks, message)
+    return thinking + _with_breakpoint(blocks, message)
 
 
 def _thinking(details: object, field: str) -> list[Block]:
@@ -167,6 +160,6 @@ def _call_id(given: str) -> str:
     return f"call_{hashlib.sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-def _with_own_cache_control(blocks: list[Block], message: Mapping[str, Any]) -> list[Block]:
+def _with_breakpoint(blocks: list[Block], message: Mapping[str, Any]) -> list[Block]:
     """Return ``blocks`` with the message's own cache breakpoint on the last one."""
     return [*blocks[:-1], with_cache_control(blocks[-1], message)] if blocks else []
