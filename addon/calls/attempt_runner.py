@@ -98,7 +98,7 @@ class AttemptRunner:
                 connection = await self.deps.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
         except PoolFull:
             self.attempt.lagged = True
-            log_no_connection(self.call.exchange, "no place among the open connections was free in time")
+            log_no_connection(self.call.exchange, "all connections were in use for too long")
             raise _Failed(NO_CONNECTION_FREE) from None
         except Unreachable as error:
             self.attempt.lagged = error.lagged

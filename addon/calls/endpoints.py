@@ -30,13 +30,13 @@ def endpoint_of(head: RequestHead) -> Endpoint:
     if head.method == "CONNECT":
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if head.target == "*":
-        raise Refusal("method_not_allowed", "Send a path: * is served to no method.")
+        raise Refusal("method_not_allowed", "Send a path: no method is served for *.")
     endpoint = _endpoint_at(head.path)
     if endpoint is None:
         raise not_found(head.path)
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
-        raise Refusal("method_not_allowed", f"{endpoint.value} is served to {allowed} only.")
+        raise Refusal("method_not_allowed", f"{endpoint.value} accepts {allowed} only.")
     return endpoint
 
 

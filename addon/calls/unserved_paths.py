@@ -13,11 +13,11 @@ SERVED: Final = "POST /v1/chat/completions, GET /v1/models and GET /v1/models/{s
 
 _TO_PROVIDER: Final = "This gateway serves chat completions only: send such calls to the provider itself."
 _NATIVE: Final = (
-    "Use an OpenAI-compatible client with a base_url that ends in /v1; models of all providers are served so."
+    "Use an OpenAI-compatible client, with a base_url that ends in /v1, for the models of all providers."
 )
 _WITHOUT_VERSION: Final = "Let the client's base_url end in /v1."
 
-OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
+UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/v1/responses": (
             "The Responses API is not served. Switch the client to chat completions: OpenAI SDKs "
@@ -48,7 +48,7 @@ OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
         "/v1/evals": f"Evals are not served. {_TO_PROVIDER}",
         "/v1/organization": f"Organizations are not managed here. {_TO_PROVIDER}",
         "/v1/chat/completions": "The path is /v1/chat/completions, without a slash or anything else after it.",
-        "/v1/v1": "The path has /v1 twice: take it off the client's base_url.",
+        "/v1/v1": "The path has /v1 twice: remove it from the client's base_url.",
         "/v1beta": f"Gemini's native API is not served. {_NATIVE}",
         "/v1/projects": f"Vertex AI's native API is not served. {_NATIVE}",
         "/openai": "Azure's paths are not served: use the ordinary OpenAI client with a base_url that ends in /v1.",
@@ -67,6 +67,6 @@ OTHER_APIS: Final[Mapping[str, str]] = MappingProxyType(
 def not_found(path: str) -> Refusal:
     """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path."""
     known = next(
-        (message for prefix, message in OTHER_APIS.items() if f"{path}/".startswith(f"{prefix}/")), None
+        (message for prefix, message in UNSERVED_PATHS.items() if f"{path}/".startswith(f"{prefix}/")), None
     )
-    return Refusal("not_found", f"{known or 'There is nothing here.'} Served are {SERVED}.")
+    return Refusal("not_found", f"{known or 'There is nothing here.'} The gateway serves {SERVED}.")

@@ -155,7 +155,7 @@ def test_a_call_without_a_free_connection_in_time_is_no_failure_of_the_provider(
     assert "connections to the provider" in refused.json()["error"]["message"]
     call_id = refused.headers["x-request-id"]
     line = narrow.wait_for_log(lambda one: one.get("event") == "no connection" and one["id"] == call_id)
-    assert "no place" in line["message"]
+    assert "all connections were in use" in line["message"]
     (row,) = [one for one in narrow.ledger_rows() if one["id"] == call_id]
     assert (row["status"], row["usage_source"], row["retail_nanousd"]) == (503, "none", 0)
     gate.open()

@@ -9,7 +9,7 @@ from rig.gateway import Gateway
 from rig.upstream import Upstream
 
 from addon.calls.endpoints import Endpoint
-from addon.calls.unserved_paths import OTHER_APIS, SERVED, not_found
+from addon.calls.unserved_paths import SERVED, UNSERVED_PATHS, not_found
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
@@ -46,7 +46,7 @@ def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, 
     refusal = not_found(path)
     assert (refusal.code, refusal.param) == ("not_found", None)
     assert named in refusal.message
-    assert refusal.message.endswith(f"Served are {SERVED}.")
+    assert refusal.message.endswith(f"The gateway serves {SERVED}.")
 
 
 def test_the_served_paths_are_those_of_the_endpoints() -> None:
@@ -57,7 +57,7 @@ def test_each_path_is_documented_and_no_other() -> None:
     section = ERRORS.split("## What is not served\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `/")]
     documented = [path for row in rows for path in re.findall(r"`(/[^`]+)`", row.split(" | ")[0])]
-    assert sorted(documented) == sorted(OTHER_APIS)
+    assert sorted(documented) == sorted(UNSERVED_PATHS)
 
 
 def test_a_client_of_the_responses_api_gets_the_message(gateway: Gateway, upstream: Upstream) -> None:
