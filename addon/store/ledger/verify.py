@@ -96,23 +96,23 @@ async def verify_redis(url: SecretStr, database: Path) -> list[str]:
         await session.claim_ledger()
         async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.state.check()
-        lasting = await _differences(session)
+        lasting = await _find_differences(session)
         for _ in range(ROUNDS - 1):
             if lasting:
                 await asyncio.sleep(_PAUSE_S)
-                found = set(await _differences(session))
+                found = set(await _find_differences(session))
                 lasting = [line for line in lasting if line in found]
         return [*verify(session.file.connection), *lasting]
 
 
-async def _differences(session: RedisSession) -> list[str]:
+async def _find_differences(session: RedisSession) -> list[str]:
     names = await session.find_keys()
     for workspace in names:
         await session.outbox.empty(workspace, stale_s=0)
     recorded = recount(session.file.connection)
     lines: list[str] = []
     for workspace in names:
-        lines += await _differences_of(session, workspace, names[workspace], recorded)
+        lines += await _compare_workspace(session, workspace, names[workspace], recorded)
     for counter, totals in recorded.items():
         if _is_current(counter):
             lines += _compare(counter, CounterTotals(), totals)
@@ -124,7 +124,7 @@ def _is_current(counter: Counter) -> bool:
     return period_end(counter.period) > datetime.now(UTC).date().isoformat()
 
 
-async def _differences_of(
+async def _compare_workspace(
     session: RedisSession, workspace: str, names: Iterable[str], recorded: dict[Counter, CounterTotals]
 ) -> list[str]:
     """Compare one workspace, and remove its counters from ``recorded``."""
@@ -142,9 +142,12 @@ async def _differences_of(
         values = {field: int(value) for field, value in fields.items()}
         stored = CounterTotals(values.get("spent", 0), values.get("requests", 0))
         lines += _compare(counter, stored, recorded.pop(counter, CounterTotals()))
-        in_counter = (values.get("held", 0), values.get("in_flight", 0))
-        if in_counter != held.get(name, (0, 0)):
-            lines.append(
-                f"counter {counter.scope} of {counter.period}: {in_counter} is held, not {held.get(name)}"
-            )
+        counted = (values.get("held", 0), values.get("in_flight", 0))
+        lines += _compare_holds(counter, counted, held.get(name, (0, 0)))
     return lines
+
+
+def _compare_holds(counter: Counter, counted: tuple[int, int], held: tuple[int, int]) -> Iterable[str]:
+    if counted != held:
+        name = f"counter {counter.scope} of {counter.period}"
+        yield f"{name}: {counted[0]} nano-USD of {counted[1]} calls are counted, {held[0]} of {held[1]} are held"

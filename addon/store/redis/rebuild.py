@@ -70,12 +70,12 @@ async def rebuild_state(url: SecretStr, database: Path, *, take_over: bool = Fal
         # Wait until every gateway has noticed, and until a workspace that one is just creating is complete.
         await asyncio.sleep(MAINTENANCE_INTERVAL_S + TIMEOUT_S)
         names = await session.find_keys()
-        await _stop(session, names)
+        await _block_workspaces(session, names)
         recorded = sum([await session.outbox.empty(workspace, stale_s=0) for workspace in names])
         return await _restore_all(session, names, recorded)
 
 
-async def _stop(session: RedisSession, workspaces: Iterable[str]) -> None:
+async def _block_workspaces(session: RedisSession, workspaces: Iterable[str]) -> None:
     for workspace in workspaces:
         async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.client.command("DEL", keys_of(workspace).state)

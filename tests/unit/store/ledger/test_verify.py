@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from rig.ledger import second_connection
+from rig.redis_server import RedisServer
 from rig.sqlite_stores import open_settle_and_close
-from rig.stores import request, settlement
+from rig.stores import Place, request, settlement
 
 from addon.store.ledger.verify import verify
 from addon.store.protocol import Store
@@ -53,3 +54,16 @@ def test_verification_finds_a_damaged_file(ledger_path: Path) -> None:
     ledger_path.write_bytes(pages)
     with second_connection(ledger_path) as other:
         assert any("the file is damaged" in line for line in verify(other))
+
+
+async def test_verification_finds_a_counter_in_redis_that_differs_from_the_holds(
+    redis_server: RedisServer, ledger_path: Path
+) -> None:
+    place = Place(ledger_path, redis_server.url)
+    store = place.open()
+    await store.hold(request("a"))
+    redis_server.command("HINCRBY", "tollgate:{acme}:spend:wallet:acme:ever", "held", 5)
+    assert await place.discrepancies() == [
+        "counter wallet:acme of ever: 63405 nano-USD of 1 calls are counted, 63400 of 1 are held"
+    ]
+    await store.close()
