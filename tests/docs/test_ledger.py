@@ -9,8 +9,7 @@ from typing import get_args
 import pytest
 from rig.configuration import ROOT
 
-from addon.store import measured as measured_store
-from addon.store import pending_writes as kept
+from addon.store import measured, pending_writes
 from addon.store.ledger.migrations import LARGEST, migrate
 from addon.store.ledger.rows import CALL
 from addon.store.redis import outbox
@@ -69,11 +68,11 @@ def test_every_source_of_counts_is_documented() -> None:
 
 
 LOGGED = {
-    "store unavailable": measured_store,
-    "store recovered": measured_store,
-    "ledger unavailable": kept,
-    "ledger recovered": kept,
-    "ledger row lost": kept,
+    "store unavailable": measured,
+    "store recovered": measured,
+    "ledger unavailable": pending_writes,
+    "ledger recovered": pending_writes,
+    "ledger row lost": pending_writes,
 }
 
 

@@ -12,7 +12,7 @@ from rig.sqlite_stores import assert_all_refused, assert_undamaged, ended
 from rig.stores import WORKSPACE, Place, request, settlement, takes
 from rig.stores import request as hold_request
 
-from addon.store import pending_writes as kept
+from addon.store import pending_writes
 from addon.store.circuits import FRESH_S
 from addon.store.protocol import Settlement, Store, StoreUnavailable
 from addon.store.redis.store import RedisStore
@@ -126,7 +126,7 @@ async def test_a_pending_settlement_that_fails_again_blocks_no_other(
 async def test_calls_are_refused_when_too_many_settlements_are_pending(
     store: SqliteStore, ledger_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MAX_PENDING", 2)
+    monkeypatch.setattr(pending_writes, "MAX_PENDING", 2)
     with locked_by_another(ledger_path):
         for one in "ab":
             with pytest.raises(StoreUnavailable):
