@@ -8,6 +8,7 @@ It shares one folder with its workers, ``workers-HOST-PORT-*`` next to the ledge
 | file | written by | what |
 |---|---|---|
 | `settings.snapshot` | the supervisor | the last settings that loaded |
+| `question` | the supervisor | nothing; its time is the number of the last question for the workers' readiness |
 | `worker-N.json` | worker N | its readiness, or the fault that ended it; touched as a sign of life |
 | `*.db` | each worker | its metrics |
 """
@@ -26,6 +27,7 @@ from addon.runtime.listening import base_url
 from addon.serve.ports import reserve
 from addon.serve.signals import stop_signals
 from addon.serve.worker_process import WorkerFailed, WorkerProcess
+from addon.serve.worker_status import ReadinessQuestion
 from addon.settings.errors import describe_error
 from addon.settings.file_content import make_absolute
 from addon.settings.sealed_secrets import make_master_key
@@ -41,8 +43,8 @@ log = logging.getLogger("tollgate.supervisor")
 START_S = 60.0
 """The most that all workers together may take to start."""
 
-MISSING_S = 2.0
-"""A worker without a sign of life for so long counts as missing. Its own checks are bounded by less."""
+ANSWER_S = 2.0
+"""A worker that does not answer within this time counts as missing. Its own checks are bounded by less."""
 
 SILENT_S = 15.0
 """A worker without a sign of life for so long is killed: its clients wait in vain."""
@@ -92,6 +94,7 @@ class Supervisor:
         self.workers: dict[int, WorkerProcess] = {}
         self.folder = folder
         self._key = make_master_key()
+        self._question = ReadinessQuestion(folder)
         self._files = files
         self._started_conf = files.built_from().shared_files[make_absolute(files.conf_file)]
         self._write_fault: str | None = None
@@ -105,6 +108,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start everything, and return when every worker serves. Raises OSError or WorkerFailed."""
+        self._question.create()
         self._snapshot(self.settings).write(self.folder / SNAPSHOT_FILE, self._key)
         await self.admin.start(self.settings.conf.admin.host, self.settings.conf.admin.port)
         try:
@@ -169,8 +173,9 @@ class Supervisor:
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
-        heard = [worker for worker in self.workers.values() if worker.silent_s < MISSING_S]
-        reports = {worker.number: report for worker in heard if (report := worker.readiness)}
+        question, workers = self._question.ask(), list(self.workers.values())
+        answers = await asyncio.gather(*(worker.answer(question, ANSWER_S) for worker in workers))
+        reports = {worker.number: answer for worker, answer in zip(workers, answers, strict=True) if answer}
         checks = merged_checks(reports)
         count = self.listen.workers
         checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"

@@ -16,17 +16,20 @@ from addon.serve.ports import join
 from addon.serve.server import serving
 from addon.serve.signals import stop_signals
 from addon.serve.start_faults import START_FAULTS
-from addon.serve.worker_status import WorkerStatus
+from addon.serve.worker_status import ReadinessQuestion, WorkerStatus
 from addon.settings.errors import describe_error
 from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, SnapshotSettings
 from addon.telemetry.logs import configure_logging
 from addon.telemetry.metrics import FOLDER_VARIABLE
 
-STATUS_S = 0.5
+SIGN_S = 1.0
 """The time between two signs of life."""
 
 LOOK_S = 0.1
-"""The time between two looks at the snapshot. The supervisor needs most of the two seconds that an edit may take."""
+"""The time between two looks for a new snapshot, or for a question.
+
+The supervisor needs most of the two seconds that an edit may take.
+"""
 
 
 async def work(number: int) -> bool:
@@ -37,9 +40,9 @@ async def work(number: int) -> bool:
     try:
         with stop_signals() as stop:
             _watch_supervisor(stop)
-            await serve(files, status, stop)
+            await serve(files, ReadinessQuestion(folder), status, stop)
     except START_FAULTS as error:
-        status.write(describe_error(error))
+        status.write_fault(describe_error(error))
         return False
     return True
 
@@ -55,14 +58,16 @@ def _watch_supervisor(stop: asyncio.Event) -> None:
     loop.add_reader(pipe, note_end)
 
 
-async def serve(files: SnapshotSettings, status: WorkerStatus, stop: asyncio.Event) -> None:
+async def serve(
+    files: SnapshotSettings, question: ReadinessQuestion, status: WorkerStatus, stop: asyncio.Event
+) -> None:
     """Serve on the settings of the snapshot until ``stop``. Raises as ``serving`` does."""
     settings = files.load()
     join_port = partial(join, settings.conf.listen.host, settings.conf.listen.port)
     duties: asyncio.Task[None] | None = None
     try:
         async with serving(settings, join_port) as gateway:
-            duties = asyncio.create_task(run_duties(files, status, gateway.lifecycle(), stop))
+            duties = asyncio.create_task(run_duties(files, question, status, gateway.lifecycle(), stop))
             await stop.wait()
     finally:
         if duties:
@@ -71,13 +76,18 @@ async def serve(files: SnapshotSettings, status: WorkerStatus, stop: asyncio.Eve
 
 
 async def run_duties(
-    files: SnapshotSettings, status: WorkerStatus, lifecycle: Lifecycle, stop: asyncio.Event
+    files: SnapshotSettings,
+    question: ReadinessQuestion,
+    status: WorkerStatus,
+    lifecycle: Lifecycle,
+    stop: asyncio.Event,
 ) -> None:
-    """Follow the snapshot and report the status, also while the gateway drains. Set ``stop`` when either fails."""
+    """Do all that the supervisor expects, also while the gateway drains. Set ``stop`` when a duty fails."""
     try:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(follow_snapshot(files, lifecycle))
-            duties.create_task(report_status(status, lifecycle))
+            duties.create_task(answer_questions(question, status, lifecycle))
+            duties.create_task(give_signs(status))
     finally:
         stop.set()
 
@@ -96,11 +106,21 @@ async def follow_snapshot(files: SnapshotSettings, lifecycle: Lifecycle) -> None
             lifecycle.note_fault(fault)
 
 
-async def report_status(status: WorkerStatus, lifecycle: Lifecycle) -> None:
-    """Write the status every ``STATUS_S``."""
+async def answer_questions(question: ReadinessQuestion, status: WorkerStatus, lifecycle: Lifecycle) -> None:
+    """Write the readiness once, and again whenever the supervisor asks."""
+    answered = None
     while True:
-        status.write(await lifecycle.readiness())
-        await asyncio.sleep(STATUS_S)
+        if (number := question.number()) != answered:
+            status.write_readiness(await lifecycle.readiness(), number)
+            answered = number
+        await asyncio.sleep(LOOK_S)
+
+
+async def give_signs(status: WorkerStatus) -> None:
+    """Give a sign of life every ``SIGN_S``, also while a check of the readiness waits for the store."""
+    while True:
+        status.touch()
+        await asyncio.sleep(SIGN_S)
 
 
 if __name__ == "__main__":

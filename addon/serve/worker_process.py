@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from addon.runtime.deadline import within
 from addon.serve.worker_status import WorkerStatus
 from addon.telemetry.admin import Readiness
 
@@ -16,8 +17,8 @@ _STDERR = 2
 LOOK_S = 0.5
 """The time between two looks at a worker's status."""
 
-START_LOOK_S = 0.05
-"""The time between two looks while the worker starts."""
+ANSWER_LOOK_S = 0.02
+"""The time between two looks while the supervisor waits for the worker to start, or to answer."""
 
 
 class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault of the caller)
@@ -25,15 +26,11 @@ class WorkerFailed(Exception):  # noqa: N818  (like StoreUnavailable: no fault o
 
 
 class WorkerProcess:
-    """A worker that was started. The worker that replaces it gets the same ``number``.
-
-    ``silent_s`` is the time without a sign of life.
-    """
+    """A worker that was started. The worker that replaces it gets the same ``number``."""
 
     def __init__(self, number: int, process: asyncio.subprocess.Process, status: WorkerStatus) -> None:
         self.number = number
         self.pid = process.pid
-        self.silent_s = 0.0
         self._process = process
         self._status = status
 
@@ -53,36 +50,44 @@ class WorkerProcess:
         return cls(number, process, status)
 
     @property
-    def readiness(self) -> Readiness | None:
-        """The readiness that the worker reports while it serves."""
-        status = self._status.read()
-        return status if isinstance(status, Readiness) and self._process.returncode is None else None
-
-    @property
     def fault(self) -> str | None:
         """The reason that the worker gives for not starting."""
-        status = self._status.read()
-        return status if isinstance(status, str) else None
+        return self._status.fault()
 
     async def served(self) -> None:
         """Wait until it serves. Raises WorkerFailed when it ends before."""
-        while self.readiness is None:
-            if self._process.returncode is not None:
-                raise WorkerFailed(self.fault or f"worker {self.number} ended with {await self.ended()}")
-            await asyncio.sleep(START_LOOK_S)
+        if await self._wait_for_answer(0) is None:
+            raise WorkerFailed(self.fault or f"worker {self.number} ended with {await self.ended()}")
+
+    async def answer(self, question: int, timeout_s: float) -> Readiness | None:
+        """Return its answer to a ``ReadinessQuestion``. Return None when it ends, does not serve yet or is late."""
+        if self._status.readiness() is None:
+            return None
+        try:
+            async with within(timeout_s):
+                return await self._wait_for_answer(question)
+        except TimeoutError:
+            return None
+
+    async def _wait_for_answer(self, question: int) -> Readiness | None:
+        while self._process.returncode is None:
+            if answer := self._status.readiness(question):
+                return answer
+            await asyncio.sleep(ANSWER_LOOK_S)
+        return None
 
     async def fell_silent(self, start_s: float, silent_s: float) -> float:
         """Wait until it gives no sign of life for ``silent_s``, or ``start_s`` before the first. Return which it was.
 
         Looks are counted, not time. So time in which this process itself was stopped does not count.
         """
-        last_sign = None
+        last_sign, silence_s = None, 0.0
         while True:
             await asyncio.sleep(LOOK_S)
             before, last_sign = last_sign, self._status.last_sign()
-            self.silent_s = self.silent_s + LOOK_S if last_sign == before else 0.0
+            silence_s = silence_s + LOOK_S if last_sign == before else 0.0
             bound_s = start_s if last_sign is None else silent_s
-            if self.silent_s >= bound_s:
+            if silence_s >= bound_s:
                 return bound_s
 
     def kill(self) -> None:

@@ -1,18 +1,46 @@
-"""The status of a worker: a small file next to its metrics, which the worker touches as a sign of life."""
+"""The status of a worker: a small file next to its metrics, which the worker touches as a sign of life.
+
+A worker writes its readiness when it starts, and whenever the supervisor asks for it: a check writes to the store, so
+none is made that no one needs.
+"""
 
 import json
-import logging
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from addon.telemetry.admin import Readiness
 
-log = logging.getLogger("tollgate.workers")
-
-
 MAX_BYTES = 65_536
 """The most that is read of a status: a worker talks to strangers."""
+
+
+class ReadinessQuestion:
+    """The file with which a supervisor asks all its workers for their readiness.
+
+    Its modification time, in seconds, is the number of the question. So to ask also works on a full disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "question"
+
+    def create(self) -> None:
+        """Create the file, before there is a worker. Raises OSError."""
+        self._file.touch()
+        os.utime(self._file, (0, 0))
+
+    def ask(self) -> int:
+        """Ask a new question, and return its number. Raises OSError."""
+        number = self.number() + 1
+        os.utime(self._file, (number, number))
+        return number
+
+    def number(self) -> int:
+        """Return the number of the last question, 0 before the first."""
+        try:
+            return int(self._file.stat().st_mtime)
+        except OSError:
+            return 0
 
 
 class WorkerStatus:
@@ -23,23 +51,24 @@ class WorkerStatus:
 
     def __init__(self, folder: Path, number: int) -> None:
         self._file = folder / f"worker-{number}.json"
-        self._written = ""
 
-    def write(self, status: Readiness | str) -> None:
-        """Give a sign of life, and replace the file if the status is new."""
-        fields = (
-            {"fault": status} if isinstance(status, str) else {"ready": status.ready, "checks": status.checks}
-        )
-        text = json.dumps(fields, default=dict)
-        try:
-            if text != self._written:
-                new = self._file.with_suffix(".new")
-                new.write_text(text, encoding="utf-8")
-                new.replace(self._file)
-                self._written = text
-        except OSError as error:
-            log.debug("the status can't be written: %s", error)
-        # This also works on a full disk, where only the status itself grows old.
+    def write_readiness(self, readiness: Readiness, question: int) -> None:
+        """Write the answer to the question of this number."""
+        self._write({"question": question, "ready": readiness.ready, "checks": dict(readiness.checks)})
+
+    def write_fault(self, fault: str) -> None:
+        """Write why the worker ends."""
+        self._write({"fault": fault})
+
+    def _write(self, fields: dict[str, object]) -> None:
+        new = self._file.with_suffix(".new")
+        # On a full disk the worker lives on, but does not answer.
+        with suppress(OSError):
+            new.write_text(json.dumps(fields), encoding="utf-8")
+            new.replace(self._file)
+
+    def touch(self) -> None:
+        """Give a sign of life."""
         with suppress(OSError):
             os.utime(self._file)
 
@@ -54,16 +83,26 @@ class WorkerStatus:
         except OSError:
             return None
 
-    def read(self) -> Readiness | str | None:
-        """Return the last status. Return None before the first, and for a text that is none."""
-        try:
-            with self._file.open("rb") as stream:
-                status = json.loads(stream.read(MAX_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return None
-        match status:
+    def readiness(self, question: int = 0) -> Readiness | None:
+        """Return the answer to this question, or to a later one. Return None while there is none."""
+        match self._read():
+            case {"question": int(number), "ready": bool(ready), "checks": dict(checks)} if (
+                number >= question
+            ):
+                return Readiness(ready, {str(name): str(result) for name, result in checks.items()})
+        return None
+
+    def fault(self) -> str | None:
+        """Return the fault that ended the worker, None when there is none."""
+        match self._read():
             case {"fault": str(fault)}:
                 return fault
-            case {"ready": bool(ready), "checks": dict(checks)}:
-                return Readiness(ready, {str(name): str(found) for name, found in checks.items()})
         return None
+
+    def _read(self) -> object:
+        """Return what is in the file, None when it is no JSON."""
+        try:
+            with self._file.open("rb") as stream:
+                return json.loads(stream.read(MAX_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return None

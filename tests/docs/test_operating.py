@@ -103,7 +103,7 @@ def test_the_times_that_a_supervisor_waits_are_documented() -> None:
     [section] = re.findall(r"\n## Workers\n(.*?)\n## ", PAGE, re.DOTALL)
     said = " ".join(section.split())
     assert f"has not ended {supervisor.SLACK_S:g} s after" in said
-    assert f"without a sign of life for {supervisor.MISSING_S:g} s" in said
+    assert f"does not answer within {supervisor.ANSWER_S:g} s" in said
     assert f"started again after {supervisor.restart_delay_s(0):g} s" in said
     assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
 

@@ -383,7 +383,7 @@ def test_a_worker_that_gets_sigterm_drains_and_is_replaced(pair: Gateway, upstre
 
 SHORT_PATIENCE = """
 import addon.serve.supervisor as supervisor
-supervisor.SLACK_S = 0.5
+supervisor.ANSWER_S, supervisor.SLACK_S = 0.5, 0.5
 from addon.cli import main
 main()
 """
@@ -397,8 +397,8 @@ def test_a_frozen_worker_counts_as_missing_and_the_others_end(
     )
     pids = gateway.children()
     os.kill(pids[0], signal.SIGSTOP)
-    gateway.wait_until(lambda: gateway.readiness().json()["checks"]["workers"] == "1 of 2 running")
-    assert gateway.readiness().status_code == 200
+    answer = gateway.readiness()
+    assert (answer.status_code, answer.json()["checks"]["workers"]) == (200, "1 of 2 running")
     assert gateway.stop() == 1
     assert gateway.stderr_lines[-1].startswith("tollgate: killed worker 1")
     assert not any(_is_running(pid) for pid in pids)
