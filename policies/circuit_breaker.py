@@ -9,10 +9,10 @@
 A call without a fallback is always sent, and its outcome counts, too.
 
 Each workspace has circuits of its own, because a customer can provoke failures, and these must not affect others. With
-the platform's keys, a provider is also skipped for all workspaces, while the circuits of ``LEAST_WORKSPACES`` of them
-are open and no workspace has succeeded since the first of these failures. The shared state of a provider is a
-``Circuit`` of one failure, which is never open itself: ``began_us`` is the time of the last noted success, ``retry_us``
-the time when all may try again.
+the platform's keys, a provider is also skipped for all workspaces. This lasts while the circuits of
+``LEAST_WORKSPACES`` of them are open, and no workspace has succeeded since the first of these failures. The shared
+state of a provider is a ``Circuit`` of one failure, which is never open itself: ``began_us`` is the time of the last
+noted success, ``retry_us`` the time when all may try again.
 
 Times are readings of one clock, in µs. Source: docs/decisions/circuit-breakers-skip-failing-providers.md.
 """

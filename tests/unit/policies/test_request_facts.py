@@ -1,0 +1,65 @@
+"""The facts of a request that routing uses."""
+
+from typing import Any
+
+import pytest
+
+from policies.request_facts import MAX_RULE_CHARS, request_facts, text_of
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+def said(role: str, content: Any = None) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+@pytest.mark.parametrize(
+    ("messages", "last_user_text"),
+    [
+        ([said("user", "one")], "one"),
+        ([said("user", "one"), said("user", "two"), said("assistant", "three")], "two"),
+        ([said("user", "one"), said("user")], ""),
+        ([said("system", "one")], ""),
+        ([said("user", [text("one"), IMAGE, text("two")])], "one\ntwo"),
+        ([said("user", [{"type": "input_text", "text": "one"}, {"type": "other", "text": "two"}])], "one"),
+        ([said("user", "x" * (MAX_RULE_CHARS + 1))], "x" * MAX_RULE_CHARS),
+        ([said("user", [text("x" * MAX_RULE_CHARS), text("y")])], "x" * MAX_RULE_CHARS),
+    ],
+)
+def test_the_text_is_that_of_the_last_user_message(messages: list[Any], last_user_text: str) -> None:
+    assert request_facts(None, {"messages": messages}).last_user_text == last_user_text
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        ({}, (False, False, False)),
+        ({"messages": [said("system", [IMAGE]), said("user", "hi")]}, (True, False, False)),
+        ({"tools": [{"type": "function"}]}, (False, True, False)),
+        ({"tools": []}, (False, False, False)),
+        ({"response_format": {"type": "json_object"}}, (False, False, True)),
+        ({"response_format": {"type": "json_schema"}}, (False, False, True)),
+        ({"response_format": {"type": "text"}}, (False, False, False)),
+    ],
+)
+def test_images_tools_and_json_are_facts(fields: dict[str, Any], facts: tuple[bool, bool, bool]) -> None:
+    found = request_facts("m", {"messages": [said("user", "hi")], **fields})
+    assert (found.has_images, found.has_tools, found.wants_json) == facts
+    assert found.model == "m"
+
+
+def test_the_prompt_is_estimated_once_when_it_is_asked_for() -> None:
+    fields: dict[str, Any] = {"messages": [said("user", "hi")]}
+    found = request_facts(None, fields)
+    fields["messages"].append(said("user", "x" * 10_000))
+    first = found.prompt_tokens()
+    fields["messages"].append(said("user", "x" * 10_000))
+    assert found.prompt_tokens() == first > 2_000
+
+
+def test_a_text_without_content_is_empty() -> None:
+    assert text_of(None) == text_of("") == text_of([]) == ""
