@@ -24,6 +24,8 @@ from policies.spend import (
     place_hold,
 )
 
+_REFUSALS = {"ended": "it has ended", "nothing": "it holds nothing", "lease": "its lease has ended"}
+
 LARGEST_EXACT = MAX_ROOM_NANOUSD
 """The largest number that a script counts exactly: its numbers are doubles."""
 LARGEST_TOKEN_PICOUSD = LARGEST_EXACT // 10
@@ -99,10 +101,10 @@ class Holds:
         """Place again the holds that Redis has lost. Those that it still has stay as they are."""
         for held in list(self._held.values()):
             if held.request:
-                await self._ask(held.request, held.counters)
+                await self._run_hold(held.request, held.counters)
 
     async def _place(self, request: HoldRequest, held: _Held, *, is_moved: bool = False) -> Hold | Denial:
-        outcome, *found = await self._ask(request, held.counters, is_moved=is_moved)
+        outcome, *found = await self._run_hold(request, held.counters, is_moved=is_moved)
         if outcome == "held":
             hold = Hold(*map(int, found))
             max_cost = replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
@@ -112,9 +114,9 @@ class Holds:
             reason, number, *in_flight = found
             limit = request.limits[int(number) - 1]
             return Denial(cast(DenialReason, reason), limit, *map(int, in_flight))
-        raise CallNotHeld(f"a call can't be {'moved' if is_moved else 'held'}: {outcome}")
+        raise CallNotHeld(f"a call can't be {'moved' if is_moved else 'held'}: {_REFUSALS[outcome]}")
 
-    async def _ask(
+    async def _run_hold(
         self, request: HoldRequest, counters: CallCounters, *, is_moved: bool = False
     ) -> Sequence[str]:
         keys = keys_of(request.workspace)
@@ -137,7 +139,7 @@ class Holds:
                 )
                 if answer != ["lease"]:
                     return answer
-        return ["its lease has ended"]
+        return answer
 
 
 def max_cost_arguments(max_cost: MaxCost) -> tuple[int, ...]:

@@ -31,14 +31,14 @@ GROUP = "ledger"
 
 _REBUILD = "run `tollgate state rebuild` where the ledger is"
 EMPTY = f"Redis came back empty; {_REBUILD}"
-OLDER = f"Redis came back as it was some time ago; {_REBUILD}"
-LOST = f"Redis has lost a part of what it kept; {_REBUILD}"
+OLDER = f"Redis came back with older data; {_REBUILD}"
+LOST = f"Redis has lost a part of its data; {_REBUILD}"
 OTHER = (
-    "Redis holds another state than the one that this ledger has worked with;"
-    f" if that is not meant to be, {_REBUILD}, otherwise give this gateway a new database"
+    "Redis has another state than the one that this ledger works with;"
+    f" if that is a mistake, {_REBUILD}, otherwise give this gateway a new database"
 )
 UNCOUNTED = f"this ledger has calls or credits that Redis does not count; {_REBUILD}"
-EVICTS = "Redis may delete what limits rest on when its memory is full; set maxmemory-policy to noeviction"
+EVICTS = "Redis may delete the data of limits when its memory is full; set maxmemory-policy to noeviction"
 TOO_OLD = "Redis 7 or newer is needed"
 
 

@@ -79,7 +79,7 @@ async def test_a_new_state_of_another_gateway_in_an_emptied_redis_is_refused(
     await store.maintain()
     rig.server.flush()
     await rig.open(rig.elsewhere(tmp_path))
-    await assert_all_refused(store, "another state than the one that this ledger has worked with")
+    await assert_all_refused(store, "another state than the one that this ledger works with")
 
 
 async def test_a_workspace_whose_state_is_gone_is_refused_and_the_others_are_not(rig: Rig) -> None:
@@ -101,9 +101,9 @@ async def test_a_redis_that_came_back_older_is_refused_until_it_is_rebuilt(rig: 
     await store.check()
     rig.server.kill()
     rig.server.start()
-    refused = await refusal_of(store, "as it was some time ago")
+    refused = await refusal_of(store, "came back with older data")
     assert "state rebuild" in refused
-    with pytest.raises(StoreUnavailable, match="some time ago"):
+    with pytest.raises(StoreUnavailable, match="older data"):
         await takes(store, WORKSPACE, 10)
     with pytest.raises(StoreUnavailable, match="came back empty"):
         await rig.open()  # A process that never saw the missing data refuses this state too.

@@ -143,7 +143,7 @@ async def test_a_hold_that_arrives_after_its_release_is_not_placed(rig: Rig) -> 
     store = await rig.open()
     await store.hold(request("a"))
     await store.void("a")
-    with pytest.raises(StoreUnavailable, match="can't be held: ended"):
+    with pytest.raises(StoreUnavailable, match="can't be held: it has ended"):
         await store.hold(request("a"))
     assert rig.place.holds() == []
 
