@@ -51,25 +51,32 @@ class PendingWrites:
         A settlement that fails in another way stays pending and does not block the others.
         """
         for call_id, settlement in list(self.settlements.items()):
-            try:
-                await settle(settlement)
-            except StoreUnavailable:
-                raise
-            except IllegalRowError as error:
-                log_lost_row(settlement, str(error))
-                self.voids.add(call_id)
-            except Exception:
-                if call_id not in self._failed:
-                    log.exception("a call that is kept in memory can't be recorded", extra={"id": call_id})
-                self._failed.add(call_id)
-                continue
-            self._failed.discard(call_id)
-            if self.settlements.pop(call_id, None) and not self.settlements:
-                log.info("no call is kept in memory any more", extra={"event": "ledger recovered"})
+            if await self._settle(call_id, settlement, settle):
+                self._failed.discard(call_id)
+                if self.settlements.pop(call_id, None) and not self.settlements:
+                    log.info("no call is kept in memory any more", extra={"event": "ledger recovered"})
         while self.voids:
             call_id = next(iter(self.voids))
             await void(call_id)
             self.voids.discard(call_id)
+
+    async def _settle(
+        self, call_id: str, settlement: Settlement, settle: Callable[[Settlement], Awaitable[None]]
+    ) -> bool:
+        """Try to settle a call. Return whether it needs no other try."""
+        try:
+            await settle(settlement)
+        except StoreUnavailable:
+            raise
+        except IllegalRowError as error:
+            log_lost_row(settlement, str(error))
+            self.voids.add(call_id)
+        except Exception:
+            if call_id not in self._failed:
+                log.exception("a call that is kept in memory can't be recorded", extra={"id": call_id})
+            self._failed.add(call_id)
+            return False
+        return True
 
     def log_lost(self, reason: str) -> None:
         """Log every settlement that is still pending."""
