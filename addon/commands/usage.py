@@ -116,17 +116,9 @@ def usage(
             )
             if not (by or model or since or until):
                 tables = replace(tables, limits=_try_limits(conf_file, ledger, workspace, limit))
-    if form == "json":
-        click.echo(tables.format_json())
-    elif form == "csv":
-        click.echo(format_csv(tables.first), nl=False)
-    else:
-        nothing = (
-            "No recorded call matches."
-            if wanted.values and path.exists()
-            else f"There is no recorded call yet in {path}."
-        )
-        click.echo(tables.format_text(nothing))
+    has_selection = bool(wanted.values) and path.exists()
+    nothing = "No recorded call matches." if has_selection else f"There is no recorded call yet in {path}."
+    click.echo(tables.format_as(form, nothing), nl=form != "csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +135,12 @@ class UsageTables:
         first = next((table for table in (self.recent, *self.totals.values(), self.limits) if table), None)
         assert first is not None  # noqa: S101  (one of them was asked for)
         return first
+
+    def format_as(self, form: str, nothing: str) -> str:
+        """Return the tables as ``table``, ``json`` or ``csv``. For ``nothing`` see ``format_text``."""
+        if form == "json":
+            return self.format_json()
+        return format_csv(self.first) if form == "csv" else self.format_text(nothing)
 
     def format_json(self) -> str:
         """Return all tables as JSON, each under its name."""
