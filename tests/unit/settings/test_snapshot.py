@@ -54,7 +54,7 @@ class Pair:
         Snapshot.of(self.files, settings or self.settings, self.conf).write(self.file, KEY)
 
     def follow(self) -> Settings:
-        """Take the edits of the supervisor's files, and write them down."""
+        """Apply edits as the supervisor does, and write the snapshot."""
         for _ in range(2):
             self.now_s += 0.5
             self.settings = self.files.look(self.now_s, self.settings.conf)
@@ -96,9 +96,9 @@ def test_only_its_owner_may_read_a_snapshot_also_once_it_is_replaced(pair: Pair)
 
 @pytest.mark.parametrize("secret", [*SECRETS.values(), PROXY_URL], ids=[*SECRETS, "the URL of a proxy"])
 def test_no_secret_is_in_a_snapshot(pair: Pair, secret: str) -> None:
-    said = pair.file.read_bytes()
-    assert not Canaries({"secret": secret}).found_in(said)
-    assert b"workspaces" not in said
+    text = pair.file.read_bytes()
+    assert not Canaries({"secret": secret}).found_in(text)
+    assert b"workspaces" not in text
 
 
 def test_options_of_the_command_line_hold_in_workers(pair: Pair) -> None:
@@ -148,25 +148,25 @@ def test_a_renewed_secret_file_reaches_a_worker(pair: Pair) -> None:
     assert worker.load() == pair.settings
 
 
-def _cut(said: bytes) -> bytes:
-    return said[: len(said) // 2]
+def _cut(text: bytes) -> bytes:
+    return text[: len(text) // 2]
 
 
-def _of_format_2(said: bytes) -> bytes:
-    text = MasterKeys(KEY).unseal(said.decode())
+def _of_format_2(sealed: bytes) -> bytes:
+    text = MasterKeys(KEY).unseal(sealed.decode())
     assert text.startswith('{"format":1,')
     return MasterKeys(KEY).seal(text.replace('"format":1', '"format":2', 1)).encode()
 
 
-def _of_another_run(said: bytes) -> bytes:
-    return MasterKeys(make_master_key()).seal(MasterKeys(KEY).unseal(said.decode())).encode()
+def _of_another_run(sealed: bytes) -> bytes:
+    return MasterKeys(make_master_key()).seal(MasterKeys(KEY).unseal(sealed.decode())).encode()
 
 
 NOT_WHOLE = "is not a whole snapshot of this run of the gateway"
 REFUSED = {
     "torn": (_cut, NOT_WHOLE),
     "empty": (lambda _: b"", NOT_WHOLE),
-    "changed": (lambda said: said[:-9] + b"AAAAAAAA=", NOT_WHOLE),
+    "changed": (lambda text: text[:-9] + b"AAAAAAAA=", NOT_WHOLE),
     "no text": (lambda _: b"\xff\xfe", NOT_WHOLE),
     "of another run": (_of_another_run, NOT_WHOLE),
     "of another version": (
