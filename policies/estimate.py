@@ -19,7 +19,7 @@ from policies.large_text import LargeText, TextCounts
 _LETTERS: Final = (string.ascii_lowercase + " ").encode()
 _ASCII: Final = bytes(range(128))
 
-# An image has a fixed number of tokens, whatever its size. Sound has 32 tokens a second for Gemini, the most of any
+# An image of any size has a fixed number of tokens. Sound has 32 tokens a second for Gemini, the most of any
 # vendor (ai.google.dev, "Audio understanding"). One second has at least 8,000 bytes uncompressed (8 kHz, 8 bits), and
 # 750 in the densest encoding (Opus, 6 kbit/s). A file's unpacked text and the pictures of its pages have at most one
 # token for each byte of the file.

@@ -218,9 +218,8 @@ def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:
     if provider.platform_secret is not None:
         return provider.platform_secret
     why = f"There is no platform key for '{choice.model.slug}'"
-    if (
-        choice.named_in is None
-    ):  # The client chose it. A model that the workspace's file names is the operator's.
+    # The client chose the model. A model that the workspace's file names is the operator's choice.
+    if choice.named_in is None:
         raise _own_key_needed(
             choice, workspace, f"{why}, so it is served with your own {provider.name} key only"
         )

@@ -12,7 +12,7 @@ from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.provider_deadline import ProviderDeadline
-from addon.calls.responses import answer_headers
+from addon.calls.responses import make_answer_headers
 from addon.calls.settlement import OK
 from addon.runtime.heavy_work import run_heavy_work
 from addon.telemetry.logs import log_no_connection
@@ -193,13 +193,13 @@ class AttemptRunner:
             self._send_head()
             await self.stream.end(last)
         else:
-            await self.stream.respond(Response(OK, answer_headers(self.call), last))
+            await self.stream.respond(Response(OK, make_answer_headers(self.call), last))
         return None
 
     def _send_head(self) -> None:
         """Begin a streamed answer, once. From now on no other attempt can follow."""
         if not self.call.is_head_sent:
-            self.stream.begin(ResponseHead(OK, answer_headers(self.call)))
+            self.stream.begin(ResponseHead(OK, make_answer_headers(self.call)))
             self.call.is_head_sent = True
 
     def _return_connection(self) -> None:

@@ -19,7 +19,7 @@ from addon.calls.endpoints import (
 )
 from addon.calls.request_body import read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
-from addon.calls.responses import catalog_response, error_response, gateway_fields
+from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.runtime.heavy_work import run_heavy_work
 from addon.store.protocol import StoreUnavailable
@@ -60,7 +60,7 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
 async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None:
     page = deps.catalog.page(slug_in_path(stream.head))
     known_tags = stream.head.headers.get("if-none-match", "")
-    await stream.respond(catalog_response(page, known_tags, call.exchange.id))
+    await stream.respond(make_catalog_response(page, known_tags, call.exchange.id))
 
 
 async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
@@ -104,7 +104,7 @@ async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps
     if call.is_head_sent:
         await stream.end(error.sse_event())
     else:
-        await stream.respond(error_response(error, gateway_fields(call)))
+        await stream.respond(make_error_response(error, make_gateway_fields(call)))
 
 
 async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAnswer) -> None:
@@ -116,11 +116,11 @@ async def refuse(call: Call, stream: Stream, deps: Dependencies, error: ErrorAns
     if call.is_head_sent:
         await stream.end(error.sse_event())
         return
-    fields = gateway_fields(call)
+    fields = make_gateway_fields(call)
     if error.code == "method_not_allowed":
         fields.append(("allow", allowed_methods(stream.head)))
     is_connect = stream.head.method == "CONNECT"
-    await stream.respond(error_response(error, fields, close=is_connect))
+    await stream.respond(make_error_response(error, fields, close=is_connect))
 
 
 async def fail(call: Call, stream: Stream, deps: Dependencies) -> None:

@@ -19,7 +19,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _APPLIED: Final = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 
 
-def dropped_header(given: Collection[str], sent_on: Collection[str], *reports: Iterable[str]) -> str | None:
+def format_dropped_header(
+    given: Collection[str], sent_on: Collection[str], *reports: Iterable[str]
+) -> str | None:
     """Return the value of the header, None where nothing was dropped.
 
     ``given`` are the fields of the request, ``sent_on`` those of them that the family knows. ``reports`` name fields
@@ -32,7 +34,7 @@ def dropped_header(given: Collection[str], sent_on: Collection[str], *reports: I
     return _listed(dropped - _APPLIED)
 
 
-def dropped_in(changes: Iterable[FieldChange]) -> Iterable[str]:
+def find_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:
     """Return the names of the fields that ``changes`` drop."""
     return (change.field for change in changes if change.action == "dropped")
 

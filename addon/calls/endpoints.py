@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from addon.calls.unserved_paths import not_found
+from addon.calls.unserved_paths import make_not_found
 from addon.text.http_heads import RequestHead
 from policies.refusal import Refusal
 
@@ -33,7 +33,7 @@ def endpoint_of(head: RequestHead) -> Endpoint:
         raise Refusal("method_not_allowed", "Send a path: no method is served for *.")
     endpoint = _endpoint_at(head.path)
     if endpoint is None:
-        raise not_found(head.path)
+        raise make_not_found(head.path)
     if head.method not in METHODS[endpoint]:
         allowed = " or ".join(METHODS[endpoint])
         raise Refusal("method_not_allowed", f"{endpoint.value} accepts {allowed} only.")

@@ -30,7 +30,7 @@ class PublicCatalog:
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
-        self._all = _page(catalog_json(models.values()))
+        self._all = _page(format_catalog(models.values()))
 
     def page(self, slug: str | None) -> Page:
         """Return all rows, or the row of ``slug``. Raises Refusal ``model_not_found``."""
@@ -43,7 +43,7 @@ class PublicCatalog:
         return _page(_object_json(_row(model)).encode())
 
 
-def public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
+def make_public_rows(models: Iterable[Model]) -> list[dict[str, Any]]:
     """Return the active models as rows, sorted by slug. Prices are exact, in USD."""
     active = sorted((model for model in models if model.active), key=lambda model: model.slug)
     return [_row(model) for model in active]
@@ -63,16 +63,16 @@ def _row(model: Model) -> dict[str, Any]:
     }
 
 
-def catalog_json(models: Iterable[Model]) -> bytes:
+def format_catalog(models: Iterable[Model]) -> bytes:
     """Return the body of ``GET /v1/models``, a JSON array. Equal models give equal bytes."""
-    return rows_json(public_rows(models)).encode()
+    return format_rows(make_public_rows(models)).encode()
 
 
 def _page(body: bytes) -> Page:
     return Page(body, etag(body))
 
 
-def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
+def format_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return rows as a JSON array. A Decimal becomes a plain number with exactly its digits."""
     return "[" + ",".join(_object_json(row) for row in rows) + "]"
 

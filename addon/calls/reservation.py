@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.upstream_request import ask_policies, hold_request, make_attempt
+from addon.calls.upstream_request import ask_policies, make_attempt, make_hold_request
 from addon.runtime.heavy_work import run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
@@ -131,7 +131,7 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     """
     body_bytes = call.chat.body_bytes
     _, cap_tokens = ask_policies(call)
-    decided = await place(await run_heavy_work(body_bytes, hold_request, call, cap_tokens))
+    decided = await place(await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens))
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.held(decided)

@@ -15,28 +15,30 @@ CLOSING_STATUSES = frozenset({408, 413})
 """Errors after which the connection is closed: the rest of the body is not worth reading."""
 
 
-def error_response(error: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False) -> Response:
+def make_error_response(
+    error: ErrorAnswer, more: Iterable[tuple[str, str]], *, close: bool = False
+) -> Response:
     """Return the nested error object of the contract. ``more`` are headers, among them ``x-request-id``."""
     fields = [_JSON, *more, *retry_headers(error).items()]
     return Response(error.status, Headers(fields), error.body(), close or error.status in CLOSING_STATUSES)
 
 
-def answer_headers(call: Call) -> Headers:
+def make_answer_headers(call: Call) -> Headers:
     """Return the headers of a successful answer. No header of the upstream's is among them."""
     stream = call.exchange.stream
     fields = [_EVENTS if stream else _JSON]
     if call.exchange.attempt.is_fallback and not stream:
         fields.append(("x-gateway-fallback", "true"))
-    return Headers([*fields, *gateway_fields(call)])
+    return Headers([*fields, *make_gateway_fields(call)])
 
 
-def gateway_fields(call: Call) -> list[tuple[str, str]]:
+def make_gateway_fields(call: Call) -> list[tuple[str, str]]:
     """Return the headers that every answer to a call has, successful or not."""
     dropped = [(DROPPED_HEADER, call.dropped)] if call.dropped else []
     return [("x-request-id", call.exchange.id), *dropped]
 
 
-def catalog_response(page: Page, if_none_match: str, request_id: str) -> Response:
+def make_catalog_response(page: Page, if_none_match: str, request_id: str) -> Response:
     """Return the public catalog, or 304 where the client has it already."""
     fields = [_JSON, ("etag", page.tag), ("cache-control", "no-cache"), ("x-request-id", request_id)]
     if is_fresh(page.tag, if_none_match):

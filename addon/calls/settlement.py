@@ -19,7 +19,7 @@ from policies.sanitize import choices_sent
 OK = 200
 
 
-def outcome(call: Call, now_s: float) -> dict[str, Any]:
+def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final.
 
     ``now_s`` is a reading of the clock of ``exchange.started_s``.
@@ -39,7 +39,7 @@ def outcome(call: Call, now_s: float) -> dict[str, Any]:
     }
 
 
-def plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+def find_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
     if call.reader is None or call.reader.usage is None:
         return Usage(), ()
@@ -55,7 +55,7 @@ def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
     A provider's zero stays zero where its answer ended. Tokens that it never counted are estimated. An error, or a call
     without any answer, used nothing.
     """
-    reader, counted = call.reader, plausible_usage(call)[0]
+    reader, counted = call.reader, find_plausible_usage(call)[0]
     is_final = reader is not None and (call.exchange.status == OK or reader.is_done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
         return _usage_after_leaving(call, counted, now_s)

@@ -64,7 +64,7 @@ UNSERVED_PATHS: Final[Mapping[str, str]] = MappingProxyType(
 """The message for each path, and for all paths below it."""
 
 
-def not_found(path: str) -> Refusal:
+def make_not_found(path: str) -> Refusal:
     """Return the refusal ``not_found`` of a path at which nothing is served. It repeats nothing of the path."""
     known = next(
         (message for prefix, message in UNSERVED_PATHS.items() if f"{path}/".startswith(f"{prefix}/")), None

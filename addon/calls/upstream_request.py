@@ -10,7 +10,7 @@ from functools import cache, partial
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest
-from addon.calls.dropped_fields import dropped_header, dropped_in
+from addon.calls.dropped_fields import find_dropped, format_dropped_header
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
@@ -65,11 +65,11 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
     Both are in tokens, None for no limit. Raises Refusal, or PolicyFailed where a policy fails.
     """
     policies = call.settings.policies
-    policy_cap_tokens = review(reviewed_call(call), policies) if policies else None
+    policy_cap_tokens = review(make_reviewed_call(call), policies) if policies else None
     return policy_cap_tokens, completion_cap(call.chat.requested_cap, policy_cap_tokens)
 
 
-def reviewed_call(call: Call) -> ReviewedCall:
+def make_reviewed_call(call: Call) -> ReviewedCall:
     """Return the next attempt of a routed call as operators' policies see it."""
     chat, exchange = call.chat, call.exchange
     attempt, (workspace, key) = exchange.next_attempt, exchange.caller
@@ -99,7 +99,7 @@ def reviewed_call(call: Call) -> ReviewedCall:
     )
 
 
-def hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
+def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
     """Return the hold that the next attempt of a call needs, and the limits that apply to it."""
     exchange, attempt, created_at = call.exchange, call.exchange.next_attempt, call.exchange.created_at
     workspace, key = exchange.caller
@@ -154,4 +154,4 @@ def _dropped(
     chat: ChatRequest, sendable: dict[str, object], sanitized: Sanitized, request: UpstreamRequest
 ) -> str | None:
     given = chat.fields.keys() | chat.extras.keys()
-    return dropped_header(given, sendable, dropped_in(sanitized.changes), request.unsent_fields)
+    return format_dropped_header(given, sendable, find_dropped(sanitized.changes), request.unsent_fields)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tabulate import tabulate
 
-from addon.calls.public_catalog import CLIENTS_KEYS, public_rows, rows_json
+from addon.calls.public_catalog import CLIENTS_KEYS, format_rows, make_public_rows
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, json_option
 from addon.commands.readers import load_served_settings
@@ -79,9 +79,9 @@ def catalog() -> None:
 @json_option
 def list_models(conf_file: Path, as_json: bool) -> None:
     """Show the active models with retail prices, as GET /v1/models does."""
-    rows = public_rows(_load_models(conf_file))
+    rows = make_public_rows(_load_models(conf_file))
     if as_json:
-        click.echo(rows_json(rows))
+        click.echo(format_rows(rows))
         return
     shown = [{key: value for key, value in row.items() if key not in CLIENTS_KEYS} for row in rows]
     click.echo(tabulate(shown, headers="keys", disable_numparse=True))

@@ -24,8 +24,8 @@ from addon.calls.upstream_request import (
     accept_route,
     ask_policies,
     find_route,
-    hold_request,
     make_attempt,
+    make_hold_request,
 )
 from addon.explain.fields import explained_fields
 from addon.store.ledger.report import ReadUsed, find_limits
@@ -187,7 +187,7 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
 
 
 def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, counted: Counted) -> Hold:
-    request = hold_request(call, cap_tokens)
+    request = make_hold_request(call, cap_tokens)
     if isinstance(counted, StoreUnavailable):
         raise counted
     explained.prompt_nanousd = request.max_cost.prompt_nanousd

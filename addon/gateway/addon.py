@@ -16,7 +16,7 @@ from addon.calls.call import begin, fail, serve
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.request_id import new_request_id
-from addon.calls.responses import error_response
+from addon.calls.responses import make_error_response
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
 from addon.gateway.options import mitmproxy_options
@@ -131,7 +131,7 @@ class Gateway(ClientHooks):
         """Return the answer to a request that never became a call."""
         if self._lifecycle:
             self._lifecycle.metrics.call_refused(refusal.code)
-        return error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
+        return make_error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
 
 
 async def _serve(call: Call, stream: Stream, deps: Dependencies) -> None:

@@ -64,11 +64,11 @@ def sabotage(owner, name):
 
 for owner, names in (
     (call, ("admit", "read_chat_request", "find_route", "reserve_first")),
-    (reservation, ("hold_request", "make_attempt")),
+    (reservation, ("make_hold_request", "make_attempt")),
     (attempt_runner, ("origin_of", "note_head")),
     (attempt_runner.AttemptRunner, ("_pass_on", "_end")),
     (UpstreamConnection, ("send", "head")),
-    (in_flight, ("outcome",)),
+    (in_flight, ("compute_outcome",)),
 ):
     for name in names:
         sabotage(owner, name)
@@ -349,7 +349,7 @@ def test_a_provider_breaks_after_the_first_byte(plain: Gateway, upstream: Upstre
 
 # --- the gateway fails ---------------------------------------------------------------------------------------
 
-UNSENT = ["admit", "read_chat_request", "find_route", "reserve_first", "hold_request", "make_attempt"]
+UNSENT = ["admit", "read_chat_request", "find_route", "reserve_first", "make_hold_request", "make_attempt"]
 SENT = ["origin_of", "send", "head", "note_head", "_end"]
 
 
@@ -390,7 +390,7 @@ def test_the_gateway_fails_in_a_stream(plain: Gateway, upstream: Upstream) -> No
 
 
 def test_the_gateway_fails_in_the_settlement(plain: Gateway) -> None:
-    answer = ask(plain, faulty="outcome", user="unsettled")
+    answer = ask(plain, faulty="compute_outcome", user="unsettled")
     assert (answer.status, answer.json()["choices"][0]["message"]["content"]) == (200, "hello")
     row = row_of(plain, "unsettled")
     assert (row["status"], row["error_code"], row["retail_nanousd"]) == (200, None, 0)

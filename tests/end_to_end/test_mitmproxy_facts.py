@@ -60,9 +60,9 @@ UNSENT = [
 SENT = [
     (ATTEMPT, "", "note_head"),
     (ATTEMPT, ".AttemptRunner", "_relay"),
-    (ATTEMPT, "", "answer_headers"),
+    (ATTEMPT, "", "make_answer_headers"),
     ("addon.calls.in_flight", ".InFlightCalls", "note_attempt_end"),
-    ("addon.calls.in_flight", "", "outcome"),
+    ("addon.calls.in_flight", "", "compute_outcome"),
     ("addon.calls.in_flight", "", "log_call"),
     ("addon.calls.in_flight", ".InFlightCalls", "settle"),
 ]

@@ -16,7 +16,13 @@ from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import RequestIds
 from addon.calls.reservation import reserve_first
 from addon.calls.unrelayed_answers import UnrelayedAnswers
-from addon.calls.upstream_request import accept_request, accept_route, ask_policies, find_route, hold_request
+from addon.calls.upstream_request import (
+    accept_request,
+    accept_route,
+    ask_policies,
+    find_route,
+    make_hold_request,
+)
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.settings import Settings
 from addon.store.sqlite.store import SqliteStore
@@ -83,7 +89,7 @@ async def call_at(stage: Stage, deps: Dependencies, key: str, **fields: Any) -> 
         return call
     if stage is Stage.HELD:
         _, cap_tokens = ask_policies(call)
-        hold = await deps.store.hold(hold_request(call, cap_tokens))
+        hold = await deps.store.hold(make_hold_request(call, cap_tokens))
         assert isinstance(hold, Hold)
         call.exchange = call.exchange.held(hold)
         return call

@@ -16,7 +16,7 @@ from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import RequestIds
-from addon.calls.responses import error_response
+from addon.calls.responses import make_error_response
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
 from addon.store.ledger.verify import verify
@@ -57,7 +57,7 @@ class SimulatedGateway:
         self.pool = Pool(SocketConnector())
         self.deps = self._make_deps(settings)
         refused = WireSettings(
-            lambda refusal: error_response(refusal_error(refusal), [], close=True), clock=world.clock
+            lambda refusal: make_error_response(refusal_error(refusal), [], close=True), clock=world.clock
         )
         self._server = WireServer(world, self._serve, refused)
 

@@ -24,7 +24,7 @@ from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.request_body import read_chat_request
 from addon.calls.reservation import reserve_first
-from addon.calls.responses import error_response, gateway_fields
+from addon.calls.responses import make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.settings.settings import Settings, load_settings
 from addon.text.errors import ErrorAnswer, refusal_error
@@ -85,7 +85,7 @@ class Runs:
         self.deps = make_dependencies(settings, database, world.clock)
         self.runs: list[Run] = []
         wire = WireSettings(
-            lambda refusal: error_response(refusal_error(refusal), [], close=True), clock=world.clock
+            lambda refusal: make_error_response(refusal_error(refusal), [], close=True), clock=world.clock
         )
         self.server = WireServer(world, self._serve, wire)
         self._world = world
@@ -121,7 +121,7 @@ async def _end(deps: Dependencies, call: Call, stream: Stream, failure: ErrorAns
     if call.is_head_sent:
         await stream.end(failure.sse_event())
     else:
-        await stream.respond(error_response(failure, gateway_fields(call)))
+        await stream.respond(make_error_response(failure, make_gateway_fields(call)))
 
 
 @dataclass(frozen=True)

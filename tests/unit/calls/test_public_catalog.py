@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from addon.calls.public_catalog import catalog_json, etag, is_fresh, public_rows
+from addon.calls.public_catalog import etag, format_catalog, is_fresh, make_public_rows
 from policies.family import Family
 from policies.model import Model, Prices, Provider
 
@@ -29,7 +29,7 @@ MODEL = Model(
 
 
 def test_a_row_has_the_keys_of_the_contract_at_retail_and_those_that_clients_look_for() -> None:
-    assert json.loads(catalog_json([MODEL])) == [
+    assert json.loads(format_catalog([MODEL])) == [
         {
             "modelSlug": "vendor-large",
             "provider": "VENDOR",
@@ -45,15 +45,15 @@ def test_a_row_has_the_keys_of_the_contract_at_retail_and_those_that_clients_loo
 
 def test_rows_are_active_and_ordered_by_slug() -> None:
     models = [replace(MODEL, slug=slug, active=slug != "b") for slug in ("c", "b", "a")]
-    assert [row["modelSlug"] for row in public_rows(models)] == ["a", "c"]
+    assert [row["modelSlug"] for row in make_public_rows(models)] == ["a", "c"]
 
 
 def test_an_empty_catalog_is_an_empty_array() -> None:
-    assert catalog_json([replace(MODEL, active=False)]) == b"[]"
+    assert format_catalog([replace(MODEL, active=False)]) == b"[]"
 
 
 def test_byok_only_models_say_so() -> None:
-    assert json.loads(catalog_json([replace(MODEL, byok_only=True)]))[0]["isByokOnly"] is True
+    assert json.loads(format_catalog([replace(MODEL, byok_only=True)]))[0]["isByokOnly"] is True
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_byok_only_models_say_so() -> None:
 def test_a_model_whose_provider_wants_a_platform_key_and_has_none_is_for_own_keys_only(
     provider: Provider, byok_only: bool
 ) -> None:
-    [row] = json.loads(catalog_json([replace(MODEL, provider=provider)]))
+    [row] = json.loads(format_catalog([replace(MODEL, provider=provider)]))
     assert row["isByokOnly"] is byok_only
 
 
@@ -84,14 +84,14 @@ def test_a_model_whose_provider_wants_a_platform_key_and_has_none_is_for_own_key
     ],
 )
 def test_a_price_is_written_in_full_without_noise_or_exponent(microusd: int, written: str) -> None:
-    body = catalog_json([replace(MODEL, retail=Prices(microusd, 0, 0))]).decode()
+    body = format_catalog([replace(MODEL, retail=Prices(microusd, 0, 0))]).decode()
     assert f'"inputPricePerMRetail":{written},' in body
 
 
 @settings(max_examples=100)
 @given(st.integers(0, 10**13))
 def test_every_price_is_a_json_number_of_at_most_six_decimals(microusd: int) -> None:
-    body = catalog_json([replace(MODEL, retail=Prices(0, 0, microusd))])
+    body = format_catalog([replace(MODEL, retail=Prices(0, 0, microusd))])
     price: Any = json.loads(body, parse_float=Decimal, parse_int=Decimal)[0]["outputPricePerMRetail"]
     assert price * 10**6 == microusd
     assert "e" not in str(price).lower()
@@ -101,14 +101,15 @@ def test_every_price_is_a_json_number_of_at_most_six_decimals(microusd: int) -> 
 def test_any_text_is_kept() -> None:
     awkward = 'quote " backslash \\ ü \u2028'
     assert (
-        json.loads(catalog_json([replace(MODEL, upstream_model_id=awkward)]))[0]["upstreamModelId"] == awkward
+        json.loads(format_catalog([replace(MODEL, upstream_model_id=awkward)]))[0]["upstreamModelId"]
+        == awkward
     )
 
 
 def test_the_etag_is_strong_and_follows_the_bytes() -> None:
-    body = catalog_json([MODEL])
-    assert etag(body) == etag(catalog_json([replace(MODEL, max_completion_tokens=1)]))
-    assert etag(body) != etag(catalog_json([replace(MODEL, byok_only=True)]))
+    body = format_catalog([MODEL])
+    assert etag(body) == etag(format_catalog([replace(MODEL, max_completion_tokens=1)]))
+    assert etag(body) != etag(format_catalog([replace(MODEL, byok_only=True)]))
     assert etag(body).startswith('"')
     assert etag(body).endswith('"')
     assert len(etag(body)) > 30

@@ -9,7 +9,7 @@ from rig.ledger import answered_exchange, upstream_attempt
 from addon.answers.context import AnswerContext
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.settlement import outcome, plausible_usage
+from addon.calls.settlement import compute_outcome, find_plausible_usage
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
@@ -42,7 +42,7 @@ def usage_of(dialect: Any, family: Family, status: int, *events: dict[str, Any])
     if status == 200:
         relay.finish()
     exchange = answered_exchange(family, status=status)
-    found = outcome(call_of(exchange, reader=relay), now_s=2.0)
+    found = compute_outcome(call_of(exchange, reader=relay), now_s=2.0)
     return found["usage"], found["usage_source"]
 
 
@@ -109,7 +109,7 @@ def left(
     exchange = answered_exchange(family, status=499, error_code=CLIENT_DISCONNECTED, stream=True)
     call = call_of(exchange, reader=relay, **known)
     call.is_cut_off = is_cut_off
-    found = outcome(call, now_s=15.0)
+    found = compute_outcome(call, now_s=15.0)
     return found["usage"], found["usage_source"]
 
 
@@ -194,16 +194,16 @@ def test_counts_are_plausible_up_to_ten_times_what_the_model_could_make(
     relay.feed(json.dumps(answer).encode())
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
-    found = outcome(call, now_s=2.0)
+    found = compute_outcome(call, now_s=2.0)
     assert (found["usage"], found["usage_source"]) == kept
-    assert plausible_usage(call)[1] == implausible
+    assert find_plausible_usage(call)[1] == implausible
 
 
 def test_a_clients_own_small_cap_makes_no_count_implausible() -> None:
     relay = openai.stream(AnswerContext("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
     call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
-    assert plausible_usage(call) == (Usage(9, 900), ())
+    assert find_plausible_usage(call) == (Usage(9, 900), ())
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_no_dialect_makes_a_plausible_count_of_an_implausible_one(
     relay.feed(json.dumps(answer).encode())
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
-    usage, names = plausible_usage(call)
+    usage, names = find_plausible_usage(call)
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
     assert {"prompt_tokens", "completion_tokens"} <= set(names)
-    assert outcome(call, now_s=2.0)["usage"].completion_tokens == 50
+    assert compute_outcome(call, now_s=2.0)["usage"].completion_tokens == 50
 
 
 def test_no_client_gets_a_count_that_is_no_number_of_tokens() -> None:

@@ -9,7 +9,7 @@ from rig.gateway import Gateway
 from rig.upstream import Upstream
 
 from addon.calls.endpoints import Endpoint
-from addon.calls.unserved_paths import SERVED, UNSERVED_PATHS, not_found
+from addon.calls.unserved_paths import SERVED, UNSERVED_PATHS, make_not_found
 
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
@@ -43,7 +43,7 @@ SAID = [
 
 @pytest.mark.parametrize(("path", "named"), SAID)
 def test_a_path_of_another_api_says_how_to_switch_and_what_is_served(path: str, named: str) -> None:
-    refusal = not_found(path)
+    refusal = make_not_found(path)
     assert (refusal.code, refusal.param) == ("not_found", None)
     assert named in refusal.message
     assert refusal.message.endswith(f"The gateway serves {SERVED}.")

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.upstream_request import reviewed_call
+from addon.calls.upstream_request import make_reviewed_call
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family
 from policies.model import Attempt, Key, Model, Prices, Provider, Route, Workspace
@@ -54,7 +54,7 @@ SECOND = Attempt(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True
 
 
 def test_a_policy_sees_the_caller_the_request_and_the_model() -> None:
-    call = reviewed_call(routed(BODY, FIRST))
+    call = make_reviewed_call(routed(BODY, FIRST))
     assert call.prompt_tokens() > 4 * 50
     assert {field.name: getattr(call, field.name) for field in fields(call)} == {
         "workspace": "acme",
@@ -85,7 +85,7 @@ def test_a_policy_sees_the_caller_the_request_and_the_model() -> None:
 
 
 def test_fields_that_are_not_set_are_empty() -> None:
-    call = reviewed_call(routed(b'{"messages": [{"role": "user"}]}', FIRST))
+    call = make_reviewed_call(routed(b'{"messages": [{"role": "user"}]}', FIRST))
     assert (call.end_user, call.requested_model, call.requested_cap_tokens) == (None, None, None)
     assert (call.stream, call.has_images, call.has_tools, call.wants_json) == (False,) * 4
     assert (call.choices, call.last_user_text) == (1, "")
@@ -93,12 +93,12 @@ def test_fields_that_are_not_set_are_empty() -> None:
 
 
 def test_a_policy_sees_that_an_attempt_is_a_fallback() -> None:
-    call = reviewed_call(routed(BODY, FIRST, SECOND, made=1))
+    call = make_reviewed_call(routed(BODY, FIRST, SECOND, made=1))
     assert (call.mode, call.is_fallback) == ("payg", True)
 
 
 def test_a_policy_can_change_nothing_of_the_call() -> None:
-    call = reviewed_call(routed(BODY, FIRST))
+    call = make_reviewed_call(routed(BODY, FIRST))
     for field in fields(call):
         with pytest.raises(FrozenInstanceError):
             setattr(call, field.name, None)
