@@ -1,4 +1,4 @@
-"""Files that are always being written, and files that do not load, hold up no edit of another, however it is served."""
+"""Files that change all the time or do not load delay no edit of another file, with one worker, two, or mitmdump."""
 
 import os
 import re
@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 ACME, BARE = "policies/workspaces/acme.toml", "policies/workspaces/bare.toml"
 CALLS = 8
-"""So many calls on new connections meet each of two workers, but once in a hundred; a test that asks does so again."""
+"""So many calls on new connections miss one of two workers once in a hundred times; then the test asks again."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def settings_check(gateway: Gateway) -> str:
 
 
 def broken_files(gateway: Gateway) -> dict[str, float]:
-    """Each broken file by its name, as the metric names it."""
+    """Return the broken files that the metric names."""
     page = httpx.get(f"{gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     found = re.findall(r'^tollgate_broken_files{file="([^"]+)"} (\S+)$', page, re.MULTILINE)
     return {name: float(value) for name, value in found if float(value)}
@@ -110,14 +110,14 @@ def own(
 
 
 def test_a_key_is_revoked_while_other_files_are_saved_all_the_time_or_broken(own: Gateway) -> None:
-    """It takes some seconds, because saving every 0.3 s does. A reload that can be starved never ends it."""
+    """Files are saved every 0.3 s for some seconds. A reload that waits for them to settle would never end."""
     catalog, bare = own.folder / "catalog_data" / "models.toml", own.folder / BARE
     with always_being_saved(own.folder / "proxy.conf", catalog) as saved:
         assert saved.wait(BOUND_S)
         assert statuses(own, "ci") == {200}
         replace_in(own.folder / ACME, "active = true", "active = false")
         own.wait_until(lambda: statuses(own, "ci") == {401})
-        # A customer's file breaks: the others are edited as before, and it is served as before.
+        # One customer's file breaks. The others can still be edited, and this customer is served as before.
         replace_in(bare, "plan =", "plam =")
         line = own.wait_for_log(lambda line: line.get("event") == "file broken")
         assert (line["level"], line["file"]) == ("error", str(bare))
@@ -129,7 +129,7 @@ def test_a_key_is_revoked_while_other_files_are_saved_all_the_time_or_broken(own
         replace_in(own.folder / ACME, "active = false", "active = true")
         own.wait_until(lambda: statuses(own, "ci") == {200})
         assert statuses(own, "bare") == {200}
-    # Its key ends all the same.
+    # Its key can still be revoked.
     revoked = revoke(own, "bare", "bare")
     assert (revoked.returncode, revoked.stdout) == (0, "key bare of workspace bare is revoked\n")
     assert "the file does not load; the key is turned off in its last good settings too: " in revoked.stderr
@@ -159,7 +159,7 @@ def _saved_as(file: Path, text: str) -> bool:
 
 
 class Standing(Configuration):
-    """The files that are there already."""
+    """A configuration that keeps the existing files."""
 
     def write(self, folder: Path) -> Path:
         return folder / "proxy.conf"

@@ -29,10 +29,10 @@ type Seen = dict[str, Any]
 
 
 class Spied(Mitmdump):
-    """A mitmdump with addons of a user, which write down each flow that they see."""
+    """A mitmdump with addons that record each flow that they see."""
 
     def seen(self) -> list[Seen]:
-        """Everything written so far."""
+        """Return all records so far."""
         lines = (self.folder / "seen.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -48,7 +48,7 @@ class Spied(Mitmdump):
         return found()
 
     def flow_of(self, answer: httpx.Response) -> list[Seen]:
-        """As ``flow``, of the call with this answer."""
+        """Return the record of the call with this answer, as ``flow``."""
         field = ["x-request-id", answer.headers["x-request-id"]]
         return self.flow(lambda one: field in (one["answer_headers"] or ()))
 
@@ -256,7 +256,7 @@ def test_no_secret_is_in_any_flow_or_log(spied: Spied, client: httpx.Client, ups
     spied.assert_no_secret_logged()
 
 
-def test_calls_beyond_those_that_may_be_shown_at_once_are_served_unseen(
+def test_calls_beyond_the_most_that_are_shown_are_served_without_a_flow(
     start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
 ) -> None:
     few = "from addon.gateway.flows import shown_calls; shown_calls.MAX_SHOWN_AT_ONCE = 2\n"
@@ -308,17 +308,17 @@ class Web:
         return self._client.get(path).raise_for_status()
 
     def flows(self) -> list[dict[str, Any]]:
-        """Every flow, oldest first."""
+        """Return every flow, oldest first."""
         listed: list[dict[str, Any]] = self.get("/flows").json()
         return listed
 
     def flow_of(self, answer: httpx.Response) -> dict[str, Any]:
-        """The flow of the call with this answer, once it has ended."""
+        """Return the flow of the call with this answer, once it has ended."""
         field = ["x-request-id", answer.headers["x-request-id"]]
         return self.flow(lambda one: field in one.get("response", {}).get("headers", ()))
 
     def flow(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The one flow that is wanted, once it has its answer."""
+        """Return the one flow that is wanted, once it has its answer."""
         self.gateway.wait_until(lambda: any(wanted(one) and _has_ended(one) for one in self.flows()))
         (found,) = [one for one in self.flows() if wanted(one)]
         return found
@@ -399,7 +399,7 @@ def test_a_replay_reaches_the_gateway_alone_and_has_no_key(web: Web, upstream: U
     web.replay(flow["id"])
     answered = web.flow(lambda one: one["id"] == flow["id"])
     assert (answered["is_replay"], answered["response"]["status_code"]) == ("request", 401)
-    # The gateway got it as any other client's request, and shows it as another flow.
+    # To the gateway it is a request like any other, so it is shown as another flow.
     refused = web.flow(lambda one: one["id"] not in known)
     assert refused["comment"].startswith("error invalid_api_key")
     assert (len(upstream.requests), len(web.gateway.ledger_rows())) == (calls, rows)

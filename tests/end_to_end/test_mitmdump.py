@@ -22,7 +22,7 @@ from rig.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 
-# mitmproxy listens on its default port before it reads any addon; another one keeps tests out of each other's way.
+# mitmproxy listens on its default port before it reads any addon; tests that run at once need different ones.
 DEFAULT_PORT = """
 from mitmproxy.proxy.mode_specs import ProxyMode
 ProxyMode.default_port = {port}
@@ -172,7 +172,7 @@ def test_it_is_no_open_proxy(
     assert (upstream.requests, upstream.connections) == ([], before)
 
 
-def test_clients_on_public_addresses_are_welcome_and_there_are_no_pages(start_gateway: StartGateway) -> None:
+def test_clients_on_public_addresses_are_served_and_there_are_no_pages(start_gateway: StartGateway) -> None:
     report = (
         "import atexit, sys\n"
         "from mitmproxy import ctx\n"
@@ -234,7 +234,7 @@ def test_it_listens_only_at_the_address_of_the_listen_section(mitmdump: Gateway,
     ],
     ids=" ".join,
 )
-def test_an_address_of_the_command_line_goes_before_the_file(
+def test_an_address_of_the_command_line_overrides_the_file(
     start_gateway: StartGateway, arguments: tuple[str, ...]
 ) -> None:
     gateway = start_gateway(kind=Mitmdump, program=MITMDUMP_SCRIPT, arguments=arguments)

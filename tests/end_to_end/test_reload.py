@@ -152,7 +152,7 @@ def test_a_workspace_file_that_is_gone_takes_its_keys_with_it(own: Gateway, clie
 def test_a_call_keeps_the_settings_that_it_started_with(
     own: Gateway, upstream: Upstream, stream: bool
 ) -> None:
-    """Its price rises and its own key is revoked while the provider is still thinking."""
+    """The price rises and the call's key is revoked before the provider answers."""
     gate = Gate()
     tail = (event(chunk("two", finish="stop")), event(chunk(usage=USAGE)), DONE)
     upstream.behave(chunked(event(chunk("one")), gate, *tail) if stream else (gate, *whole(completion())))
@@ -180,7 +180,7 @@ def _is_refused(own: Gateway) -> bool:
     return answer.status_code == 401
 
 
-def test_a_section_that_needs_a_restart_is_named_and_the_rest_taken(
+def test_a_section_that_needs_a_restart_is_logged_and_the_rest_applied(
     own: Gateway, client: httpx.Client
 ) -> None:
     conf = own.folder / "proxy.conf"

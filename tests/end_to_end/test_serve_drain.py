@@ -68,7 +68,7 @@ def test_a_signal_drains(
     assert [row["status"] for row in gateway.ledger_rows()] == [200]
 
 
-def test_idle_connections_do_not_hold_up_the_end(start_gateway: StartGateway) -> None:
+def test_idle_connections_do_not_delay_the_end(start_gateway: StartGateway) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": 3600}})
     with RawClient(gateway.url) as kept_alive, RawClient(gateway.url) as never_used:
         kept_alive.send(MODELS)
@@ -94,7 +94,7 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_recorded(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_is_read_on_is_waited_for(
+def test_the_end_waits_for_an_answer_whose_client_has_left(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
     gateway, gate = start_gateway(), Gate()
@@ -143,7 +143,7 @@ def test_a_slow_client_gets_its_last_bytes(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_takes_nothing_holds_up_no_end(
+def test_a_client_that_reads_nothing_does_not_delay_the_end(
     start_gateway: StartGateway, upstream: Upstream, stream: bool
 ) -> None:
     gateway = start_gateway(sections={"listen": {"drain_timeout_s": 0.3}})

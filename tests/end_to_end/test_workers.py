@@ -131,9 +131,7 @@ def pair(shared: Gateway, upstream: Upstream) -> Gateway:
 # Serving.
 
 
-def test_every_worker_serves_on_the_one_port_that_is_announced(
-    start_gateway: StartGateway, upstream: Upstream
-) -> None:
+def test_every_worker_serves_on_the_announced_port(start_gateway: StartGateway, upstream: Upstream) -> None:
     gateway = start_gateway(arguments=("--port", "0", "--workers", "3"))
     assert sorted(_workers(gateway).values()) == sorted(gateway.children())
     assert _served_by(gateway, 64) == {1, 2, 3}
@@ -287,14 +285,14 @@ def _revoke_key(gateway: Gateway) -> None:
     file.write_text(file.read_text().replace("active = true", "active = false"))
 
 
-def test_settings_on_their_way_to_workers_are_for_the_owner_only_and_hold_no_secret(pair: Gateway) -> None:
+def test_a_snapshot_is_readable_by_its_owner_only_and_shows_no_secret(pair: Gateway) -> None:
     file = _snapshot(pair)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert not Canaries({"the provider's key": PROVIDER_KEY}).found_in(all_files_seen(file.parent))
 
 
-def test_settings_that_can_not_be_written_for_the_workers_are_reported_and_reach_them_later(
+def test_a_snapshot_that_can_not_be_written_is_reported_and_written_later(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)
@@ -381,7 +379,7 @@ def test_a_worker_that_gets_sigterm_drains_and_is_replaced(pair: Gateway, upstre
     _wait_for_successor(pair, 2, pid)
 
 
-SHORT_PATIENCE = """
+SHORT_BOUNDS = """
 import addon.serve.supervisor as supervisor
 supervisor.ANSWER_S, supervisor.SLACK_S = 0.5, 0.5
 from addon.cli import main
@@ -393,7 +391,7 @@ def test_a_frozen_worker_counts_as_missing_and_the_others_end(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(
-        program=("-c", SHORT_PATIENCE), arguments=TWO, sections={"listen": {"drain_timeout_s": 2}}
+        program=("-c", SHORT_BOUNDS), arguments=TWO, sections={"listen": {"drain_timeout_s": 2}}
     )
     pids = gateway.children()
     os.kill(pids[0], signal.SIGSTOP)
@@ -429,7 +427,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced_and_all_end_well(
 def test_a_supervisor_that_was_stopped_kills_no_worker(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
-    """Stopped for longer than a worker may be silent."""
+    """The supervisor is stopped for longer than a worker may be silent."""
     gateway = start_gateway(program=("-c", SHORT_SILENCE), arguments=TWO)
     pids = gateway.children()
     os.kill(gateway.pid, signal.SIGSTOP)
@@ -451,7 +449,7 @@ def test_a_signal_drains_every_worker_and_every_call_ends(
 ) -> None:
     gateway = start_gateway(arguments=TWO)
     callers = Callers(gateway, upstream)
-    # As a terminal does with Ctrl-C, and an impatient operator a second time.
+    # As with Ctrl-C on a terminal, pressed twice.
     for _ in range(2):
         gateway.terminate(signum)
         gateway.wait_until(lambda: gateway.readiness().json()["checks"]["drain"] == "draining")
@@ -475,7 +473,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_supervisor_only(pair: Gateway) -> None
     assert {os.getpgid(pid) for pid in pair.children()}.isdisjoint({os.getpgid(pair.pid)})
 
 
-def test_a_killed_supervisor_leaves_no_process_behind_and_calls_under_way_end(
+def test_a_killed_supervisor_leaves_no_process_and_calls_in_flight_end(
     start_gateway: StartGateway, upstream: Upstream
 ) -> None:
     gateway = start_gateway(arguments=TWO)

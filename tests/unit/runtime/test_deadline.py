@@ -1,4 +1,4 @@
-"""A deadline is believed only while the event loop was on time, and expires all the same where it never is."""
+"""A deadline does not count time in which the event loop was late, and still expires if it is always late."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from addon.runtime.deadline import LATE_S, STEPS, Deadline, within
 
 
 class Turns:
-    """Counts the turns of the loop until ``expired``; each of them blocks it for ``block_s``."""
+    """The number of turns of the loop until ``expired``. Each turn blocks the loop for ``block_s``."""
 
     def __init__(self, block_s: float = 0) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
     deadline.cancel()
 
 
-async def test_a_loop_that_is_always_late_has_so_many_turns_and_no_more(
+async def test_a_loop_that_is_always_late_has_a_bounded_number_of_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("addon.runtime.deadline.LATE_S", 0.001)
@@ -87,7 +87,7 @@ async def test_a_cancellation_within_a_block_is_no_timeout() -> None:
 
 
 async def test_an_answer_that_came_while_the_loop_was_blocked_is_in_time() -> None:
-    """As of a process that was stopped: its bytes lie in the socket, and several are needed one after another."""
+    """As in a process that was stopped: the bytes are in the socket, and several reads are needed."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():

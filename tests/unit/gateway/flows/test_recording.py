@@ -99,7 +99,7 @@ def test_the_page_on_operating_names_the_bounds() -> None:
     assert f"Beyond {MAX_SHOWN_AT_ONCE:,} calls" in page
 
 
-def test_an_observed_stream_hands_on_all_that_a_stream_can_do() -> None:
+def test_an_observed_stream_forwards_every_method_of_a_stream() -> None:
     able = {name for name, _ in inspect.getmembers(Stream) if not name.startswith("_")}
     assert able <= vars(ObservedStream).keys()
 
