@@ -1,7 +1,7 @@
 """Both stores compared with a plain model of the rules: in any order of events, all three agree.
 
-The model is written from docs/limits.md: it keeps every call as it is and counts anew each time, so it has no counter
-that could drift, and no code of ours decides in it.
+The model follows docs/limits.md. It keeps every call and counts again each time, so it has no counter that can drift.
+It uses no code of the gateway for its decisions.
 """
 
 import asyncio
