@@ -7,16 +7,18 @@ from typing import overload
 
 
 @overload
-def completion_cap(requested: int | None, hard_maximum: int, budget: int | None = None) -> int: ...
+def find_completion_cap(requested: int | None, hard_maximum: int, budget: int | None = None) -> int: ...
 
 
 @overload
-def completion_cap(
+def find_completion_cap(
     requested: int | None, hard_maximum: int | None, budget: int | None = None
 ) -> int | None: ...
 
 
-def completion_cap(requested: int | None, hard_maximum: int | None, budget: int | None = None) -> int | None:
+def find_completion_cap(
+    requested: int | None, hard_maximum: int | None, budget: int | None = None
+) -> int | None:
     """Return the outbound cap in tokens: the smallest of the given caps, None without any.
 
     | cap | is | None |

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from policies.model import Attempt, Model, Workspace
 from policies.refusal import Refusal
-from policies.spend import Denial, refusal_of
+from policies.spend import Denial, make_denial_refusal
 
 _FAILED_STATUSES = frozenset({401, 403, 408, 429})
 # The customer's own account is used up, or lacks the model. The platform's account may not.
@@ -43,7 +43,9 @@ class NoFallback:
     refusal: Refusal | None = None
 
 
-def second_attempt(first: Attempt, workspace: Workspace, models: Mapping[str, Model]) -> Attempt | NoFallback:
+def choose_second_attempt(
+    first: Attempt, workspace: Workspace, models: Mapping[str, Model]
+) -> Attempt | NoFallback:
     """Return the attempt that follows ``first`` where it fails, or why none does."""
     if first.mode == "byok":
         return (
@@ -96,7 +98,7 @@ def _fallback(model: Model | None, workspace: Workspace) -> Attempt | str:
     return Attempt(model, "payg", secret, is_fallback=True)
 
 
-def idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | None:
+def find_idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | None:
     """Return why a workspace's ``fallback_model`` can serve no call; None where it can, or where there is none."""
     if workspace.fallback_model is None:
         return None
@@ -104,7 +106,7 @@ def idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | No
     return fallback if isinstance(fallback, str) else None
 
 
-def refusal_after_failure(denial: Denial, failed: Attempt, now: datetime) -> Refusal | None:
+def find_refusal_after_failure(denial: Denial, failed: Attempt, now: datetime) -> Refusal | None:
     """Return the refusal that the client gets where a limit has no room for the attempt after ``failed``.
 
     None: the client gets the failure of the first attempt. That is so for a fallback model, which is the operator's
@@ -113,4 +115,4 @@ def refusal_after_failure(denial: Denial, failed: Attempt, now: datetime) -> Ref
     """
     if failed.mode != "byok":
         return None
-    return refusal_of(denial, now, note="cannot use the Safety Net fallback")
+    return make_denial_refusal(denial, now, note="cannot use the Safety Net fallback")

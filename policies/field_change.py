@@ -29,7 +29,7 @@ class FieldChange:
     source: str
 
 
-def family_rule(family: Family, key: str, entry: str | None = None) -> str:
+def name_family_rule(family: Family, key: str, entry: str | None = None) -> str:
     """Return the source of a family's rule, such as ``families.toml [claude] clamps.temperature``, or its default."""
     if getattr(family, key) == getattr(_DEFAULTS, key):
         return f"families.toml, default of {key}"

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from policies.family import MESSAGE_FIELDS, Family
-from policies.field_change import MESSAGE_OBJECT, Action, FieldChange, family_rule
+from policies.field_change import MESSAGE_OBJECT, Action, FieldChange, name_family_rule
 from policies.refusal import Refusal
 
 type Message = Mapping[str, Any]
@@ -28,7 +28,7 @@ _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
 
 
-def sendable_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
+def rewrite_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
     """Return the messages that go upstream, and the changes to their fields."""
     rewriter = _MessageRewriter(messages, family)
     return [rewriter.message(message) for message in messages], list(rewriter.changes.values())
@@ -60,7 +60,7 @@ def _unknown_roles(wrong: Sequence[int], first: str, known: Sequence[str]) -> Re
     )
 
 
-def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def remove_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return content parts or tools without their ``cache_control``; the same object where there is none."""
     for thing in things:
         if _CACHE_CONTROL in thing:
@@ -68,7 +68,7 @@ def without_cache_control(things: Sequence[Mapping[str, Any]]) -> Sequence[Mappi
     return things
 
 
-def with_image_objects(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def convert_image_urls(parts: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return content parts with each ``image_url`` as an object; the same parts where each is one already.
 
     The API wants an object, but some clients send the URL itself.
@@ -133,7 +133,7 @@ class _MessageRewriter:
         if self._family.joins_text_parts and all(part["type"] == "text" for part in parts):
             self._note("content", "renamed", "takes text as one string", "joins_text_parts")
             return {"content": "\n".join(str(part.get("text", "")) for part in parts)}
-        sent: Sequence[Any] = with_image_objects(parts)
+        sent: Sequence[Any] = convert_image_urls(parts)
         if sent is not parts:
             reason = "the URL of an image is sent in an object"
             self.changes["content.image_url"] = FieldChange(
@@ -141,7 +141,7 @@ class _MessageRewriter:
             )
         if (
             _CACHE_CONTROL not in self._family.message_extra
-            and (bare := without_cache_control(sent)) is not sent
+            and (bare := remove_cache_control(sent)) is not sent
         ):
             self._note(
                 f"content.{_CACHE_CONTROL}", "dropped", "does not take it in messages", "message_extra"
@@ -173,7 +173,7 @@ class _MessageRewriter:
         return sent
 
     def _note(self, name: str, action: Action, reason: str, key: str, entry: str | None = None) -> None:
-        source = family_rule(self._family, key, entry)
+        source = name_family_rule(self._family, key, entry)
         self.changes[name] = FieldChange(f"messages.{name}", action, f"{self._family.name} {reason}", source)
 
 

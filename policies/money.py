@@ -62,7 +62,7 @@ def price_usd_per_mtok(price_microusd_per_mtok: int) -> Decimal:
     return Decimal(price_microusd_per_mtok).scaleb(-6).normalize()
 
 
-def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> int:
+def compute_retail_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> int:
     """Return ``wholesale`` × (1 + markup), rounded half up to whole micro-USD.
 
     Raises ValueError for a markup that is negative or not a number. Source: contract, "Limits".
@@ -73,15 +73,15 @@ def retail_price_microusd_per_mtok(wholesale: int, markup_percent: Decimal) -> i
     return _divide_half_up(retail.numerator, retail.denominator)
 
 
-def retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
+def compute_retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
     """Return wholesale ``prices``, each with the markup."""
     stated = {name: price for name, price in asdict(prices).items() if price is not None}
     return Prices(
-        **{name: retail_price_microusd_per_mtok(price, markup_percent) for name, price in stated.items()}
+        **{name: compute_retail_microusd_per_mtok(price, markup_percent) for name, price in stated.items()}
     )
 
 
-def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
+def compute_cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
     """Return the cost of one call at ``prices``, rounded half up once.
 
     Prompt tokens that the provider reports as cached, or as written into its cache, have prices of their own. There are
@@ -95,12 +95,12 @@ def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
         (prompt - cached - written) * prices.input_microusd_per_mtok
         + cached * prices.cached_input_microusd_per_mtok
         + written * _cache_write_price(prices)
-        + billable_output_tokens(usage, reasoning_beside) * prices.output_microusd_per_mtok
+        + count_billable_output(usage, reasoning_beside) * prices.output_microusd_per_mtok
     )
     return _divide_half_up(picousd, _PICOUSD_PER_NANOUSD)
 
 
-def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
+def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
     """Return the tokens at the output price: the completion, and reasoning that is not part of it.
 
     Gemini's compatible endpoint counts such reasoning without reporting it, and Gemini leaves out a completion of zero.
@@ -113,7 +113,7 @@ def billable_output_tokens(usage: Usage, reasoning_beside: bool) -> int:
     return output
 
 
-def highest_input_microusd_per_mtok(prices: Prices) -> int:
+def compute_highest_input_microusd_per_mtok(prices: Prices) -> int:
     """Return the highest price that a token of a prompt can have."""
     return max(
         prices.input_microusd_per_mtok,

@@ -40,7 +40,7 @@ class RequestFacts:
     prompt_tokens: Callable[[], int]
 
 
-def request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
+def read_request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
     """Return the facts of a validated request. ``fields`` are the fields of the contract that are set."""
     messages = fields["messages"]
     users = (message.get("content") for message in reversed(messages) if message["role"] == "user")

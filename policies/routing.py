@@ -19,7 +19,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from policies.fallback import NoFallback, second_attempt
+from policies.fallback import NoFallback, choose_second_attempt
 from policies.model import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -70,7 +70,7 @@ def choose_route(
     if not choice.model.active:
         raise _inactive(choice.model.slug, choice.named_in)
     first = _attempt(choice, workspace)
-    then = second_attempt(first, workspace, models)
+    then = choose_second_attempt(first, workspace, models)
     if isinstance(then, NoFallback):
         return Route((first,), choice.decided_by, then.reason, then.refusal)
     return Route((first, then), choice.decided_by)

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from policies.family import RESERVED, Family
-from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, FieldChange, family_rule
-from policies.messages import check_roles, sendable_messages, without_cache_control
+from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, FieldChange, name_family_rule
+from policies.messages import check_roles, remove_cache_control, rewrite_messages
 from policies.model import Model
 from policies.refusal import Refusal
-from policies.schema_prompt import with_schema
+from policies.schema_prompt import add_schema
 
 # Source: contract, "Chat request body". A family's own clamps have priority.
 DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
@@ -62,7 +62,7 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
         changes += made
     if _wants_schema_in_prompt(agreed, family):
         role = family.roles.get("system", "system")
-        body["messages"] = with_schema(body["messages"], agreed["response_format"], role)
+        body["messages"] = add_schema(body["messages"], agreed["response_format"], role)
         changes.append(_schema_in_prompt(family))
     ours = _ours(family, cap, stream)
     changes += [change for _, change in ours]
@@ -70,7 +70,7 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
     return Sanitized(body, tuple(changes))
 
 
-def choices_sent(fields: Mapping[str, Any], family: Family) -> int:
+def count_choices(fields: Mapping[str, Any], family: Family) -> int:
     """Return how many choices the upstream is asked for: ``n`` as it is sent."""
     if "n" in family.drops:
         return 1
@@ -89,20 +89,23 @@ def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], l
             changes.append(FieldChange(name, "dropped", f"it has no effect without {needs}", CHAT_BODY))
         elif name in family.drops:
             reason = f"{family.name} does not take {name}"
-            changes.append(FieldChange(name, "dropped", reason, family_rule(family, "drops")))
+            changes.append(FieldChange(name, "dropped", reason, name_family_rule(family, "drops")))
         elif name not in RESERVED:
             agreed[name] = value
     for cause, implied in family.implies.items():
         if _is_on(agreed.get(cause)):
             agreed |= implied
-            reason, source = f"{family.name} wants it so with {cause}", family_rule(family, "implies", cause)
+            reason, source = (
+                f"{family.name} wants it so with {cause}",
+                name_family_rule(family, "implies", cause),
+            )
             changes += [FieldChange(name, "set", reason, source) for name in implied]
     for cause, excluded in family.conflicts.items():
         if _is_on(agreed.get(cause)):
             lost = agreed.keys() & excluded
             agreed = {name: value for name, value in agreed.items() if name not in lost}
             reason = f"{family.name} does not take it with {cause}"
-            source = family_rule(family, "conflicts", cause)
+            source = name_family_rule(family, "conflicts", cause)
             changes += [FieldChange(name, "dropped", reason, source) for name in sorted(lost)]
     return agreed, changes
 
@@ -125,7 +128,7 @@ def _wants_schema_in_prompt(fields: Mapping[str, Any], family: Family) -> bool:
 
 
 def _schema_in_prompt(family: Family) -> FieldChange:
-    source = family_rule(family, "response_formats", "json_schema")
+    source = name_family_rule(family, "response_formats", "json_schema")
     return FieldChange("messages", "set", f"{family.name} gets the JSON schema in its system message", source)
 
 
@@ -160,7 +163,7 @@ def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, Fiel
     """Return the values that the gateway itself sets, with their changes."""
     ours: list[tuple[Any, FieldChange]] = []
     if cap is not None:
-        source = family_rule(family, "cap_field")
+        source = name_family_rule(family, "cap_field")
         ours.append((cap, FieldChange(family.cap_field, "set", "the effective completion cap", source)))
     if stream:
         ours.append((True, FieldChange("stream", "set", "the client asked for a stream", CHAT_BODY)))
@@ -181,13 +184,13 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
     changes = []
     limited = _limit(name, value, family)
     if limited != value and isinstance(value, str):
-        source = family_rule(family, "values", f"{name}.{value}")
+        source = name_family_rule(family, "values", f"{name}.{value}")
         changes.append(FieldChange(name, "renamed", f"{family.name} takes {limited} for {value}", source))
     elif limited != value:
         changes.append(_clamped(name, family))
     sent_as = family.renames.get(name, name)
     if sent_as != name:
-        source = family_rule(family, "renames", name)
+        source = name_family_rule(family, "renames", name)
         changes.append(FieldChange(name, "renamed", f"{family.name} calls it {sent_as}", source))
     return {sent_as: limited}, changes or [_kept(name, family)]
 
@@ -195,7 +198,7 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
 def _messages(name: str, value: Any, model: Model) -> _Accepted:
     if _is_listed(model):  # The roles of a model outside the catalog are unknown.
         check_roles(value, model.family)
-    sent, changes = sendable_messages(value, model.family)
+    sent, changes = rewrite_messages(value, model.family)
     return {name: sent}, changes or [_kept(name, model.family)]
 
 
@@ -205,10 +208,10 @@ def _tools(name: str, value: Any, model: Model) -> _Accepted:
             field = f"{name}.{index}.type"
             taken = " or ".join(f"'{kind}'" for kind in model.family.tool_types)
             raise Refusal("validation_failed", f"{field}: {model.slug} takes tools of type {taken}.", field)
-    sent = value if "cache_control" in model.family.message_extra else without_cache_control(value)
+    sent = value if "cache_control" in model.family.message_extra else remove_cache_control(value)
     if sent is value:
         return {name: value}, [_kept(name, model.family)]
-    reason, source = f"{model.family.name} does not take it", family_rule(model.family, "message_extra")
+    reason, source = f"{model.family.name} does not take it", name_family_rule(model.family, "message_extra")
     return {name: sent}, [FieldChange(f"{name}.cache_control", "dropped", reason, source)]
 
 
@@ -224,7 +227,7 @@ def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take {asked}; use {taken}.", name)
     if sent == form:
         return {name: value}, [_kept(name, model.family)]
-    source = family_rule(model.family, "tool_choices", form)
+    source = name_family_rule(model.family, "tool_choices", form)
     return {name: sent}, [
         FieldChange(name, "renamed", f"{model.family.name} takes {sent} for {form}", source)
     ]
@@ -235,7 +238,7 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
     sent = model.family.response_formats.get(form, form)
     if sent == "refused":
         raise Refusal("validation_failed", f"{name}: {model.slug} does not take '{form}'.", name)
-    source = family_rule(model.family, "response_formats", form)
+    source = name_family_rule(model.family, "response_formats", form)
     if sent == "in_prompt":
         reason = f"{model.family.name} takes json_object, and gets the schema in the prompt"
         return {name: {"type": "json_object"}}, [FieldChange(name, "renamed", reason, source)]
@@ -255,19 +258,19 @@ _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingP
 def _kept(name: str, family: Family) -> FieldChange:
     source = MESSAGE_OBJECT if name == "messages" else CHAT_BODY
     if name in family.extra:
-        source = family_rule(family, "extra")
+        source = name_family_rule(family, "extra")
     return FieldChange(name, "kept", f"{family.name} takes it as it is", source)
 
 
 def _clamped(name: str, family: Family) -> FieldChange:
     """Return the change that ``_limit`` makes."""
     if name == "stop":
-        reason, source = f"takes {family.stop_limit} of them at most", family_rule(family, "stop_limit")
+        reason, source = f"takes {family.stop_limit} of them at most", name_family_rule(family, "stop_limit")
     elif name == "n":
-        reason, source = f"takes {_n_limit(family)} at most", family_rule(family, "n_limit")
+        reason, source = f"takes {_n_limit(family)} at most", name_family_rule(family, "n_limit")
     else:
         lowest, highest = family.clamps.get(name) or DEFAULT_CLAMPS[name]
-        source = family_rule(family, "clamps", name) if name in family.clamps else CHAT_BODY
+        source = name_family_rule(family, "clamps", name) if name in family.clamps else CHAT_BODY
         reason = f"takes {lowest:g} to {highest:g}"
     return FieldChange(name, "clamped", f"{family.name} {reason}", source)
 

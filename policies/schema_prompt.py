@@ -16,7 +16,7 @@ INSTRUCTION: Final = "Return one JSON object that conforms to the following JSON
 _FIELD: Final = "response_format.json_schema.schema"
 
 
-def with_schema(messages: Sequence[Message], response_format: Mapping[str, Any], role: str) -> list[Message]:
+def add_schema(messages: Sequence[Message], response_format: Mapping[str, Any], role: str) -> list[Message]:
     """Return the messages with the schema of ``response_format`` in the first system message, or in a new one.
 
     ``role`` is the model's role for the system message. ``messages`` stay unchanged. Raises Refusal

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.model import Prices
-from policies.money import format_nanousd, highest_input_microusd_per_mtok
+from policies.money import compute_highest_input_microusd_per_mtok, format_nanousd
 from policies.refusal import Refusal, RefusalCode
 
 PICOUSD_PER_NANOUSD = 1_000
@@ -97,7 +97,7 @@ def compute_max_cost(
     ``names_cap`` is as in ``MaxCost``. ``uncapped_tokens`` are those that each choice may have beyond its cap.
     """
     token_picousd = prices.output_microusd_per_mtok * choices
-    prompt_picousd = prompt_tokens * highest_input_microusd_per_mtok(prices)
+    prompt_picousd = prompt_tokens * compute_highest_input_microusd_per_mtok(prices)
     uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd
     prompt_nanousd = _divide_up(uncapped_picousd, PICOUSD_PER_NANOUSD)
     return MaxCost(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
@@ -130,7 +130,7 @@ def place_hold(max_cost: MaxCost, limits: Sequence[Limit], used: Mapping[Counter
     return _hold(max_cost, _cap_within(max_cost, room_nanousd))
 
 
-def refusal_of(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
+def make_denial_refusal(denial: Denial, now: datetime, *, note: str = "") -> Refusal:
     """Return the refusal for ``denial`` at ``now`` (UTC), with a ``note`` and the time of a retry."""
     code, message = _MESSAGES[denial.reason]
     message = f"{message.removesuffix('.')}; {note}." if note else message

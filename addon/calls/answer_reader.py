@@ -12,7 +12,7 @@ from addon.dialects import DIALECTS
 from addon.text.errors import unreadable_answer
 from addon.text.http_heads import ResponseHead
 from addon.text.retry_after import parse_retry_advice
-from policies.sanitize import choices_sent
+from policies.sanitize import count_choices
 
 
 def note_head(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> AnswerReader:
@@ -50,4 +50,4 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Answ
 
 def _choices_asked(call: Call) -> int:
     family = call.exchange.attempt.model.family
-    return choices_sent(call.chat.sendable(family), family)
+    return count_choices(call.chat.sendable(family), family)

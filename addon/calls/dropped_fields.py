@@ -34,7 +34,7 @@ def format_dropped_header(
     return _listed(dropped - _APPLIED)
 
 
-def find_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:
+def list_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:
     """Return the names of the fields that ``changes`` drop."""
     return (change.field for change in changes if change.action == "dropped")
 

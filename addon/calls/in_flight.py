@@ -19,7 +19,7 @@ from typing import Any
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.request_body import BodyBudget
-from addon.calls.settlement import OK, compute_outcome, find_plausible_usage
+from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
@@ -145,7 +145,7 @@ class InFlightCalls:
         """Return the usage and the cost of a call. After a fault of ours in that, the call costs nothing."""
         call.exchange = answered
         try:
-            _, implausible = find_plausible_usage(call)
+            _, implausible = read_plausible_usage(call)
             for name in implausible:
                 log_disbelieved(answered, name)
                 self.metrics.count_disbelieved(answered.attempt.model.provider.name, name)

@@ -19,10 +19,10 @@ from addon.text.errors import ErrorAnswer, no_access_token
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.circuit_breaker import circuit_of
 from policies.exchange import Exchange
-from policies.fallback import refusal_after_failure
+from policies.fallback import find_refusal_after_failure
 from policies.model import Route
 from policies.refusal import Refusal
-from policies.spend import Denial, Hold, refusal_of
+from policies.spend import Denial, Hold, make_denial_refusal
 
 log = logging.getLogger("tollgate.reservation")
 
@@ -46,7 +46,7 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
             return attempt
         raise
     if isinstance(made, Denial):
-        raise refusal_of(made, call.exchange.created_at)
+        raise make_denial_refusal(made, call.exchange.created_at)
     return _dispatch(call, made)
 
 
@@ -83,7 +83,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
         return None
     if not isinstance(made, Denial):
         return made
-    if refusal := refusal_after_failure(made, exchange.attempt, exchange.created_at):
+    if refusal := find_refusal_after_failure(made, exchange.attempt, exchange.created_at):
         raise refusal
     _log_no_fallback(exchange, f"a limit has no room ({made.reason})")
     return None

@@ -8,13 +8,13 @@ from typing import Any
 
 from addon.calls.call_state import Call
 from addon.text.masking import recordable
-from policies.completion_cap import completion_cap
+from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.model import Usage
-from policies.money import cost_nanousd
+from policies.money import compute_cost_nanousd
 from policies.plausible_usage import keep_plausible
-from policies.sanitize import choices_sent
+from policies.sanitize import count_choices
 
 OK = 200
 
@@ -34,16 +34,16 @@ def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
         "finish_reason": recordable(call.reader.finish_reason, secrets) if call.reader else None,
         "usage": usage,
         "usage_source": source,
-        "wholesale_nanousd": cost_nanousd(usage, model.wholesale, is_separate) if metered else 0,
-        "retail_nanousd": cost_nanousd(usage, model.retail, is_separate) if metered else 0,
+        "wholesale_nanousd": compute_cost_nanousd(usage, model.wholesale, is_separate) if metered else 0,
+        "retail_nanousd": compute_cost_nanousd(usage, model.retail, is_separate) if metered else 0,
     }
 
 
-def find_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
     if call.reader is None or call.reader.usage is None:
         return Usage(), ()
-    choices = choices_sent(call.chat.fields, call.exchange.attempt.model.family)
+    choices = count_choices(call.chat.fields, call.exchange.attempt.model.family)
     return keep_plausible(
         call.reader.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call)
     )
@@ -55,7 +55,7 @@ def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
     A provider's zero stays zero where its answer ended. Tokens that it never counted are estimated. An error, or a call
     without any answer, used nothing.
     """
-    reader, counted = call.reader, find_plausible_usage(call)[0]
+    reader, counted = call.reader, read_plausible_usage(call)[0]
     is_final = reader is not None and (call.exchange.status == OK or reader.is_done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
         return _usage_after_leaving(call, counted, now_s)
@@ -147,10 +147,10 @@ def _has_output(counted: Usage) -> bool:
 def _most_tokens(call: Call) -> int | None:
     """Return the most tokens that the answer may have, None where nothing bounds it. An estimate never bills more."""
     model = call.exchange.attempt.model
-    cap_tokens = completion_cap(call.attempt.cap_tokens, model.max_completion_tokens)
+    cap_tokens = find_completion_cap(call.attempt.cap_tokens, model.max_completion_tokens)
     if call.exchange.hold and call.exchange.attempt.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
     if cap_tokens is None:
         return None
     each_tokens = cap_tokens + model.family.uncapped_completion_tokens
-    return each_tokens * choices_sent(call.chat.fields, model.family)
+    return each_tokens * count_choices(call.chat.fields, model.family)

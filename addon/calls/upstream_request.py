@@ -10,20 +10,20 @@ from functools import cache, partial
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest
-from addon.calls.dropped_fields import find_dropped, format_dropped_header
+from addon.calls.dropped_fields import format_dropped_header, list_dropped
 from addon.dialects import DIALECTS
 from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
-from policies.completion_cap import completion_cap
+from policies.completion_cap import find_completion_cap
 from policies.exchange import Stage
 from policies.limits import limits_of
 from policies.model import Attempt, Route
 from policies.refusal import Refusal
-from policies.request_facts import request_facts
+from policies.request_facts import read_request_facts
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.routing import choose_route
-from policies.sanitize import Sanitized, choices_sent, sanitize
+from policies.sanitize import Sanitized, count_choices, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
 
@@ -38,7 +38,7 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 def find_route(call: Call) -> Route:
     """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
     workspace, _ = call.exchange.caller
-    facts = request_facts(call.chat.model, call.chat.fields)
+    facts = read_request_facts(call.chat.model, call.chat.fields)
     route = choose_route(facts, workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.attempts[0].model.slug, call)
     return route
@@ -66,7 +66,7 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
     """
     policies = call.settings.policies
     policy_cap_tokens = review(make_reviewed_call(call), policies) if policies else None
-    return policy_cap_tokens, completion_cap(call.chat.requested_cap, policy_cap_tokens)
+    return policy_cap_tokens, find_completion_cap(call.chat.requested_cap, policy_cap_tokens)
 
 
 def make_reviewed_call(call: Call) -> ReviewedCall:
@@ -75,7 +75,7 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
     attempt, (workspace, key) = exchange.next_attempt, exchange.caller
     model = attempt.model
     messages = reviewed_messages(chat.fields["messages"])
-    facts = request_facts(chat.model, chat.fields)
+    facts = read_request_facts(chat.model, chat.fields)
     return ReviewedCall(
         workspace=workspace.id,
         plan=workspace.plan,
@@ -89,7 +89,7 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
         decided_by=exchange.routed.decided_by,
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
-        choices=choices_sent(chat.fields, model.family),
+        choices=count_choices(chat.fields, model.family),
         messages=messages,
         last_user_text=next((message.text for message in reversed(messages) if message.role == "user"), ""),
         has_images=facts.has_images,
@@ -124,8 +124,8 @@ def _max_cost(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protec
     return compute_max_cost(
         model.retail,
         prompt_tokens=call.chat.prompt_tokens(model.family),
-        cap_tokens=completion_cap(cap_tokens, model.max_completion_tokens),
-        choices=choices_sent(sendable, model.family),
+        cap_tokens=find_completion_cap(cap_tokens, model.max_completion_tokens),
+        choices=count_choices(sendable, model.family),
         is_protected=is_protected,
         names_cap=call.chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
@@ -140,7 +140,7 @@ def make_attempt(call: Call, key_target: Attempt, cap_tokens: int | None, hold: 
     """
     chat, target = call.chat, call.exchange.next_attempt
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
-    cap = completion_cap(cap_tokens, target.model.max_completion_tokens, budget_tokens)
+    cap = find_completion_cap(cap_tokens, target.model.max_completion_tokens, budget_tokens)
     sendable = chat.sendable(target.model.family)
     sanitized = sanitize(sendable, target.model, cap, chat.stream)
     request = DIALECTS[target.model.provider.dialect].request(target, sanitized.body)
@@ -154,4 +154,4 @@ def _dropped(
     chat: ChatRequest, sendable: dict[str, object], sanitized: Sanitized, request: UpstreamRequest
 ) -> str | None:
     given = chat.fields.keys() | chat.extras.keys()
-    return format_dropped_header(given, sendable, find_dropped(sanitized.changes), request.unsent_fields)
+    return format_dropped_header(given, sendable, list_dropped(sanitized.changes), request.unsent_fields)

@@ -33,12 +33,12 @@ from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, refusal_error
 from addon.text.http_heads import Headers, RequestHead
 from addon.text.json_decode import decode_object
-from policies.fallback import refusal_after_failure
+from policies.fallback import find_refusal_after_failure
 from policies.field_change import FieldChange
 from policies.limits import rpm_of
 from policies.model import Attempt
 from policies.refusal import Refusal
-from policies.spend import Denial, Hold, place_hold, refusal_of
+from policies.spend import Denial, Hold, make_denial_refusal, place_hold
 
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]
 
@@ -203,7 +203,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
     decided = place_hold(request.max_cost, request.limits, used)
     if isinstance(decided, Denial):
         explained.denial = decided
-        raise refusal_of(decided, request.created_at)
+        raise make_denial_refusal(decided, request.created_at)
     explained.hold_nanousd = decided.amount_nanousd
     call.exchange = call.exchange.held(decided)
     return decided
@@ -235,7 +235,7 @@ def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datet
     """
     if second.refused and second.refused.answer is INTERNAL_ERROR:
         return INTERNAL_ERROR
-    if second.denial and (refusal := refusal_after_failure(second.denial, first.attempt, now)):
+    if second.denial and (refusal := find_refusal_after_failure(second.denial, first.attempt, now)):
         return refusal_error(refusal)
     return None
 

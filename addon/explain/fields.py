@@ -5,7 +5,7 @@ from typing import Any
 
 from addon.explain.field_diff import diff_fields
 from policies.family import Family
-from policies.field_change import CHAT_BODY, FieldChange, family_rule
+from policies.field_change import CHAT_BODY, FieldChange, name_family_rule
 from policies.model import Attempt
 from policies.sanitize import Sanitized
 
@@ -43,9 +43,9 @@ def _unsent(name: str, value: Any, family: Family) -> FieldChange:
     if value is None:
         return FieldChange(name, "dropped", "null is the same as an absent field", CHAT_BODY)
     if name in ("max_tokens", "max_completion_tokens"):
-        source = family_rule(family, "cap_field")
+        source = name_family_rule(family, "cap_field")
         return FieldChange(name, "renamed", f"{family.name} takes the cap as {family.cap_field}", source)
     if name == "stream":
         return FieldChange(name, "dropped", "a whole answer is the default", CHAT_BODY)
-    source = family_rule(family, "extra")
+    source = name_family_rule(family, "extra")
     return FieldChange(name, "dropped", f"not of the contract, nor of {family.name}'s extra fields", source)

@@ -31,7 +31,7 @@ from addon.upstream.connect import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.circuit_breaker import CircuitScope, count_circuits
-from policies.fallback import idle_fallback
+from policies.fallback import find_idle_fallback
 from policies.limits import is_exposed
 from policies.model import Mode
 
@@ -170,7 +170,7 @@ class Lifecycle:
     def _log_workspace_warnings(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()
         for workspace in workspaces:
-            if reason := idle_fallback(workspace, settings.models):
+            if reason := find_idle_fallback(workspace, settings.models):
                 log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, reason)
         if by_default := [one.id for one in workspaces if not one.states_overage_protection]:
             log.info(

@@ -23,7 +23,7 @@ from addon.settings.validation import check_known, validate
 from addon.text.urls import model_path
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
 from policies.model import Auth, Model, Prices, Provider
-from policies.money import retail_prices
+from policies.money import compute_retail_prices
 from policies.routing import fold_slug
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
@@ -132,7 +132,7 @@ class CatalogBuilder:
             upstream_model_id=table.upstream_model_id,
             family=family,
             wholesale=wholesale,
-            retail=retail_prices(wholesale, self._conf.billing.markup_percent),
+            retail=compute_retail_prices(wholesale, self._conf.billing.markup_percent),
             max_completion_tokens=table.max_completion_tokens,
             byok_only=table.byok_only,
             active=active,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from addon.calls.dropped_fields import MAX_NAMES, find_dropped, format_dropped_header
+from addon.calls.dropped_fields import MAX_NAMES, format_dropped_header, list_dropped
 from policies.field_change import FieldChange
 
 
@@ -14,7 +14,7 @@ def test_unknown_dropped_and_left_out_fields_are_named_once_and_in_order() -> No
     given = ["messages", "seed", "user", "metadata", "n"]
     changes = [change("seed", "dropped"), change("user", "kept"), change("messages.name", "dropped")]
     header = format_dropped_header(
-        given, ["messages", "seed", "user", "n"], find_dropped(changes), ["seed", "n"]
+        given, ["messages", "seed", "user", "n"], list_dropped(changes), ["seed", "n"]
     )
     assert header == "messages.name, metadata, n, seed"
     assert format_dropped_header(given, given) is None

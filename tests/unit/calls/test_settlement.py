@@ -9,7 +9,7 @@ from rig.ledger import answered_exchange, upstream_attempt
 from addon.answers.context import AnswerContext
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.settlement import compute_outcome, find_plausible_usage
+from addon.calls.settlement import compute_outcome, read_plausible_usage
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
@@ -196,14 +196,14 @@ def test_counts_are_plausible_up_to_ten_times_what_the_model_could_make(
     call = call_of(answered_exchange(PLAIN), reader=relay)
     found = compute_outcome(call, now_s=2.0)
     assert (found["usage"], found["usage_source"]) == kept
-    assert find_plausible_usage(call)[1] == implausible
+    assert read_plausible_usage(call)[1] == implausible
 
 
 def test_a_clients_own_small_cap_makes_no_count_implausible() -> None:
     relay = openai.stream(AnswerContext("slug", PLAIN))
     relay.feed(b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":900}}\n\n')
     call = call_of(answered_exchange(PLAIN), reader=relay, cap_tokens=1)
-    assert find_plausible_usage(call) == (Usage(9, 900), ())
+    assert read_plausible_usage(call) == (Usage(9, 900), ())
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_no_dialect_makes_a_plausible_count_of_an_implausible_one(
     relay.feed(json.dumps(answer).encode())
     relay.finish()
     call = call_of(answered_exchange(PLAIN), reader=relay)
-    usage, names = find_plausible_usage(call)
+    usage, names = read_plausible_usage(call)
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
     assert {"prompt_tokens", "completion_tokens"} <= set(names)
     assert compute_outcome(call, now_s=2.0)["usage"].completion_tokens == 50

@@ -21,15 +21,15 @@ from addon.dialects import DIALECTS
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings
 from addon.store.protocol import StoreUnavailable
-from policies.completion_cap import completion_cap
+from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange, Stage
 from policies.limits import Limit, limits_of
 from policies.model import Workspace
 from policies.refusal import Refusal
-from policies.request_facts import request_facts
+from policies.request_facts import read_request_facts
 from policies.routing import choose_route
-from policies.sanitize import choices_sent, sanitize
-from policies.spend import NOT_METERED, Denial, Used, compute_max_cost, place_hold, refusal_of
+from policies.sanitize import count_choices, sanitize
+from policies.spend import NOT_METERED, Denial, Used, compute_max_cost, make_denial_refusal, place_hold
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 UNUSED = Used()
@@ -58,7 +58,7 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
     """Return the code and message of the first attempt's refusal, from the pure functions alone."""
     try:
         chat = parse_chat_request(content)
-        asked = request_facts(chat.model, chat.fields)
+        asked = read_request_facts(chat.model, chat.fields)
         attempt = choose_route(asked, workspace, loaded().models, loaded().providers).attempts[0]
         model = attempt.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}
@@ -69,8 +69,8 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
             max_cost = compute_max_cost(
                 model.retail,
                 chat.prompt_tokens(model.family),
-                completion_cap(chat.requested_cap, model.max_completion_tokens),
-                choices_sent(fields, model.family),
+                find_completion_cap(chat.requested_cap, model.max_completion_tokens),
+                count_choices(fields, model.family),
                 is_protected=workspace.overage_protection,
                 names_cap=chat.requested_cap is not None,
                 uncapped_tokens=model.family.uncapped_completion_tokens,
@@ -78,9 +78,9 @@ def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -
         limits = limits_of(workspace, workspace.keys[0], attempt.mode, NOW)
         decided = place_hold(max_cost, limits, {limit.counter: used for limit in limits})
         if isinstance(decided, Denial):
-            raise refusal_of(decided, NOW)
+            raise make_denial_refusal(decided, NOW)
         budget = decided.cap_tokens if attempt.mode == "payg" else None
-        cap = completion_cap(chat.requested_cap, model.max_completion_tokens, budget)
+        cap = find_completion_cap(chat.requested_cap, model.max_completion_tokens, budget)
         body = sanitize(fields, model, cap, chat.stream).body
         DIALECTS[model.provider.dialect].request(attempt, body)
     except Refusal as refusal:

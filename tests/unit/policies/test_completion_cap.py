@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.completion_cap import completion_cap
+from policies.completion_cap import find_completion_cap
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from policies.completion_cap import completion_cap
 def test_the_smallest_cap_that_is_set_wins(
     requested: int | None, hard_maximum: int | None, budget: int | None, cap: int | None
 ) -> None:
-    assert completion_cap(requested, hard_maximum, budget) == cap
+    assert find_completion_cap(requested, hard_maximum, budget) == cap
 
 
 @settings(max_examples=50)
@@ -32,6 +32,6 @@ def test_no_cap_that_is_set_is_ever_exceeded(
     requested: int | None, hard_maximum: int, budget: int | None
 ) -> None:
     limits = {limit for limit in (requested, hard_maximum, budget) if limit is not None}
-    cap = completion_cap(requested, hard_maximum, budget)
+    cap = find_completion_cap(requested, hard_maximum, budget)
     assert cap in limits
     assert all(cap <= limit for limit in limits)

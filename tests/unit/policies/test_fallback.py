@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from policies.fallback import idle_fallback, is_failure, refusal_after_failure
+from policies.fallback import find_idle_fallback, find_refusal_after_failure, is_failure
 from policies.limits import Counter, Limit
 from policies.model import Attempt, Byok, Workspace
 from policies.refusal import Refusal
-from policies.request_facts import request_facts
+from policies.request_facts import read_request_facts
 from policies.routing import choose_route
-from policies.spend import Denial, DenialReason, refusal_of
+from policies.spend import Denial, DenialReason, make_denial_refusal
 from unit.policies.test_routing import (
     GROQ_ON,
     LOST,
@@ -48,7 +48,7 @@ class After:
 
 def attempts(after: After) -> str:
     """Return the route in one line: its attempts as ``slug mode``, and the code of its fallback refusal."""
-    facts = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    facts = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
     made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.attempts]
     return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
@@ -114,7 +114,7 @@ def test_the_attempt_after_a_failed_one(after: After, made: str) -> None:
 def test_a_fallback_model_that_serves_no_call_has_a_reason(
     slug: str | None, byok: dict[str, Byok], why: str | None
 ) -> None:
-    assert idle_fallback(After("gpt", slug, byok=byok).workspace, MODELS) == why
+    assert find_idle_fallback(After("gpt", slug, byok=byok).workspace, MODELS) == why
 
 
 # --- failures --------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_used_up_account_or_a_missing_model_is_a_failure_only_before_the_safet
     ],
 )
 def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: bool) -> None:
-    asked = request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    asked = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
 
 
@@ -162,14 +162,14 @@ CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
 
 
 def refusal_for(reason: DenialReason, mode: Any) -> Refusal | None:
-    return refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
+    return find_refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
 
 
 @pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
 def test_a_limit_without_room_for_the_safety_net_is_the_refusal(reason: DenialReason) -> None:
     refusal = refusal_for(reason, "byok")
     assert refusal
-    usual = refusal_of(Denial(reason, CAP), NOON)
+    usual = make_denial_refusal(Denial(reason, CAP), NOON)
     assert (refusal.code, refusal.retry_after_s) == (usual.code, 12 * 3600)
     assert refusal.message.startswith(usual.message[:20])
     assert refusal.message.endswith("; cannot use the Safety Net fallback.")
@@ -191,7 +191,7 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
     when: When, slug: str | None, net: bool
 ) -> None:
     workspace = replace(when.workspace, fallback_model=slug, safety_net=net)
-    asked = request_facts(when.name, when.fields)
+    asked = read_request_facts(when.name, when.fields)
     with suppress(Refusal):
         route = choose_route(asked, workspace, MODELS, PROVIDERS)
         first, *others = route.attempts
@@ -215,6 +215,6 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
 
 
 def _alone(when: When) -> tuple[Any, Any, str]:
-    route = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+    route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     [only] = route.attempts
     return only.model, only.mode, route.decided_by

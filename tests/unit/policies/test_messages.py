@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.family import Family
-from policies.messages import ROLES, check_roles, sendable_messages, without_cache_control
+from policies.messages import ROLES, check_roles, remove_cache_control, rewrite_messages
 from policies.refusal import Refusal
 
 HINT = {"type": "ephemeral"}
@@ -28,7 +28,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 
 
 def sendable(messages: list[dict[str, Any]], **accepts: Any) -> list[Any]:
-    return sendable_messages(messages, Family("tested", **accepts))[0]
+    return rewrite_messages(messages, Family("tested", **accepts))[0]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_late_system_message_has_the_role_that_the_family_accepts_there() -> N
 
 def test_each_field_of_messages_has_one_change() -> None:
     messages = [said("developer", x=1), said(x=2), said("assistant", "", tool_calls=[call("long id", y=1)])]
-    _, changes = sendable_messages(messages, Family("tested", tool_call_id_chars=9))
+    _, changes = rewrite_messages(messages, Family("tested", tool_call_id_chars=9))
     assert {(change.field, change.action, change.source) for change in changes} == {
         ("messages.x", "dropped", "families.toml, default of message_extra"),
         ("messages.role", "renamed", "families.toml, default of roles"),
@@ -160,17 +160,17 @@ def test_each_change_of_messages_has_the_familys_key(
         said("assistant", tool_calls=[call("c" * 99)]),
         said("system", "Be kind."),
     ]
-    _, changes = sendable_messages(messages, Family("tested", **accepts))
+    _, changes = rewrite_messages(messages, Family("tested", **accepts))
     sources = {change.field: change.source for change in changes}
     assert sources[f"messages.{field}"] == f"families.toml [tested] {source}"
 
 
 def test_cache_control_is_removed_from_tools() -> None:
     tools = [{"type": "function", "cache_control": HINT}, {"type": "function"}]
-    assert without_cache_control(tools) == [{"type": "function"}] * 2
-    assert without_cache_control(tools[1:]) is not tools
+    assert remove_cache_control(tools) == [{"type": "function"}] * 2
+    assert remove_cache_control(tools[1:]) is not tools
     untouched = tools[1:]
-    assert without_cache_control(untouched) is untouched
+    assert remove_cache_control(untouched) is untouched
 
 
 def test_tool_call_ids_of_the_right_length_stay_and_others_are_the_same_in_calls_and_results() -> None:
@@ -222,7 +222,7 @@ messages = st.fixed_dictionaries(
 def test_a_family_without_rules_sends_each_message_as_the_same_object(
     conversation: list[dict[str, Any]],
 ) -> None:
-    sent, changes = sendable_messages(conversation, Family("plain"))
+    sent, changes = rewrite_messages(conversation, Family("plain"))
     assert all(one is other for one, other in zip(sent, conversation, strict=True))
     assert changes == []
 
@@ -267,7 +267,7 @@ PICTURE = "https://a.test/b.png"
 def test_a_picture_whose_url_is_a_bare_string_is_sent_as_an_object() -> None:
     text = {"type": "text", "text": "What is this?"}
     messages = [{"role": "user", "content": [text, {"type": "image_url", "image_url": PICTURE}]}]
-    sent, changes = sendable_messages(messages, Family("f"))
+    sent, changes = rewrite_messages(messages, Family("f"))
     assert sent[0]["content"] == [text, {"type": "image_url", "image_url": {"url": PICTURE}}]
     assert messages[0]["content"][1]["image_url"] == PICTURE
     assert [(change.field, change.action) for change in changes] == [
@@ -280,12 +280,12 @@ def test_a_picture_that_is_an_object_stays_the_same_object() -> None:
         "role": "user",
         "content": [{"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}],
     }
-    assert sendable_messages([message], Family("f")) == ([message], [])
+    assert rewrite_messages([message], Family("f")) == ([message], [])
 
 
 def test_a_null_field_is_not_a_dropped_one() -> None:
     message = {"role": "assistant", "content": "x", "refusal": None, "audio": None, "annotations": []}
-    sent, changes = sendable_messages([message], Family("f"))
+    sent, changes = rewrite_messages([message], Family("f"))
     assert sent == [{"role": "assistant", "content": "x"}]
     assert [change.field for change in changes] == ["messages.annotations"]
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from policies.model import Prices, Usage
 from policies.money import (
-    billable_output_tokens,
-    cost_nanousd,
+    compute_cost_nanousd,
+    compute_highest_input_microusd_per_mtok,
+    compute_retail_microusd_per_mtok,
+    compute_retail_prices,
+    count_billable_output,
     format_nanousd,
     format_nanousd_rounded,
-    highest_input_microusd_per_mtok,
     parse_price_microusd_per_mtok,
     parse_usd_nanousd,
-    retail_price_microusd_per_mtok,
-    retail_prices,
 )
 
 PRICES = Prices(
@@ -120,25 +120,25 @@ def test_a_text_is_either_its_decimal_value_or_refused(text: str) -> None:
     ],
 )
 def test_the_markup_is_rounded_half_up_to_six_decimals(wholesale: int, markup: str, retail: int) -> None:
-    assert retail_price_microusd_per_mtok(wholesale, Decimal(markup)) == retail
+    assert compute_retail_microusd_per_mtok(wholesale, Decimal(markup)) == retail
 
 
 @few
 @given(st.integers(0, 10**12), st.decimals(0, 1000, places=4))
 def test_a_retail_price_equals_decimal_arithmetic(wholesale: int, markup: Decimal) -> None:
     exact = Decimal(wholesale) * (1 + markup / 100)
-    assert retail_price_microusd_per_mtok(wholesale, markup) == exact.to_integral_value(ROUND_HALF_UP)
+    assert compute_retail_microusd_per_mtok(wholesale, markup) == exact.to_integral_value(ROUND_HALF_UP)
 
 
 @pytest.mark.parametrize("markup", ["-1", "NaN", "Infinity"])
 def test_a_markup_that_is_no_percentage_is_refused(markup: str) -> None:
     with pytest.raises(ValueError, match="the markup must be"):
-        retail_price_microusd_per_mtok(1, Decimal(markup))
+        compute_retail_microusd_per_mtok(1, Decimal(markup))
 
 
 def test_each_of_the_three_prices_gets_the_markup() -> None:
-    assert retail_prices(PRICES, Decimal(4)) == Prices(156_000, 78_000, 624_000)
-    assert retail_prices(WRITES, Decimal(4)) == Prices(156_000, 78_000, 624_000, 195_000)
+    assert compute_retail_prices(PRICES, Decimal(4)) == Prices(156_000, 78_000, 624_000)
+    assert compute_retail_prices(WRITES, Decimal(4)) == Prices(156_000, 78_000, 624_000, 195_000)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_each_of_the_three_prices_gets_the_markup() -> None:
     ],
 )
 def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: int) -> None:
-    assert cost_nanousd(usage, PRICES, beside) == nanousd
+    assert compute_cost_nanousd(usage, PRICES, beside) == nanousd
 
 
 @pytest.mark.parametrize(
@@ -180,21 +180,21 @@ def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: 
     ],
 )
 def test_tokens_written_into_a_cache_have_their_own_price(usage: Usage, prices: Prices, nanousd: int) -> None:
-    assert cost_nanousd(usage, prices, False) == nanousd
+    assert compute_cost_nanousd(usage, prices, False) == nanousd
 
 
 def test_a_prompt_is_held_at_its_highest_price() -> None:
-    assert highest_input_microusd_per_mtok(PRICES) == 150_000
-    assert highest_input_microusd_per_mtok(WRITES) == 187_500
+    assert compute_highest_input_microusd_per_mtok(PRICES) == 150_000
+    assert compute_highest_input_microusd_per_mtok(WRITES) == 187_500
 
 
 @pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
 def test_a_cost_is_rounded_half_up(micro: int, nano: int) -> None:
-    assert cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
+    assert compute_cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
 
 
 def test_a_cost_is_rounded_once_and_not_for_each_part() -> None:
-    assert cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
+    assert compute_cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
 
 
 @few
@@ -204,7 +204,7 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: 
     cached = min(cached, prompt)
     written = min(usage.cache_write_tokens or 0, prompt - cached)
     stated = prices.cache_write_microusd_per_mtok
-    output = billable_output_tokens(usage, beside)
+    output = count_billable_output(usage, beside)
     exact = sum(
         Fraction(count, 10**6) * Fraction(price, 10**6)
         for count, price in (
@@ -214,15 +214,15 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: 
             (output, prices.output_microusd_per_mtok),
         )
     )
-    assert cost_nanousd(usage, prices, beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+    assert compute_cost_nanousd(usage, prices, beside) == (exact * 10**9 + Fraction(1, 2)) // 1
 
 
 @few
 @given(usages)
 def test_reasoning_beside_the_completion_never_makes_a_call_cheaper(usage: Usage) -> None:
-    assert billable_output_tokens(usage, True) >= billable_output_tokens(usage, False)
+    assert count_billable_output(usage, True) >= count_billable_output(usage, False)
     if usage.completion_tokens is not None:
-        assert billable_output_tokens(usage, False) == usage.completion_tokens
+        assert count_billable_output(usage, False) == usage.completion_tokens
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.request_facts import MAX_RULE_CHARS, request_facts, text_of
+from policies.request_facts import MAX_RULE_CHARS, read_request_facts, text_of
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
@@ -31,7 +31,7 @@ def text(words: str) -> dict[str, str]:
     ],
 )
 def test_the_text_is_that_of_the_last_user_message(messages: list[Any], last_user_text: str) -> None:
-    assert request_facts(None, {"messages": messages}).last_user_text == last_user_text
+    assert read_request_facts(None, {"messages": messages}).last_user_text == last_user_text
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_the_text_is_that_of_the_last_user_message(messages: list[Any], last_use
     ],
 )
 def test_images_tools_and_json_are_facts(fields: dict[str, Any], facts: tuple[bool, bool, bool]) -> None:
-    found = request_facts("m", {"messages": [said("user", "hi")], **fields})
+    found = read_request_facts("m", {"messages": [said("user", "hi")], **fields})
     assert (found.has_images, found.has_tools, found.wants_json) == facts
     assert found.model == "m"
 
 
 def test_the_prompt_is_estimated_once_when_it_is_asked_for() -> None:
     fields: dict[str, Any] = {"messages": [said("user", "hi")]}
-    found = request_facts(None, fields)
+    found = read_request_facts(None, fields)
     fields["messages"].append(said("user", "x" * 10_000))
     first = found.prompt_tokens()
     fields["messages"].append(said("user", "x" * 10_000))

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from policies.family import Family
 from policies.model import Byok, Heuristic, HeuristicWhen, KeywordRule, Model, Prices, Provider, Workspace
 from policies.refusal import Refusal
-from policies.request_facts import request_facts
+from policies.request_facts import read_request_facts
 from policies.routing import choose_route
 
 PRICES = Prices(1, 1, 1)
@@ -89,7 +89,7 @@ class When:
 def routed(when: When) -> str:
     """Return the result of a call in one line: ``slug mode decided_by``, or ``code: message``."""
     try:
-        route = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+        route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     except Refusal as refusal:
         return f"{refusal.code}: {refusal.message}"
     [attempt] = route.attempts
@@ -279,7 +279,7 @@ def test_the_prompt_is_estimated_only_for_a_heuristic_that_asks_and_once() -> No
         asked.append(1)
         return 50
 
-    request = request_facts(None, When(text="hello").fields)
+    request = read_request_facts(None, When(text="hello").fields)
     assert request.prompt_tokens() == request.prompt_tokens() > 200
     counted = replace(request, prompt_tokens=count)
     for when in (When(default="gpt", heuristics=shape("tools")), When("gpt", heuristics=LONG)):
@@ -294,14 +294,14 @@ LONG = shape("prompt_tokens_above", tokens=49)
 
 def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custom_family() -> None:
     found = choose_route(
-        request_facts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+        read_request_facts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
     )
     made = found.attempts[0].model
     assert (made.slug, made.upstream_model_id, made.provider.name) == ("OpenAI/a/b", "a/b", "OPENAI")
     assert (made.family, made.max_completion_tokens) == (CUSTOM, None)
     assert made.wholesale == made.retail == Prices(0, 0, 0)
     found = choose_route(
-        request_facts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
+        read_request_facts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
     )
     assert found.attempts[0].model.family == Family("custom")
 
@@ -336,7 +336,7 @@ def situations(draw: st.DrawFn) -> When:
 @given(situations())
 def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
-        found = choose_route(request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+        found = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
         [attempt] = found.attempts
         byok = when.byok.get(attempt.model.provider.name)
         has_own_key = byok is not None and byok.routing

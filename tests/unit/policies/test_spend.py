@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from policies.limits import Counter, Limit, LimitKind
 from policies.model import Prices, Usage
-from policies.money import cost_nanousd
+from policies.money import compute_cost_nanousd
 from policies.spend import (
     MIN_SHARE_TOKENS,
     Denial,
@@ -20,8 +20,8 @@ from policies.spend import (
     MaxCost,
     Used,
     compute_max_cost,
+    make_denial_refusal,
     place_hold,
-    refusal_of,
 )
 
 USD = 10**9
@@ -143,7 +143,7 @@ DAY_S = 86_400
 def test_a_refusal_has_the_words_of_the_contract_and_the_time_of_a_retry(
     reason: DenialReason, of: Limit, code: str, gist: str, after_s: int | None, should_retry: bool | None
 ) -> None:
-    refusal = refusal_of(Denial(reason, of), NOON)
+    refusal = make_denial_refusal(Denial(reason, of), NOON)
     assert refusal.code == code
     assert gist in refusal.message
     assert (refusal.retry_after_s, refusal.should_retry) == (after_s, should_retry)
@@ -160,7 +160,7 @@ def test_a_refusal_has_the_words_of_the_contract_and_the_time_of_a_retry(
 def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_second(
     in_flight: int, held_nanousd: int, said: str
 ) -> None:
-    refusal = refusal_of(Denial("budget", WALLET, in_flight, held_nanousd), NOON)
+    refusal = make_denial_refusal(Denial("budget", WALLET, in_flight, held_nanousd), NOON)
     assert refusal.message == f"Insufficient budget for this completion request. {said}"
     assert (refusal.retry_after_s, refusal.should_retry) == (1, True)
 
@@ -242,7 +242,7 @@ def test_no_answer_within_its_cap_costs_more_than_its_hold(
         completion_tokens=data.draw(st.integers(0, cap * choices)),
         cached_tokens=data.draw(st.integers(0, prompt)),
     )
-    assert cost_nanousd(usage, prices, reasoning_beside=False) <= hold.amount_nanousd
+    assert compute_cost_nanousd(usage, prices, reasoning_beside=False) <= hold.amount_nanousd
 
 
 MAX_COSTS = st.builds(
