@@ -108,17 +108,17 @@ def run(rounds: int) -> None:
 
 
 def _microseconds(stream: Stream) -> float:
-    source = AnswerContext(
+    context = AnswerContext(
         "house/slug", stream.family, {"gpt-5.4-mini-2026-03-05": "house/slug"}, ("secret",)
     )
-    relay = DIALECTS[stream.dialect].stream(source)
+    reader = DIALECTS[stream.dialect].stream(context)
     for opening in stream.opening:
-        relay.feed(b"data: " + json.dumps(opening).encode() + b"\n\n")
+        reader.feed(b"data: " + json.dumps(opening).encode() + b"\n\n")
     events = list(stream.events())
     started = time.perf_counter()
     for event in events:
-        relay.feed(event)
+        reader.feed(event)
     elapsed_s = time.perf_counter() - started
-    if relay.failure or not relay.relayed_text_chars:
-        raise RuntimeError(f"{stream.name} was not relayed: {relay.failure}")
+    if reader.failure or not reader.relayed_text_chars:
+        raise RuntimeError(f"{stream.name} was not relayed: {reader.failure}")
     return elapsed_s / CHUNKS * 1e6
