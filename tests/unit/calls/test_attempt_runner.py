@@ -255,6 +255,18 @@ def test_calls_after_one_another_share_a_connection(make: Make) -> None:
     assert (ran.connections, ran.pool.reused) == (1, 2)
 
 
+def test_a_reused_connection_that_the_provider_has_closed_is_replaced_within_the_attempt(
+    make: Make, tmp_path: Path
+) -> None:
+    # The provider closes after each answer. With this latency, the next request is on its way by then.
+    outcome = make("closes after", WHOLE, WHOLE, WHOLE, link=Faults(latency_s=(0.2, 0.2)))
+    ran = outcome.result
+    assert [run.failure for run in ran.runs] == [None, None, None]
+    assert (ran.connections, ran.pool.reused) == (3, 1)
+    assert [row["attempts"] for row in read_rows(tmp_path / "tollgate.db")] == [1, 1, 1]
+    assert (outcome.errors, outcome.left) == ([], [])
+
+
 # A client that leaves.
 
 
