@@ -1,5 +1,6 @@
 """Normalizes single choices, messages and deltas of a family without think tags."""
 
+import copy
 from typing import Any
 
 from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
@@ -29,3 +30,17 @@ def relayed(chunks: list[list[Any]], n: int | None = None) -> list[list[Any]]:
         normal = normalizer.normalize({"id": "c", "choices": choices})
         out.append(choices if normal.choices is None else normal.choices)
     return [*out, last] if (last := normalizer.finish()) else out
+
+
+def assert_delta(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Assert what a delta becomes, in the same order too, and that it is not changed itself."""
+    before = copy.deepcopy(given)
+    assert list(delta_of(given).items()) == list(expected.items())
+    assert given == before
+
+
+def assert_message(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Assert what a message becomes, and that it is not changed itself."""
+    before = copy.deepcopy(given)
+    assert message_of(given) == expected
+    assert given == before

@@ -1,10 +1,9 @@
 """Content becomes a string, and the thinking in it becomes reasoning."""
 
-import copy
 from typing import Any
 
 import pytest
-from rig.normalized import delta_of, message_of
+from rig.normalized import assert_delta, assert_message, delta_of, message_of
 
 THINKING = {
     "type": "thinking",
@@ -52,17 +51,12 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
 def test_a_delta_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
-    before = copy.deepcopy(given)
-    made = delta_of(given)
-    assert list(made.items()) == list(expected.items()), "in the same order too"
-    assert given == before
+    assert_delta(given, expected)
 
 
 @pytest.mark.parametrize(("given", "expected"), SHOWN.values(), ids=SHOWN)
 def test_a_message_is_normalized(given: dict[str, Any], expected: dict[str, Any]):
-    before = copy.deepcopy(given)
-    assert message_of(given) == expected
-    assert given == before
+    assert_message(given, expected)
 
 
 def test_only_a_message_has_empty_content_next_to_thinking():
