@@ -49,7 +49,7 @@ class HttpSyntaxError(ValueError):
     """The peer's bytes are not valid HTTP/1.1. The message holds nothing that the peer sent."""
 
 
-class TooLargeError(HttpSyntaxError):
+class ContentLengthError(HttpSyntaxError):
     """A Content-Length from 2**63 to 2**64 - 1."""
 
 
@@ -202,7 +202,7 @@ def _parse_length(text: str) -> int:
     if not _LENGTH.fullmatch(text) or (length := int(text)) >= 2**64:
         raise HttpSyntaxError("Content-Length is not a number of bytes")
     if length >= 2**63:
-        raise TooLargeError("Content-Length is too large")
+        raise ContentLengthError("Content-Length is too large")
     return length
 
 

@@ -36,7 +36,7 @@ class MalformedError(ValueError):
     """A head that RFC 9113 does not allow. The message holds nothing that the client sent."""
 
 
-class TooLargeError(ValueError):
+class HeadTooLargeError(ValueError):
     """A head is larger than ``MAX_LIST_BYTES``."""
 
 
@@ -44,7 +44,7 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     """Return the head of ``fields``, in which pseudo-header fields come first.
 
     A missing ``host`` is added from ``:authority``. Several ``cookie`` fields become one (RFC 9113, 8.2.3). The target
-    of CONNECT is its authority. Raises MalformedError, and TooLargeError above ``MAX_LIST_BYTES``.
+    of CONNECT is its authority. Raises MalformedError, and HeadTooLargeError above ``MAX_LIST_BYTES``.
     """
     pseudo: dict[bytes, bytes] = {}
     lines: list[bytes] = []
@@ -56,7 +56,9 @@ def parse_request_head(fields: Iterable[tuple[bytes, bytes]]) -> RequestHead:
     raw = b"".join(lines)
     pseudo_bytes = sum(len(name) + len(value) + 32 for name, value in pseudo.items())
     if pseudo_bytes + len(raw) + 30 * len(lines) > MAX_LIST_BYTES or len(lines) > MAX_HEAD_LINES:
-        raise TooLargeError(f"The request head exceeds {MAX_LIST_BYTES} bytes, or {MAX_HEAD_LINES} lines.")
+        raise HeadTooLargeError(
+            f"The request head exceeds {MAX_LIST_BYTES} bytes, or {MAX_HEAD_LINES} lines."
+        )
     regular = _split(raw, len(lines))
     if regular is None:
         raise MalformedError("A header field is malformed.")

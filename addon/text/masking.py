@@ -1,7 +1,17 @@
 """Masks credentials in text that others wrote: everything that looks like one becomes ``MASK``. Pure.
 
-This is the second line of defence, for vendors' messages and tracebacks. The first is that no code puts a key into a
-message. Every pattern starts at a literal or at the first letter of a word, and repeats possessively. So the time is
+This is the second line of defence. The first is that no code puts a key into a message.
+
+| where | masked text |
+|---|---|
+| ``text.errors``, ``text.json_decode`` | messages of errors, also those of vendors |
+| ``answers`` | the key of a call in its own answer |
+| ``calls``, ``upstream.access_tokens`` | words of clients and providers in the ledger and the log |
+| ``telemetry.logs``, ``telemetry.admin`` | log lines with their tracebacks, results of checks |
+| ``gateway.flows`` | targets and headers of recorded calls |
+| ``cli`` | errors of commands |
+
+Every pattern starts at a literal or at the first letter of a word, and repeats possessively. So the time is
 linear in the text, even if it is hostile.
 """
 
@@ -121,7 +131,7 @@ def _escaped_pattern(secret: str) -> re.Pattern[bytes]:
 
 
 def is_unmistakable(secret: str) -> bool:
-    """Return whether a text with ``secret`` in it can only mean the secret.
+    """Return whether ``secret`` is too distinctive to occur by chance.
 
     Servers that accept any key are called with a word, such as "ollama". An answer may rightly hold that word.
     """

@@ -11,9 +11,9 @@ from addon.runtime.deadline import MovableDeadline
 from addon.text.http1 import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
+    ContentLengthError,
     Framing,
     HttpSyntaxError,
-    TooLargeError,
     find_head_end,
     parse_request_head,
     request_framing,
@@ -102,7 +102,7 @@ class Http1Connection(Connection):
                 return
             head = parse_request_head(raw)
             framing = request_framing(head)
-        except TooLargeError:
+        except ContentLengthError:
             self.refuse(Refusal("request_too_large", "The request body is too large."))
         except HttpSyntaxError:
             self.refuse(Refusal("bad_request", "The request is not well-formed HTTP/1.1."))

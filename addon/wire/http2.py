@@ -13,7 +13,7 @@ from h2 import events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from addon.text.http2_heads import MalformedError, TooLargeError, parse_request_head
+from addon.text.http2_heads import HeadTooLargeError, MalformedError, parse_request_head
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
 from addon.wire.http2_deadline import Http2Deadline
@@ -126,7 +126,7 @@ class Http2Connection(Connection):
             return
         try:
             stream = self._new_stream(stream_id, parse_request_head(event.headers))
-        except TooLargeError as error:
+        except HeadTooLargeError as error:
             self._refuse(event, Refusal("request_header_fields_too_large", str(error)))
         except MalformedError as error:
             self._refuse(event, Refusal("bad_request", str(error)))

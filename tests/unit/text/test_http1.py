@@ -8,9 +8,9 @@ from rig.http1_inputs import AnswerInput, answer_inputs, request_inputs
 from addon.text.http1 import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
+    ContentLengthError,
     Framing,
     HttpSyntaxError,
-    TooLargeError,
     encode_chunk,
     encode_request_head,
     encode_response_head,
@@ -72,7 +72,7 @@ def serve(raw: bytes) -> tuple[list[int], bool]:
                 return [*statuses, 405], False
             reader = BodyReader(framing)
             reader.feed(raw[end:])
-        except TooLargeError:
+        except ContentLengthError:
             return [*statuses, 413], True
         except HttpSyntaxError:
             return [*statuses, 400], True
