@@ -1,7 +1,7 @@
 """The length of all that one message, or one delta of a stream, shows to its reader. Pure."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 _ANSWER = ("content", "refusal", "text")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
@@ -42,16 +42,6 @@ def shows_nothing(message: Mapping[str, object]) -> bool:
         and not any(message.get(name) for name in _THINGS)
         and not _has_other_parts(message.get("content"))
     )
-
-
-def finish_reason(choices: Iterable[object]) -> str | None:
-    """Return the last finish_reason of ``choices`` that is not empty, as text."""
-    found = None
-    for choice in choices:
-        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
-        if reason is not None and reason != "":
-            found = str(reason)
-    return found
 
 
 def _message_chars(message: Mapping[str, object], count_other: Callable[[object], int]) -> int:

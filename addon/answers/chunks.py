@@ -1,23 +1,25 @@
 """The chunks of an OpenAI-shaped stream. Each keeps its bytes, except for its identity and its choices. Pure.
 
-``answers/normalize/`` says how choices change; ``stream_frames`` says which chunk carries the usage.
+``answers/normalize/`` says how choices change; ``usage_placement`` says which chunk carries the usage.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from addon.answers.answer_length import relayed_chars
 from addon.answers.chunk_template import Template
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
-from addon.answers.normalize.chunk_edits import choices_edits
+from addon.answers.normalize.finish_reason import last_finish_reason
+from addon.answers.normalize.reasoning import rename_edits
+from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
 from addon.answers.stream import Event
-from addon.answers.stream_frames import StreamFrames
 from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
-from addon.answers.text_length import finish_reason, relayed_chars
 from addon.answers.usage import merge_usage, parse_usage
-from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits
+from addon.answers.usage_placement import UsagePlacement
+from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits, value_edit
 from addon.text.json_encode import encode_json
 from policies.model import Usage
 
@@ -30,13 +32,13 @@ class ChatChunks:
     """The chunks of an OpenAI-shaped stream; see ``stream.Chunks``."""
 
     is_closed = False
-    """Only [DONE], or the end of the message, says that nothing follows."""
+    """The stream ends only with [DONE] or the end of the message."""
 
     def __init__(self, context: AnswerContext) -> None:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.text_chars = 0
-        self.frames = StreamFrames(separate_usage=context.include_usage)
+        self.placement = UsagePlacement(separate_usage=context.include_usage)
         self._context = context
         self._model = json.dumps(context.model_slug).encode()
         self._normalizer = ChunkNormalizer(context.family, context.choices, seed=context.answer_id)
@@ -49,12 +51,12 @@ class ChatChunks:
     @property
     def is_complete(self) -> bool:
         """Whether every choice has its ``finish_reason``."""
-        return self.frames.is_complete
+        return self.placement.is_complete
 
     @property
     def has_all_choices(self) -> bool:
         """Whether the answer is complete and has as many choices as were asked for."""
-        return self.is_complete and len(self.frames.finished_choices) >= (self._context.choices or 1)
+        return self.is_complete and len(self.placement.finished_choices) >= (self._context.choices or 1)
 
     def fill(self, event: bytes) -> bytes | None:
         """Return an event that fits the template of an earlier chunk, with its own text; else None."""
@@ -83,8 +85,8 @@ class ChatChunks:
         edits = self._edits(event.payload, chunk, result)
         made = apply_edits(event.payload, edits)
         if not choices:
-            return self.frames.add_event(made, chunk)
-        sent = self.frames.add_chunk(made, choices, has_usage=isinstance(chunk.get("usage"), dict))
+            return self.placement.add_event(made, chunk)
+        sent = self.placement.add_chunk(made, choices, has_usage=isinstance(chunk.get("usage"), dict))
         is_alike = result.is_repeatable and not says_more and self._misses < MAX_MISSES
         self._text = self._secrets.only_text
         if self._secrets.is_needed and not self._text:
@@ -99,9 +101,9 @@ class ChatChunks:
         left = self._normalizer.finish()
         self.text_chars += sum(map(relayed_chars, left))
         if choices := self._secrets.mask(left) + self._secrets.finish():
-            made = encode_json({**self.frames.head, "choices": choices})
-            sent = self.frames.add_chunk(made, choices, has_usage=False)
-        return sent + self.frames.finish()
+            made = encode_json({**self.placement.head, "choices": choices})
+            sent = self.placement.add_chunk(made, choices, has_usage=False)
+        return sent + self.placement.finish()
 
     def _edits(self, payload: bytes, chunk: dict[str, Any], result: ChunkResult) -> Sequence[Edit]:
         edits = model_edits(payload, chunk, self._model, insert=True)
@@ -117,9 +119,9 @@ class ChatChunks:
             self.usage = merge_usage(self.usage, usage)
         if not isinstance(chunk.get("choices"), list) or not choices:
             return 0, True
-        if not self.frames.head:
+        if not self.placement.head:
             self._read_head(chunk)
-        reason = finish_reason(chunk["choices"])
+        reason = last_finish_reason(chunk["choices"])
         chars = sum(map(relayed_chars, choices))
         self.finish_reason = reason or self.finish_reason
         self.text_chars += chars
@@ -130,4 +132,17 @@ class ChatChunks:
         created = chunk.get("created")
         created = self._context.created_s if created is None else created
         head = {"id": self._answer_id, "object": CHUNK, "created": created, "model": self._context.model_slug}
-        self.frames.head = head
+        self.placement.head = head
+
+
+def choices_edits(payload: bytes, chunk: Mapping[str, Any], result: ChunkResult) -> list[Edit]:
+    """Return the edits that give ``payload``, the JSON of ``chunk``, the choices of ``result``.
+
+    When only a word or two change, only those bytes do.
+    """
+    if result.choices is None:
+        return []
+    roles = role_edits(payload) if result.role_dropped else []
+    if roles is None or not (result.is_renamed or result.role_dropped):
+        return [value_edit(payload, "choices", encode_json(result.choices))]
+    return [*roles, *(rename_edits(payload, chunk) if result.is_renamed else [])]

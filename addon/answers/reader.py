@@ -1,4 +1,4 @@
-"""The protocol of answer readers, and what readers share that keep the body to its end. Pure."""
+"""The protocol of answer readers, and the base classes of readers. Pure."""
 
 from typing import Protocol
 
@@ -74,3 +74,29 @@ class BufferingReader(EndOnlyReader):
     def buffered_bytes(self) -> int:
         """The size of the body so far."""
         return len(self.body)
+
+
+class ReaderWrapper:
+    """A reader around another one. The facts are those of the inner reader; ``own_failure`` is the wrapper's."""
+
+    def __init__(self, inner: AnswerReader) -> None:
+        self.inner = inner
+        self.own_failure: ErrorAnswer | None = None
+
+    usage = property(lambda self: self.inner.usage)
+    finish_reason = property(lambda self: self.inner.finish_reason)
+    relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
+    failure = property(lambda self: self.own_failure or self.inner.failure)
+    has_finished = property(lambda self: self.inner.has_finished)
+    is_done = property(lambda self: self.inner.is_done)
+    is_complete = property(lambda self: self.own_failure is None and self.inner.is_complete)
+    has_pending = property(lambda self: self.inner.has_pending)
+    buffered_bytes = property(lambda self: self.inner.buffered_bytes)
+
+    def flush_pending(self) -> bytes:
+        """Do as the inner reader."""
+        return self.inner.flush_pending()
+
+    def error_so_far(self) -> ErrorAnswer | None:
+        """Do as the inner reader."""
+        return self.inner.error_so_far()

@@ -23,7 +23,7 @@ from addon.answers.sse import (
     has_field,
     is_error_event,
 )
-from addon.answers.stream_frames import StreamFrames
+from addon.answers.usage_placement import UsagePlacement
 from addon.text.errors import (
     ErrorAnswer,
     is_error_payload,
@@ -74,7 +74,7 @@ class Chunks(Protocol):
     def usage(self) -> Usage | None:
         """The counts that are known so far."""
 
-    frames: StreamFrames
+    placement: UsagePlacement
     """The chunks as the client gets them."""
 
     @property
@@ -117,7 +117,7 @@ class StreamedAnswerReader:
         self._splitter = EventSplitter()
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
-    has_pending = property(lambda self: self._chunks.frames.has_pending)
+    has_pending = property(lambda self: self._chunks.placement.has_pending)
     buffered_bytes = 0
     usage = property(lambda self: self._chunks.usage)
     finish_reason = property(lambda self: self._chunks.finish_reason)
@@ -158,7 +158,7 @@ class StreamedAnswerReader:
 
     def flush_pending(self) -> bytes:
         """Return the chunk that waits for the usage, because it has waited long enough."""
-        sent = self._chunks.frames.flush_pending()
+        sent = self._chunks.placement.flush_pending()
         return self._release(sent) if sent else b""
 
     def error_so_far(self) -> ErrorAnswer | None:
@@ -243,14 +243,14 @@ class StreamedAnswerReader:
 
     def _end(self, rest: bytes) -> bytes:
         """End a stream without [DONE]. ``rest`` has no data line, and no blank line at its end."""
-        if self._held is not None and not self._chunks.frames.has_begun:
+        if self._held is not None and not self._chunks.placement.has_begun:
             return self._read_body(bytes(self._held) + rest)
         if not self._chunks.is_complete:
             return self._fail(_CUT)
         return self._close()
 
     def _close(self) -> bytes:
-        if not self._chunks.frames.has_begun:
+        if not self._chunks.placement.has_begun:
             return self._fail(_NO_COMPLETION)
         self.is_done = True
         return self._release(self._chunks.finish() + DONE_EVENT)
@@ -279,7 +279,7 @@ class StreamedAnswerReader:
         """Fail. Return the chunk that waits if the client already has a part of the answer."""
         self.failure = failure
         self._splitter.clear()
-        return self._chunks.frames.flush_pending() if self._held is None else b""
+        return self._chunks.placement.flush_pending() if self._held is None else b""
 
 
 def _parse(payload: bytes) -> object:

@@ -8,8 +8,8 @@ OpenAI. The last chunk with a choice waits until the usage is known; ``flush_pen
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from addon.answers.answer_length import shows_nothing
 from addon.answers.sse import frame
-from addon.answers.text_length import shows_nothing
 from addon.text.json_edits import apply_edits, member_edit, members, value_edit
 from addon.text.json_encode import encode_json
 
@@ -22,7 +22,7 @@ _OWN_MEMBERS = frozenset({"id", "object", "created", "model", "choices", "usage"
 _TEXT_MEMBERS = frozenset({"index", "delta", "logprobs"})
 
 
-class StreamFrames:
+class UsagePlacement:
     """One stream of chunks on its way to the client.
 
     ``separate_usage``: the client asked for ``include_usage``. ``head`` has the members that every chunk carries, for

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from addon.answers.answer_length import relayed_chars, shows_nothing
 from addon.answers.bounds import BoundExceededError, exceeded_bound, parse_bounded
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.choices import normalize_message_choices
+from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.reader import BufferingReader
-from addon.answers.text_length import finish_reason, relayed_chars, shows_nothing
 from addon.answers.usage import parse_usage
 from addon.text.errors import ErrorAnswer, is_error_payload, unreadable_answer, upstream_error_in_success
 from addon.text.json_edits import apply_edits, identity_edits, model_edits, value_edit
@@ -113,7 +114,7 @@ def rewrite_answer(body: bytes, context: AnswerContext) -> Answer:
     except ValueError:
         return failed(unreadable_answer("it holds a number that JSON does not have."))
     chars = sum(map(relayed_chars, choices))
-    return Answer(body, usage, finish_reason(given), text_chars=chars)
+    return Answer(body, usage, last_finish_reason(given), text_chars=chars)
 
 
 def _rewritten(

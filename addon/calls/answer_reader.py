@@ -4,8 +4,9 @@ from datetime import datetime
 
 from addon.answers.context import answer_context
 from addon.answers.error import ErrorAnswerReader, UnreadableAnswerReader
+from addon.answers.guarded_reader import GuardedReader
+from addon.answers.inflating_reader import InflatingReader
 from addon.answers.reader import AnswerReader
-from addon.answers.wrappers import GuardedReader, InflatingReader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.dialects import DIALECTS

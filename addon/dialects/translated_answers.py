@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from addon.answers.answer_length import relayed_chars
 from addon.answers.context import AnswerContext
+from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.stream import Event
-from addon.answers.stream_frames import StreamFrames
 from addon.answers.streamed_secrets import StreamedSecrets
-from addon.answers.text_length import finish_reason, relayed_chars
 from addon.answers.usage import parse_usage
+from addon.answers.usage_placement import UsagePlacement
 from addon.answers.whole import Answer, decode_answer, failed, with_billing_notes
 from addon.dialects.chat_shape import HEAD, StreamTranslator
 from addon.text.errors import ErrorAnswer, unreadable_answer
@@ -26,7 +27,7 @@ class TranslatedChunks:
     def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
         self.finish_reason: str | None = None
         self.text_chars = 0
-        self.frames = StreamFrames(separate_usage=context.include_usage)
+        self.placement = UsagePlacement(separate_usage=context.include_usage)
         self._secrets = StreamedSecrets(context.secrets)
         self._family = context.family
         self._translator = translator
@@ -59,22 +60,22 @@ class TranslatedChunks:
         """Return the chunks that follow the provider's last event."""
         sent = [self._add(made) for made in self._translator.finish()]
         if left := self._secrets.finish():
-            made = encode_json({**self.frames.head, "choices": left})
-            sent.append(self.frames.add_chunk(made, left, has_usage=False))
-        return b"".join([*sent, self.frames.finish()])
+            made = encode_json({**self.placement.head, "choices": left})
+            sent.append(self.placement.add_chunk(made, left, has_usage=False))
+        return b"".join([*sent, self.placement.finish()])
 
     def _add(self, chunk: dict[str, Any]) -> bytes:
         choices = chunk["choices"]
         if not choices:
             shown = _without_impossible_counts(chunk)
-            return self.frames.add_event(encode_json(shown), shown)
-        if not self.frames.head:
-            self.frames.head = {name: value for name, value in chunk.items() if name in HEAD}
-        self.finish_reason = finish_reason(choices) or self.finish_reason
+            return self.placement.add_event(encode_json(shown), shown)
+        if not self.placement.head:
+            self.placement.head = {name: value for name, value in chunk.items() if name in HEAD}
+        self.finish_reason = last_finish_reason(choices) or self.finish_reason
         self.text_chars += sum(map(relayed_chars, choices))
         masked = self._secrets.mask(choices)
         made = encode_json(chunk if masked is choices else {**chunk, "choices": masked})
-        return self.frames.add_chunk(made, masked, has_usage=False)
+        return self.placement.add_chunk(made, masked, has_usage=False)
 
 
 def _without_impossible_counts(made: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +106,6 @@ def translating_reader(translate: Translate) -> Callable[[bytes, AnswerContext],
         except ValueError:
             return failed(unreadable_answer("it is not the answer of a chat model."))
         chars = sum(map(relayed_chars, choices))
-        return Answer(shown, usage, finish_reason(choices), text_chars=chars)
+        return Answer(shown, usage, last_finish_reason(choices), text_chars=chars)
 
     return read

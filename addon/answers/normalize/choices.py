@@ -7,9 +7,13 @@ its input. To normalize the result again changes nothing.
 from typing import Any, Final, NamedTuple
 
 from addon.answers.bounds import check_choices
-from addon.answers.normalize.edits import same_or
+from addon.answers.normalize.content import with_plain_content, with_text
+from addon.answers.normalize.edits import same_or, with_member, without
+from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.answers.normalize.reasoning import with_reasoning_content
 from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
-from addon.answers.normalize.whole_choice import whole_choice
+from addon.answers.normalize.think_tags import split_text
+from addon.answers.normalize.tool_calls import whole_calls, with_calls
 from policies.family import Family
 
 
@@ -20,7 +24,7 @@ class ChunkResult(NamedTuple):
     |---|---|
     | ``choices`` | the new choices, None when the chunk stays as it is |
     | ``is_repeatable`` | a chunk that differs only in the text of content, reasoning or arguments has the same result |
-    | ``is_empty`` | the chunk says nothing any more and is not sent |
+    | ``is_empty`` | nothing is left in the chunk, so it is not sent |
     | ``is_renamed`` | the key of ``reasoning`` changes, so that ``reasoning.rename_edits`` can make the change |
     | ``role_dropped`` | a repeated role is left out, so that ``role.role_edits`` can make the change |
 
@@ -127,13 +131,46 @@ def normalize_message_choices(
     ``answer_id`` makes generated ids of tool calls differ from answer to answer.
     """
     made = [
-        whole_choice(choice, position, answer_id, think_tags=family.think_tags)
+        _whole_choice(choice, position, answer_id, think_tags=family.think_tags)
         if isinstance(choice, dict)
         else choice
         for position, choice in enumerate(choices)
     ]
     normal = same_or(choices, made)
     return None if normal is choices else normal
+
+
+def _whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:
+    """Return the choice at position ``index`` in the contract's shape. ``seed`` is the id of its answer."""
+    choice = choice if type(choice.get("index")) is int else {**choice, "index": index}
+    shaped = _with_message(choice)
+    message = with_reasoning_content(with_plain_content(shaped["message"], drops_empty=False))
+    if think_tags:
+        message = _without_tags(message)
+    message = with_calls(message, lambda calls: whole_calls(calls, (seed, choice["index"])))
+    made = with_member(shaped, "message", message)
+    if (reason := choice.get("finish_reason")) is None:
+        return made
+    calls_tools = bool(message.get("tool_calls"))
+    standard = standard_finish_reason(reason, calls_tools=calls_tools)
+    return with_member(made, "finish_reason", standard or finish_reason_of_empty(calls_tools=calls_tools))
+
+
+def _with_message(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice with a message. Google's compatible endpoint may leave out an empty one."""
+    message, text = choice.get("message"), choice.get("text")
+    if isinstance(message, dict):
+        return choice if message.get("role") else {**choice, "message": {**message, "role": "assistant"}}
+    made = without(choice, "text") if isinstance(text, str) else choice
+    return {**made, "message": {"role": "assistant", "content": text if isinstance(text, str) else None}}
+
+
+def _without_tags(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if message.get("reasoning_content") or not isinstance(content, str):
+        return message
+    text = split_text(content)
+    return message if text.content == content else with_text(message, text, drops_empty=False)
 
 
 def _is_silent(choice: Any) -> bool:

@@ -5,6 +5,8 @@ An unknown word is kept. The contract allows others, and a wrong translation wou
 Source: contract, "choices[] element"; recordings, each provider's own words in comments.
 """
 
+from collections.abc import Iterable
+
 _STOP = (
     "stop",
     "eos",  # Together
@@ -64,3 +66,13 @@ def standard_finish_reason(reason: object, *, calls_tools: bool) -> str | None:
 def finish_reason_of_empty(*, calls_tools: bool) -> str:
     """Return what an empty finish_reason means at the end of an answer (Snowflake, xAI with tools)."""
     return "tool_calls" if calls_tools else "stop"
+
+
+def last_finish_reason(choices: Iterable[object]) -> str | None:
+    """Return the last finish_reason of ``choices`` that is not empty, as text."""
+    found = None
+    for choice in choices:
+        reason = choice.get("finish_reason") if isinstance(choice, dict) else None
+        if reason is not None and reason != "":
+            found = str(reason)
+    return found

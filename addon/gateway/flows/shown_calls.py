@@ -22,8 +22,8 @@ from mitmproxy.proxy.layers.http._hooks import (
     HttpResponseHook,
 )
 
-from addon.gateway.flows.comment import comment_of
 from addon.gateway.flows.flow import (
+    comment_of,
     new_flow,
     show_answer_body,
     show_answer_head,

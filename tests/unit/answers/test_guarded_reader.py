@@ -4,8 +4,8 @@ import pytest
 
 from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
+from addon.answers.guarded_reader import GuardedReader
 from addon.answers.stream import StreamedAnswerReader
-from addon.answers.wrappers import GuardedReader
 from policies.family import Family
 
 SOURCE = AnswerContext("slug", Family("plain"))

@@ -13,9 +13,9 @@ from rig.scripts import DONE, chunk, event
 
 from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
+from addon.answers.guarded_reader import GuardedReader
 from addon.answers.stream import StreamedAnswerReader
 from addon.answers.streamed_secrets import SecretFreeText
-from addon.answers.wrappers import GuardedReader
 from addon.dialects import DIALECTS
 from policies.family import Family
 

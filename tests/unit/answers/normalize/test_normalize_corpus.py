@@ -10,8 +10,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from rig.corpus import needs_corpus, read_corpus
 
+from addon.answers.chunks import choices_edits
 from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
-from addon.answers.normalize.chunk_edits import choices_edits
 from addon.text.json_edits import apply_edits
 from policies.family import Family
 
