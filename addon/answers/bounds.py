@@ -9,7 +9,7 @@ from addon.text.errors import ErrorAnswer, unreadable_answer
 from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, TooDeepError, TooManyValuesError, scan
 
 MAX_CHOICES = 1_024
-"""Eight times what any vendor makes for one call. Each choice of a stream costs memory until its end."""
+"""Eight times the most that any vendor returns for one call. Each choice of a stream costs memory until its end."""
 
 MAX_EVENT_VALUES = 50_000
 """The most JSON values in one event of a stream."""

@@ -1,4 +1,4 @@
-"""``AnswerContext``: what a reader needs to know of the attempt that it reads the answer of. Pure."""
+"""``AnswerContext``: the facts of an attempt that the reader of its answer needs. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from policies.model import Attempt
 
 @dataclass(frozen=True, slots=True)
 class AnswerContext:
-    """What a reader needs to know of the attempt.
+    """The facts of an attempt that the reader of its answer needs.
 
     | field | meaning |
     |---|---|

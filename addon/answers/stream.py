@@ -1,4 +1,4 @@
-"""The reader of a streamed answer: it checks each event, and lets a dialect translate it. Pure."""
+"""The reader of a streamed answer: it checks each event, and a dialect interprets it. Pure."""
 
 import re
 from typing import Any, NamedTuple, Protocol
@@ -169,7 +169,7 @@ class StreamedAnswerReader:
         return self.is_done or self.failure is not None
 
     def _relay(self, text: bytes, *, at_end: bool = False) -> bytes:
-        """Return what the client gets for one event. At the end of the stream, an unreadable event was cut."""
+        """Return what the client gets for one event. At the end of the stream, an unreadable event is treated as cut off."""
         if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
         if (filled := self._chunks.fill(text)) is not None:
@@ -186,7 +186,7 @@ class StreamedAnswerReader:
         return self._relay_data(text, lines, at_end=at_end)
 
     def _relay_data(self, text: bytes, lines: list[bytes], *, at_end: bool) -> bytes:
-        # A line end is only ever between the tokens of JSON, where a blank means the same.
+        # In JSON a line end can only be between tokens, so a space can replace it.
         payload = b" ".join(lines).strip()
         if payload == _DONE:
             return self._close()
@@ -276,7 +276,7 @@ class StreamedAnswerReader:
         return upstream_error_in_success(payload, names=self._context.names, secrets=self._context.secrets)
 
     def _fail(self, failure: ErrorAnswer) -> bytes:
-        """Fail. Return the chunk that waits if the client already has a part of the answer."""
+        """Set the failure. Return the pending chunk if the client already has a part of the answer."""
         self.failure = failure
         self._splitter.clear()
         return self._chunks.placement.flush_pending() if self._held is None else b""

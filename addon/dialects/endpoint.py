@@ -24,7 +24,7 @@ def json_request(
     """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the attempt's own key.
 
     ``headers`` (names in lower case) are the dialect's. Headers of the provider's configuration win over them.
-    ``unsent_fields`` names the fields of the chat body of which ``body`` has nothing.
+    ``unsent_fields`` names the fields of the chat body that are not sent at all.
     """
     made = (
         *auth_headers(attempt),

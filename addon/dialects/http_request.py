@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class UpstreamRequest:
     """A whole HTTP request. ``headers`` are all that is sent: no header of the client's request is among them.
 
-    ``unsent_fields`` names the fields of the chat body of which nothing is sent.
+    ``unsent_fields`` names the fields of the chat body that are not sent at all.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""The fields of a sanitized chat body of which a native request sends nothing. Pure.
+"""The fields of a sanitized chat body that a native request does not send at all. Pure.
 
 ``unsent_fields`` looks at the finished request, so it says what the dialect did. ``explain/field_diff.py`` asks the
 dialect again, field by field, which costs too much for each call. A test checks that the two agree.
@@ -14,7 +14,7 @@ def unsent_fields(
     carriers: Mapping[str, Sequence[str]],
     message_fields: Iterable[str],
 ) -> tuple[str, ...]:
-    """Return the fields of ``body`` of which nothing is sent; those of messages as ``messages.name``.
+    """Return the fields of ``body`` that are not sent at all; those of messages as ``messages.name``.
 
     | parameter | meaning |
     |---|---|

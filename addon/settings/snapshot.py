@@ -32,7 +32,7 @@ KEY_VARIABLE: Final = "TOLLGATE_SNAPSHOT_KEY"
 
 
 class Snapshot(BaseModel):
-    """What one set of settings is built from. ``started_conf`` is the proxy.conf of the start.
+    """The content that one set of settings is built from. ``started_conf`` is the proxy.conf of the start.
 
     ``listen`` is its ``[listen]`` with the options of the command line.
     """

@@ -44,8 +44,8 @@ def is_due(read: Stamp, before: Stamp, now: Stamp, changing_s: float) -> bool:
     - Two looks must agree because an editor may empty a file before it writes it. A workspace without its keys would
       load, and lock out its clients.
     - A file that is gone is never overdue: it may come back.
-    - A file that the last look found unchanged is not overdue either. It changed after that look, however late this
-      one is.
+    - A file that was unchanged at the last look is not overdue either. It changed after that look, even if this look
+      is late.
     """
     is_overdue = changing_s >= OVERDUE_S and before != read and now is not None
     return now != read and (now == before or is_overdue)
@@ -53,7 +53,7 @@ def is_due(read: Stamp, before: Stamp, now: Stamp, changing_s: float) -> bool:
 
 @dataclass(slots=True)
 class _WatchedFile:
-    """A file: its content, the stamp of the last look, and the time when a look last found it unchanged.
+    """A file: its content, the stamp of the last look, and the time of the last look that found it unchanged.
 
     ``previous`` is the content before the file was read while it changed. ``readable`` is the last content that could
     be read, set while it can't.

@@ -193,7 +193,10 @@ class Metrics:
     def _define_process(self, version: str) -> None:
         gauge = partial(Gauge, registry=self.registry)
         gauge(
-            "tollgate_build_info", "Always 1; the label tells.", ("version",), multiprocess_mode="livemax"
+            "tollgate_build_info",
+            "Always 1. The label has the version.",
+            ("version",),
+            multiprocess_mode="livemax",
         ).labels(version).set(1)
         gauge("tollgate_workers", "Processes that serve.", multiprocess_mode="livesum").set(1)
         gauge(

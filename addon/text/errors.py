@@ -22,7 +22,7 @@ ErrorType = Literal[
 ]
 
 MAX_MESSAGE_CHARS = 2_000
-# No longer text can become short enough to be shown, however much of it is masked.
+# A longer text can't fit, even after masking.
 MAX_READ_CHARS = 65_536
 MAX_PARAM_CHARS = 200
 # Soft hyphens, zero-width spaces and joiners, directions, byte order marks.
@@ -136,8 +136,8 @@ def provider_unreachable() -> ErrorAnswer:
 
 
 def no_access_token() -> ErrorAnswer:
-    """Return the error of a call whose provider wants an access token, when no token was available."""
-    return _provider_failure(502, "No access token for the provider could be obtained.")
+    """Return the error of a call whose provider requires an access token, when there is none."""
+    return _provider_failure(502, "The gateway could not get an access token for the provider.")
 
 
 def provider_timed_out() -> ErrorAnswer:
@@ -238,7 +238,7 @@ LIMITS_UNAVAILABLE = refusal_error(
 NO_CONNECTION_FREE = refusal_error(
     Refusal(
         "rate_limit_unavailable",
-        "All allowed connections to the provider are in use; try again in a moment.",
+        "The limit of connections to the provider is reached; try again in a moment.",
         retry_after_s=1,
     )
 )

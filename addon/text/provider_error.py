@@ -14,9 +14,9 @@ MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
 _OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
-# No expression reads more of a text than this; ``errors`` shows far less.
+# No regular expression reads more of a text than this; ``errors`` shows far less.
 MAX_SENTENCE_CHARS = 65_536
-# Shorter than a character reference with so many digits that Python refuses to read it.
+# Bounds numeric character references: Python refuses very long ones.
 MAX_TITLE_CHARS = 2_000
 # The frame of Google's debug messages.
 _DEBUG_OPENING = re.compile(r"\[ORIGINAL ERROR\] (?:generic::\w{1,64}: )?")
@@ -84,7 +84,7 @@ def _json_in(text: str) -> Any:
 
 
 def _is_sentence(text: str) -> bool:
-    """Return whether a text is words, and not a rest of broken JSON or a program's word for nothing."""
+    """Return whether a text is words, and not a rest of broken JSON or a placeholder such as null."""
     if text.lower() in ("null", "none", "true", "false", "undefined", "[object object]"):
         return False
     if re.fullmatch(r"\$\{?\w+\}?", text):

@@ -146,7 +146,7 @@ class SocketConnector:
 async def race(
     make: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
 ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-    """Connect to the first of ``addresses`` that answers. Each one starts earlier than the next. Raise OSError."""
+    """Connect to the first of ``addresses`` that answers. The attempts start one after another. Raise OSError."""
     loop = asyncio.get_running_loop()
     if len(addresses) == 1:
         return await loop.create_connection(make, addresses[0], port)

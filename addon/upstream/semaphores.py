@@ -1,4 +1,4 @@
-"""``KeyedSemaphores``: for each key a bound of how many may be inside at once. The others wait in their order."""
+"""``KeyedSemaphores``: a semaphore for each key; waiters are served in order."""
 
 import asyncio
 from collections import deque

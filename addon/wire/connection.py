@@ -1,4 +1,4 @@
-"""What client connections of HTTP/1.1 and HTTP/2 have in common: settings, transport, tasks, and the field ``Date``."""
+"""The base of client connections of HTTP/1.1 and HTTP/2, with their settings, transport and the field ``Date``."""
 
 import asyncio
 import logging

@@ -55,7 +55,7 @@ EXPECTED_ERRORS: Mapping[str, ExpectedError] = {
     "reset after the head": (502, UPSTREAM_ERROR, "it broke off."),
     "silence": (504, UPSTREAM_ERROR, "The provider did not answer in time."),
     "silence after its beginning": (504, UPSTREAM_ERROR, "The provider did not answer in time."),
-    "no access token": (502, UPSTREAM_ERROR, "No access token for the provider could be obtained."),
+    "no access token": (502, UPSTREAM_ERROR, "The gateway could not get an access token for the provider."),
     "401": (401, ("invalid_api_key", "authentication_error"), SAYS_NO),
     "403": (403, ("permission_denied", "permission_denied"), SAYS_NO),
     "408": (408, REQUEST_ERROR, SAYS_NO),
@@ -168,7 +168,7 @@ GUARDS_WITHOUT_TOKEN: dict[str, tuple[dict[str, Any], ExpectedError]] = {
     ),
     "no token, the fallback is too dear": (
         {"second": DEAR, "wallet_usd": "0.01"},
-        (502, UPSTREAM_ERROR, "No access token for the provider could be obtained."),
+        (502, UPSTREAM_ERROR, "The gateway could not get an access token for the provider."),
     ),
 }
 SECONDS = [(fault, form, mode) for fault in SECOND_FAULTS for form in FORMS for mode in ANSWER_SECOND]

@@ -109,7 +109,7 @@ class StreamedCalls:
             # Some servers give each delta an id of its own. There, only an id with a name begins a new call.
             return number if place is not None and not name else None
         if name and not given:
-            # Without ids, another name begins a call; so does the same name once the arguments are whole.
+            # Without ids, another name begins a call. The same name begins a new call once the arguments are complete.
             is_new = place is None or (
                 call.name is not None and (name != call.name or call.arguments.is_whole)
             )

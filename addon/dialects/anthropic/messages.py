@@ -1,6 +1,6 @@
 """Chat messages become the ``system`` and ``messages`` of Anthropic's Messages API. Pure.
 
-A turn there is all that one side says before the other side does. So messages of one side in a row become one turn,
+A turn there is all consecutive messages of one side. So messages of one side in a row become one turn,
 and a user's turn begins with the results of tools. Source: Anthropic, API reference, "Messages"; "Tool use",
 "Handling tool results"; "Extended thinking", "Preserving thinking blocks".
 """
