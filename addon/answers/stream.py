@@ -169,7 +169,7 @@ class StreamedAnswerReader:
         return self.is_done or self.failure is not None
 
     def _relay(self, text: bytes, *, at_end: bool = False) -> bytes:
-        """Return what the client gets for one event. At the end of the stream, an unreadable event is treated as cut off."""
+        """Return the client's bytes for one event. At the end, an unreadable event is treated as cut off."""
         if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
         if (filled := self._chunks.fill(text)) is not None:

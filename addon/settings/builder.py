@@ -1,6 +1,7 @@
 """Builds the settings from the files: the shared settings, the workspaces, and the problems of broken files.
 
-A file that did not change is not parsed or resolved again. A broken workspace file does not stop the others. Source: docs/configuration.md, "Edits".
+A file that did not change is not parsed or resolved again. A broken workspace file does not stop the others.
+Source: docs/configuration.md, "Edits".
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The first run: a gateway without a workspace gets one with a random key and a wallet, so that it answers at once.
 
 The wallet is credited before the file is written, under a reference that the ledger accepts only once. So when a
-process dies in between, the next first run writes the file. And deleting the workspace does not lead to a second credit.
+process dies in between, the next first run writes the file. Deleting the workspace does not lead to a second credit.
 """
 
 from pathlib import Path

@@ -23,7 +23,7 @@ MIB = 1 << 20
 PIECE = http_chunk(b": " + b"x" * 65_536 + b"\n\n")
 OFFERED_BYTES = 96 * MIB
 MAX_WRITTEN_BYTES = 24 * MIB
-"""What the kernel keeps on both sides of the gateway (at most 4 and 6 MiB a socket on Linux), and what that keeps."""
+"""The most that the kernel (4 and 6 MiB a socket on Linux) and the gateway keep together."""
 MAX_KEPT_BYTES = 6 * MIB
 
 IMPATIENT = """

@@ -193,10 +193,10 @@ def body_of(asked: dict[str, Any] | bytes) -> bytes:
 
 def dropped(attempt: dict[str, Any]) -> str | None:
     """Return the header that follows from the changes. A null, a cap and a stream are never in it."""
-    told = [
+    listed = [
         field for field in attempt["fields"] if field["action"] == "dropped" and "null" not in field["reason"]
     ]
-    named = {field["field"] for field in told} - {"stream", "stream_options"}
+    named = {field["field"] for field in listed} - {"stream", "stream_options"}
     return ", ".join(sorted(named)) or None
 
 
@@ -210,11 +210,11 @@ def assert_sent_as_explained(attempt: dict[str, Any], received: Received, held: 
 @pytest.mark.parametrize("case", SERVED)
 def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str) -> None:
     key, asked = SERVED[case]
-    told = live.explain(key, body_of(asked))
-    assert told["refusal"] is None
+    report = live.explain(key, body_of(asked))
+    assert report["refusal"] is None
     answer = live.call(key, body_of(asked))
     assert answer.status_code == 200, answer.text
-    (attempt,) = told["attempts"]
+    (attempt,) = report["attempts"]
     if case in WON:
         assert attempt["caps"]["won"] == WON[case]
     if attempt["built_in"]:
@@ -225,10 +225,10 @@ def test_the_request_the_hold_and_the_row_are_as_explained(live: Live, case: str
     row = live.row(answer)
     for column in ("model_slug", "provider", "mode", "upstream_model_id", "fallback"):
         assert row[column] == attempt[column], column
-    assert row["requested_model"] == told["requested_model"]
-    assert row["stream"] == told["stream"]
+    assert row["requested_model"] == report["requested_model"]
+    assert row["stream"] == report["stream"]
     line = live.gateway.wait_for_log(lambda line: line.get("id") == row["id"])
-    assert line["decided_by"] == told["decided_by"]
+    assert line["decided_by"] == report["decided_by"]
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -236,26 +236,26 @@ def test_a_refusal_is_as_explained(live: Live, case: str) -> None:
     key, asked, status, code = REFUSED[case]
     if key == "once":  # Its only call may be made already by another test.
         live.call(key, body_of(asked))
-    told = live.explain(key, body_of(asked))["refusal"]
+    refusal = live.explain(key, body_of(asked))["refusal"]
     answer = live.call(key, body_of(asked))
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert live.upstream.requests == []
-    assert (told["status"], told["code"]) == (status, code)
-    assert {name: told[name] for name in ("message", "type", "param", "code")} == answer.json()["error"]
+    assert (refusal["status"], refusal["code"]) == (status, code)
+    assert {name: refusal[name] for name in ("message", "type", "param", "code")} == answer.json()["error"]
     if key == "retired":  # A live call does not show that the key exists.
-        assert told["why"] == "key retired is not active"
+        assert refusal["why"] == "key retired is not active"
 
 
 @pytest.mark.parametrize(("key", "name"), [("hop", "broken"), ("net", "own-broken")])
 def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str) -> None:
     content = body_of({"model": name, "temperature": 1.5, "user": "u"})
-    told = live.explain(key, content)
-    assert told["refusal"] is None
+    report = live.explain(key, content)
+    assert report["refusal"] is None
     answer = live.call(key, content)
     received = live.upstream.wait_for_requests(2)
-    for attempt, request, held in zip(told["attempts"], received, live.held, strict=True):
+    for attempt, request, held in zip(report["attempts"], received, live.held, strict=True):
         assert_sent_as_explained(attempt, request, held)
-    first, second = told["attempts"]
+    first, second = report["attempts"]
     assert (first["fallback"], second["fallback"]) == (False, True)
     assert answer.headers.get("x-gateway-dropped") == dropped(second)
     row = live.row(answer)
@@ -266,7 +266,11 @@ def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str
     ("key", "name", "second"),
     [
         ("poor-net", "own-broken", "payment_required"),  # The Safety Net has no money.
-        ("poor-hop", "broken", "payment_required"),  # Nor has the fallback model, but the client is not told.
+        (
+            "poor-hop",
+            "broken",
+            "payment_required",
+        ),  # No money for the fallback model, but the client gets the first error.
         ("plain", "broken", None),
         ("net", "foundry/broken-3", None),
     ],
@@ -275,29 +279,29 @@ def test_the_error_without_a_second_attempt_is_as_explained(
     live: Live, key: str, name: str, second: str | None
 ) -> None:
     content = body_of({"model": name})
-    told = live.explain(key, content)
+    report = live.explain(key, content)
     answer = live.call(key, content)
     assert len(live.upstream.requests) == 1
-    assert [attempt["refusal"] and attempt["refusal"]["code"] for attempt in told["attempts"][1:]] == (
+    assert [attempt["refusal"] and attempt["refusal"]["code"] for attempt in report["attempts"][1:]] == (
         [second] if second else []
     )
     if second is None:
-        assert told["why_alone"]
-    if told["told_on_failure"] is None:
+        assert report["why_alone"]
+    if report["told_on_failure"] is None:
         assert (answer.status_code, answer.json()["error"]["message"]) == (500, "down")
     else:
-        error = {name: told["told_on_failure"][name] for name in ("message", "type", "param", "code")}
-        assert (answer.status_code, answer.json()["error"]) == (told["told_on_failure"]["status"], error)
+        error = {name: report["told_on_failure"][name] for name in ("message", "type", "param", "code")}
+        assert (answer.status_code, answer.json()["error"]) == (report["told_on_failure"]["status"], error)
         assert "cannot use the Safety Net fallback" in error["message"]
 
 
 def test_the_error_of_a_model_that_forbids_the_safety_net_is_as_explained(live: Live) -> None:
     content = body_of({"model": "own-only"})
-    told = live.explain("net", content)["told_on_failure"]
+    error = live.explain("net", content)["told_on_failure"]
     live.upstream.behave(whole({"error": {"message": "down"}}, status=500))
     answer = live.call("net", content)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (403, told["message"])
-    assert told["code"] == "byok_required"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (403, error["message"])
+    assert error["code"] == "byok_required"
 
 
 def test_explaining_writes_nothing(live: Live) -> None:

@@ -192,7 +192,7 @@ MILESTONES = [
     lambda seen: seen.text == "Let me see.",
     lambda seen: seen.name == "weather",
 ]
-"""What the client has of the pieces that were sent by then; the provider waits for it before it sends the next."""
+"""Tests of what the client has received. The provider waits for each of them before it sends its next piece."""
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def statuses(caller: httpx.Client, count: int, *, stream: bool = False) -> list[
     return [caller.post("/v1/chat/completions", json=body).status_code for _ in range(count)]
 
 
-def told(pair: Gateway) -> str:
+def keys_check(pair: Gateway) -> str:
     """Return the text of /readyz on the keys. The gateway is always ready."""
     found = pair.readiness()
     assert (found.status_code, found.json()["ready"]) == (200, True)
@@ -84,13 +84,13 @@ def test_keys_are_used_in_turn_and_operators_see_a_rejected_key_rest(
 ) -> None:
     assert statuses(caller, 2) + statuses(caller, 2, stream=True) == [200] * 4
     assert accounts.asked == [ONE, TWO, ONE, TWO]
-    assert (told(pair), counted(pair)) == ("ok", {"ready": 2, "resting": 0})
+    assert (keys_check(pair), counted(pair)) == ("ok", {"ready": 2, "resting": 0})
 
     accounts.asked.clear()
     accounts.answers[ONE] = refusal(401)
     assert statuses(caller, 5) == [401, 200, 200, 200, 200]
     assert accounts.asked == [ONE, TWO, TWO, TWO, TWO]
-    assert re.fullmatch(r"TESTER: key 1 of 2 rests \d+ s after 401", told(pair))
+    assert re.fullmatch(r"TESTER: key 1 of 2 rests \d+ s after 401", keys_check(pair))
     assert counted(pair) == {"ready": 1, "resting": 1}
 
     # Where both rest, the key that is ready first is used. Once it succeeds, it rests no more.
@@ -100,7 +100,7 @@ def test_keys_are_used_in_turn_and_operators_see_a_rejected_key_rest(
     assert counted(pair) == {"ready": 0, "resting": 2}
     assert statuses(caller, 3) == [200] * 3
     assert accounts.asked == [TWO, ONE, ONE, ONE]
-    assert re.fullmatch(r"TESTER: key 2 of 2 rests \d+ s after 429", told(pair))
+    assert re.fullmatch(r"TESTER: key 2 of 2 rests \d+ s after 429", keys_check(pair))
 
     page = httpx.get(f"{pair.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
     pair.wait_for_log(lambda line: line["message"] == "TESTER: key 1 of 2 rests 60 s after 401")

@@ -94,36 +94,36 @@ def ask(gateway: Gateway, who: str, size: int = 200) -> Answer:
         return client.read_answer()
 
 
-def told(answer: Answer) -> tuple[int, str, str | None]:
+def refusal_of(answer: Answer) -> tuple[int, str, str | None]:
     return answer.status, answer.json()["error"]["code"], answer.header("retry-after")
 
 
 def test_no_workspace_holds_more_memory_than_it_leaves_free(small: Gateway) -> None:
     with begun(small, "one", SHARE) as client:
-        small.wait_until(lambda: told_or_none(small, "one", 1024) == UNAVAILABLE)
+        small.wait_until(lambda: refusal_or_none(small, "one", 1024) == UNAVAILABLE)
         assert ask(small, "two", SHARE // 2).status == 200
-        assert told(ask(small, "two", SHARE // 2 + 1024)) == UNAVAILABLE
+        assert refusal_of(ask(small, "two", SHARE // 2 + 1024)) == UNAVAILABLE
         client.send(body_of(SHARE))
         assert client.read_answer().status == 200
     assert ask(small, "one", SHARE).status == 200
 
 
-def told_or_none(gateway: Gateway, who: str, size: int) -> tuple[int, str, str | None] | None:
+def refusal_or_none(gateway: Gateway, who: str, size: int) -> tuple[int, str, str | None] | None:
     answer = ask(gateway, who, size)
-    return None if answer.status == 200 else told(answer)
+    return None if answer.status == 200 else refusal_of(answer)
 
 
 def test_a_body_that_does_not_fit_is_refused_before_it_is_read(small: Gateway) -> None:
     with RawClient(small.url) as client:
         client.send(head(small, "one", ("Content-Length", str(SHARE + 1)), ("Expect", "100-continue")))
         answer = client.read_answer()
-        assert told(answer) == UNAVAILABLE
+        assert refusal_of(answer) == UNAVAILABLE
         assert client.is_closed_by_peer()
 
 
 def test_a_body_in_chunks_is_refused_once_its_bytes_do_not_fit(small: Gateway) -> None:
     with begun(small, "one", None, chunk(b" " * (SHARE + MIB))) as client:
-        assert told(client.read_answer()) == UNAVAILABLE
+        assert refusal_of(client.read_answer()) == UNAVAILABLE
 
 
 def finish(client: RawClient) -> None:
@@ -176,7 +176,7 @@ def test_a_body_keeps_its_memory_as_long_as_its_call_lasts(small: Gateway, upstr
     upstream.behave(answer)
     with begun(small, "one", SHARE, body_of(SHARE, "held")) as client:
         upstream.wait_for_requests()
-        assert told(ask(small, "one", 1024)) == UNAVAILABLE
+        assert refusal_of(ask(small, "one", 1024)) == UNAVAILABLE
         gate.open()
         assert client.read_answer().status == 200
     assert ask(small, "one", SHARE).status == 200
@@ -191,7 +191,7 @@ def test_a_workspace_has_a_bounded_number_of_incomplete_bodies(small: Gateway) -
             ready, _, _ = select.select([one for one in clients if one not in refused], [], [], BOUND_S)
             assert ready
             refused += ready
-        assert [told(client.read_answer()) for client in refused] == [UNAVAILABLE] * 5
+        assert [refusal_of(client.read_answer()) for client in refused] == [UNAVAILABLE] * 5
         assert ask(small, "one").status == 200, "a body that came in one piece doesn't count"
         assert ask(small, "two").status == 200
         for client in clients:

@@ -68,7 +68,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What disturbs a run.
+    """The disturbances of a run.
 
     ``stops_after_s``: the gateways drain from then on, for ``drain_timeout_s``. ``killed_after_s``: then the first
     gateway is killed, and another one replaces it a little later.

@@ -151,7 +151,7 @@ class Scene:
         """Search a request for secrets of others. Return the owner of its key."""
         header, shown = AUTH[DIALECTS[called]], shown_key(request)
         owner = next(
-            (who for (name, who), key in PROVIDER_SECRETS.items() if (name, key) == (called, shown)), "nobody"
+            (who for (name, who), key in PROVIDER_SECRETS.items() if (name, key) == (called, shown)), "no one"
         )
         self.used.add((called, owner))
         auth = (header, f"Bearer {shown}" if header == "authorization" else shown)

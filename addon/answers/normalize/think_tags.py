@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 _MAX_HELD_CHARS = 1_000
-"""The most leading white space that is kept. No provider sends that much, and endless white space would cost more and more."""
+"""The most leading white space that is kept. No provider sends that much. Without a bound its cost would grow."""
 _OPEN, _CLOSE = "<think>", "</think>"
 
 

@@ -126,7 +126,7 @@ async def _end(deps: Dependencies, call: Call, stream: Stream, failure: ErrorAns
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of the calls of one test, before everything was closed."""
+    """The results of the calls of one test, before everything was closed."""
 
     runs: list[Run]
     answers: list[Answer]

@@ -79,8 +79,8 @@ def test_named_calls_at_one_index_without_ids_stay_apart() -> None:
     ]
     first = chunk({"role": "assistant", "tool_calls": calls[:2]})
     got = joined_choice("openai", "vertex", first, chunk({"tool_calls": calls[2:]}), chunk({}, "stop"))
-    told = [(call.function.name, call.function.arguments) for call in got.message.tool_calls]
-    assert told == [("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}')]
+    called = [(call.function.name, call.function.arguments) for call in got.message.tool_calls]
+    assert called == [("weather", '{"a":1}'), ("time", '{"a":2}'), ("time", '{"a":3}')]
 
 
 def test_signatures_of_a_text_are_not_joined() -> None:

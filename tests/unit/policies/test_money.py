@@ -142,7 +142,7 @@ def test_each_of_the_three_prices_gets_the_markup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "beside", "nanousd"),
+    ("usage", "reasoning_beside", "nanousd"),
     [
         (Usage(1_000_000, 1_000_000), False, 750_000_000),
         (Usage(1_000_000, 0, cached_tokens=1_000_000), False, 75_000_000),
@@ -166,8 +166,8 @@ def test_each_of_the_three_prices_gets_the_markup() -> None:
         (Usage(10, None, 5), False, 1_500),
     ],
 )
-def test_a_call_costs_what_its_tokens_cost(usage: Usage, beside: bool, nanousd: int) -> None:
-    assert compute_cost_nanousd(usage, PRICES, beside) == nanousd
+def test_a_call_costs_what_its_tokens_cost(usage: Usage, reasoning_beside: bool, nanousd: int) -> None:
+    assert compute_cost_nanousd(usage, PRICES, reasoning_beside) == nanousd
 
 
 @pytest.mark.parametrize(
@@ -199,12 +199,14 @@ def test_a_cost_is_rounded_once_and_not_for_each_part() -> None:
 
 @few
 @given(usages, prices, st.booleans())
-def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: Prices, beside: bool) -> None:
+def test_a_cost_equals_the_exact_fraction_rounded_half_up(
+    usage: Usage, prices: Prices, reasoning_beside: bool
+) -> None:
     prompt, cached = usage.prompt_tokens or 0, usage.cached_tokens or 0
     cached = min(cached, prompt)
     written = min(usage.cache_write_tokens or 0, prompt - cached)
     stated = prices.cache_write_microusd_per_mtok
-    output = count_billable_output(usage, beside)
+    output = count_billable_output(usage, reasoning_beside)
     exact = sum(
         Fraction(count, 10**6) * Fraction(price, 10**6)
         for count, price in (
@@ -214,7 +216,7 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(usage: Usage, prices: 
             (output, prices.output_microusd_per_mtok),
         )
     )
-    assert compute_cost_nanousd(usage, prices, beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+    assert compute_cost_nanousd(usage, prices, reasoning_beside) == (exact * 10**9 + Fraction(1, 2)) // 1
 
 
 @few

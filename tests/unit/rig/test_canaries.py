@@ -80,7 +80,7 @@ def test_a_planted_secret_is_found_in_every_form(tmp_path: Path, place: str) -> 
         folder = tmp_path / form
         folder.mkdir()
         found = CANARIES.found_in(PLACES[place](text, folder))
-        assert {told.split(",")[0] for told in found} == {"planted text"}, form
+        assert {line.split(",")[0] for line in found} == {"planted text"}, form
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -55,7 +55,7 @@ class Call:
     amount: int
     cap: int
     owner: int
-    stands: bool = True
+    is_held: bool = True
     cost: int | None = None
     """The cost that was recorded, or None."""
     interrupted: bool = False
@@ -117,7 +117,7 @@ class Model:
     def count(self, includes: Callable[[Call], bool]) -> Used:
         calls = [call for call in self.calls.values() if includes(call)]
         settled = [call for call in calls if call.cost is not None]
-        held = [call for call in calls if call.stands]
+        held = [call for call in calls if call.is_held]
         return Used(
             sum(call.cost or 0 for call in settled),
             len(settled),
@@ -207,9 +207,9 @@ class Model:
 
     def move(self, call: Call, max_cost: MaxCost) -> Hold | Denial:
         """Decide as if the call held nothing."""
-        call.stands = False
+        call.is_held = False
         decided = self.decide(call.workspace, call.key, call.created_at, max_cost)
-        call.stands = True
+        call.is_held = True
         call.asked_attempts += 1
         if isinstance(decided, Hold):
             call.amount, call.cap = decided.amount_nanousd, decided.cap_tokens
@@ -219,12 +219,12 @@ class Model:
     def settle(self, call: Call, cost: int) -> None:
         if call.cost is None or call.interrupted:
             call.cost, call.interrupted = cost, False
-        call.stands = False
+        call.is_held = False
 
     def end_those_of(self, owner: int) -> None:
         for call in self.calls.values():
-            if call.owner == owner and call.stands:
-                call.stands, call.cost, call.interrupted = False, 0, True
+            if call.owner == owner and call.is_held:
+                call.is_held, call.cost, call.interrupted = False, 0, True
 
 
 class Comparison(RuleBasedStateMachine):
@@ -308,7 +308,7 @@ class Comparison(RuleBasedStateMachine):
     @rule(asked=st.lists(wants, min_size=1, max_size=3), data=st.data())
     def move(self, asked: list[MaxCost], data: st.DataObject) -> None:
         """Move a call to another attempt, on either kind of key, twice."""
-        calls = [call for call in self.model.calls.values() if call.stands]
+        calls = [call for call in self.model.calls.values() if call.is_held]
         if not calls:
             return
         call = data.draw(st.sampled_from(calls))
@@ -348,7 +348,7 @@ class Comparison(RuleBasedStateMachine):
     def void(self, data: st.DataObject) -> None:
         """Void a call in the process that holds it: it was not sent."""
         call = self.some_call(data)
-        if call is None or not call.stands or call.owner not in self.generation:
+        if call is None or not call.is_held or call.owner not in self.generation:
             return
         process = self.generation.index(call.owner)
         self.both(process, lambda store: store.void(call.id))
@@ -395,7 +395,7 @@ class Comparison(RuleBasedStateMachine):
             for store in stores:
                 self.run(store.check())
         for place in self.places:
-            assert place.holds() == sorted(call.id for call in self.model.calls.values() if call.stands)
+            assert place.holds() == sorted(call.id for call in self.model.calls.values() if call.is_held)
             assert self.rows(place) == {
                 call.id: (call.cost, call.held_attempt if call.interrupted else None)
                 for call in self.model.calls.values()

@@ -210,7 +210,7 @@ def test_a_place_is_that_of_the_file_also_where_a_key_is_not_set(rig: Rig) -> No
     assert rig.keys.check() == "OPENAI: key 2 of 3 rests 3 s after 429"
 
 
-# What operators see.
+# The metrics and checks of operators.
 
 
 def test_the_gauge_counts_the_keys_that_are_ready_and_those_that_rest(rig: Rig) -> None:

@@ -324,7 +324,7 @@ RESULT = {"role": "tool", "tool_call_id": "t1", "content": "a"}
         [
             THOUGHT,
             {"type": "reasoning.text", "text": "of another", "signature": "s", "format": "google-gemini-v1"},
-            {"type": "reasoning.text", "text": "that nobody signed", "index": 7},
+            {"type": "reasoning.text", "text": "that no one signed", "index": 7},
             {"type": "reasoning.summary", "summary": "of another", "index": 8},
             SEALED,
         ],

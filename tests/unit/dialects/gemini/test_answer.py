@@ -418,9 +418,9 @@ def test_a_whole_or_streamed_answer_means_what_the_sdk_reads(pieces: list[list[d
     *others, end = [answer(*piece, finish=None, usageMetadata=USAGE) for piece in pieces]
     end["candidates"][0]["finishReason"] = reason
     one = answer(*(part for piece in pieces for part in piece), finish=reason, usageMetadata=USAGE)
-    told = gemini_sdk.read([one])
-    assert difference(chat.read([whole(one)], think_tags=False), told) is None
-    assert difference(chat.read(streamed([*others, end]), think_tags=False), told) is None
+    expected = gemini_sdk.read([one])
+    assert difference(chat.read([whole(one)], think_tags=False), expected) is None
+    assert difference(chat.read(streamed([*others, end]), think_tags=False), expected) is None
 
 
 def test_the_official_sdk_joins_streamed_lists():
