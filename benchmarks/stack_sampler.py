@@ -18,33 +18,48 @@ from typing import Final
 
 TICK_S: Final = 0.001
 """The kernel uses its own tick if that is longer."""
-AREAS: Final = {
+_OWN: Final = {
     "wire": (
-        *("addon.wire", "addon.upstream", "addon.text.http", "addon.server", "addon.listening", "addon.tls"),
-        *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.connecting"),
-        *("addon.connections", "addon.request_stream", "addon.attempt_stream", "addon.clients"),
-        *("addon.serve", "addon.runtime.deadline", "addon.runtime.listening", "addon.runtime.keepalive"),
-        *(
-            "addon.gateway.flows",
-            "addon.deadline",
-            "addon.telemetry.flows",
-            "mitmproxy",
-            "asyncio",
-            "selectors",
-            "socket",
-            "ssl",
-        ),
-        *("OpenSSL", "h2", "hpack", "hyperframe", "h11", "httptools", "concurrent", "contextvars"),
+        *("addon.wire", "addon.upstream", "addon.serve", "addon.gateway.flows", "addon.text.http"),
+        *("addon.runtime.deadline", "addon.runtime.keepalive", "addon.runtime.listening"),
+    ),
+    "JSON": ("addon.text.json", "addon.text.large_strings"),
+    "policies": ("policies",),
+    "store": ("addon.store",),
+    "log": ("addon.telemetry",),
+}
+"""The modules and packages of this checkout."""
+_OLDER: Final = {
+    "wire": (
+        *("addon.hop", "addon.hop_attempt", "addon.hop_stream", "addon.hop_wire", "addon.attempt_stream"),
+        *("addon.request_stream", "addon.clients", "addon.connecting", "addon.connections", "addon.deadline"),
+        *("addon.flows", "addon.telemetry.flows", "addon.keepalive", "addon.listening", "addon.server"),
+        *("addon.supervisor", "addon.tls", "addon.worker", "addon.workers"),
     ),
     "JSON": (
-        *("addon.json_object", "addon.json_scan", "addon.json_text", "addon.large_strings", "addon.splice"),
-        *("addon.text.json", "addon.text.large_strings", "json", "pydantic", "pydantic_core"),
+        "addon.json_object",
+        "addon.json_scan",
+        "addon.json_text",
+        "addon.large_strings",
+        "addon.splice",
     ),
-    "policies": ("policies",),
-    "store": ("addon.store", "addon.measured_store", "sqlite3", "redis"),
-    "log": ("addon.log", "addon.metrics", "addon.telemetry", "logging", "prometheus_client"),
+    "store": ("addon.measured_store",),
+    "log": ("addon.log", "addon.log_limits", "addon.exception_text", "addon.metrics"),
 }
-"""The areas of a call, with their modules and packages, also those of older checkouts. All others are its logic."""
+"""Those of older checkouts, for ``--against``."""
+_LIBRARIES: Final = {
+    "wire": (
+        *("mitmproxy", "asyncio", "selectors", "socket", "ssl", "OpenSSL", "h2", "hpack", "hyperframe"),
+        *("h11", "httptools", "concurrent", "contextvars"),
+    ),
+    "JSON": ("json", "pydantic", "pydantic_core"),
+    "store": ("sqlite3", "redis"),
+    "log": ("logging", "prometheus_client"),
+}
+AREAS: Final = {
+    area: (*members, *_OLDER.get(area, ()), *_LIBRARIES.get(area, ())) for area, members in _OWN.items()
+}
+"""The areas of a call, with their modules and packages. All other modules of the gateway are its logic."""
 LOGIC: Final = "logic"
 OTHER: Final = "other"
 _INNER: Final = ("log", "store")

@@ -266,11 +266,7 @@ def test_the_second_attempt_is_made_as_explained(live: Live, key: str, name: str
     ("key", "name", "second"),
     [
         ("poor-net", "own-broken", "payment_required"),  # The Safety Net has no money.
-        (
-            "poor-hop",
-            "broken",
-            "payment_required",
-        ),  # No money for the fallback model, but the client gets the first error.
+        ("poor-hop", "broken", "payment_required"),  # No money for the fallback model: the first error stays.
         ("plain", "broken", None),
         ("net", "foundry/broken-3", None),
     ],

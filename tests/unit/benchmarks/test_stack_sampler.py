@@ -1,9 +1,12 @@
-"""Which area of a call a sample of the benchmark counts for."""
+"""Each sample of the benchmark counts for one area of a call."""
+
+from pathlib import Path
 
 import pytest
 
-from benchmarks.stack_sampler import area_of
+from benchmarks.stack_sampler import _OWN, area_of
 
+ROOT = Path(__file__).parents[3]
 LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.serve", "click.core")
 
 
@@ -32,3 +35,8 @@ def test_the_innermost_module_with_an_area_decides_and_json_counts_for_whom_it_i
     stack: tuple[str, ...], area: str
 ):
     assert area_of(iter(stack)) == area
+
+
+def test_each_module_of_this_checkout_that_has_an_area_exists() -> None:
+    names = [name for members in _OWN.values() for name in members]
+    assert [name for name in names if not list(ROOT.glob(f"{name.replace('.', '/')}*"))] == []
