@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from addon.answers.reader import AnswerReader
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
-from addon.text.http1 import encode_request_head
+from addon.text.http1_heads import encode_request_head
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from addon.upstream.origin import Origin
 from policies.model import Attempt

@@ -25,9 +25,9 @@ from addon.settings.settings import Settings, SettingsFiles
 from addon.store.protocol import StoreUnavailable
 from addon.text.errors import refusal_error
 from addon.text.http_heads import Response
+from addon.wire.client_connection import WireConfig
 from addon.wire.connection import WireSettings
 from addon.wire.hooks import ClientHooks
-from addon.wire.layer import WireConfig
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
 

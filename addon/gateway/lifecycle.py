@@ -27,7 +27,7 @@ from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import Metrics
 from addon.upstream.access_tokens import AccessTokens
-from addon.upstream.connect import SocketConnector
+from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.circuit_breaker import CircuitScope, count_circuits

@@ -2,7 +2,7 @@
 
 import re
 
-from addon.text.http1 import TOKEN, VALUE, Framing, HttpSyntaxError
+from addon.text.http1_heads import TOKEN, VALUE, Framing, HttpSyntaxError
 
 MAX_OVERHEAD_BYTES = 16_384
 """The most bytes of chunk extensions and trailers in one message.

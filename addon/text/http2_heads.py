@@ -7,7 +7,7 @@ and path and host are well-formed. Source: RFC 9113, 8.2 and 8.3.
 import re
 from collections.abc import Iterable, Sequence
 
-from addon.text.http1 import MAX_HEAD_LINES
+from addon.text.http1_heads import MAX_HEAD_LINES
 from addon.text.http_heads import Field, Headers, RequestHead
 
 _NAME = rb"[!#$%&'*+\-.^_`|~0-9a-z]++"

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.runtime.deadline import within
 from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_service_account, sign_assertion
-from addon.text.http1 import encode_request_head
+from addon.text.http1_heads import encode_request_head
 from addon.text.masking import recordable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from addon.text.http1 import (
+from addon.text.http1_body import BodyReader
+from addon.text.http1_heads import (
     MAX_HEAD_BYTES,
     HttpSyntaxError,
     find_head_end,
@@ -16,7 +17,6 @@ from addon.text.http1 import (
     parse_response_head,
     response_framing,
 )
-from addon.text.http1_body import BodyReader
 from addon.text.http_heads import ResponseHead
 from addon.upstream.provider_socket import ProviderSocket
 

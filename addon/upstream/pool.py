@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from addon.runtime.deadline import within
 from addon.settings.egress_proxy import EgressProxy
-from addon.upstream.connect import Connector
 from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connector import Connector
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.semaphores import KeyedSemaphores

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from addon.text.http1 import MAX_HEAD_BYTES, HttpSyntaxError, find_head_end, parse_response_head
+from addon.text.http1_heads import MAX_HEAD_BYTES, HttpSyntaxError, find_head_end, parse_response_head
 from addon.upstream.origin import Unreachable
 
 

@@ -2,19 +2,17 @@
 
 ``ClientConnection`` replaces the reading of mitmproxy's handler, in ``serve``, mitmdump and mitmweb alike. Plain bytes
 go straight to the HTTP connection. TLS bytes go through ``handler.server_event`` and mitmproxy's TLS layer, whose child
-is ``GatewayLayer``. ``send_data`` of the TLS layer encrypts the bytes to a TLS client. It and ``receive_data`` leave
-OpenSSL only between two whole steps, so one may run within the other.
+is ``mitmproxy_layers.GatewayLayer``. ``send_data`` of the TLS layer encrypts the bytes to a TLS client. It and
+``receive_data`` leave OpenSSL only between two whole steps, so one may run within the other.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layer import CommandGenerator, Layer
+from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.tls import TLSLayer
 from mitmproxy.proxy.server import ConnectionHandler
 from OpenSSL import SSL
@@ -212,37 +210,3 @@ class Encryption:
 
 def _bytes_to_send(generator: CommandGenerator[None]) -> bytes:
     return b"".join([command.data for command in generator if isinstance(command, commands.SendData)])
-
-
-class GatewayLayer(Layer):
-    """mitmproxy's innermost layer. It passes the bytes that the layers above it decrypted to ``ClientConnection``."""
-
-    def __init__(self, context: Context, find: Callable[[Client], ClientConnection | None]) -> None:
-        super().__init__(context)
-        self._find = find
-        self._client: ClientConnection | None = None
-
-    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, events.Start):
-            self._client = self._find(self.context.client)
-            tls = [layer for layer in self.context.layers if isinstance(layer, TLSLayer)]
-            if self._client:
-                self._client.start(tls[-1] if tls else None)
-        elif self._client is None:
-            # This client was not admitted.
-            yield commands.CloseConnection(self.context.client)
-        elif isinstance(event, events.DataReceived):
-            self._client.receive(event.data)
-        elif isinstance(event, events.ConnectionClosed):
-            self._client.end()
-
-
-class PlainHttpLayer(GatewayLayer):
-    """The innermost layer of a client that speaks plain HTTP to a TLS port. It answers with the reason."""
-
-    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if self._client and isinstance(event, events.DataReceived):
-            message = "This port speaks HTTPS: begin the base URL with https://."
-            self._client.refuse(Refusal("bad_request", message))
-        else:
-            yield from super()._handle_event(event)

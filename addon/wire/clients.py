@@ -10,7 +10,8 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
 from addon.runtime.keepalive import keep_alive
-from addon.wire.layer import ClientConnection, GatewayLayer, WireConfig
+from addon.wire.client_connection import ClientConnection, WireConfig
+from addon.wire.mitmproxy_layers import GatewayLayer
 from addon.wire.transport import READ_BYTES
 
 CLOSE_TIMEOUT_S = 5.0

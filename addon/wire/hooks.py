@@ -18,8 +18,9 @@ from mitmproxy.tls import TlsData
 from addon.runtime.listening import LISTEN_BACKLOG
 from addon.telemetry.log_limits import LogLimit
 from addon.wire import tls
+from addon.wire.client_connection import WireConfig
 from addon.wire.clients import Clients, max_clients
-from addon.wire.layer import PlainHttpLayer, WireConfig
+from addon.wire.mitmproxy_layers import PlainHttpLayer
 
 log = logging.getLogger("tollgate.connections")
 

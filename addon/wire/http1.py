@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from addon.runtime.deadline import MovableDeadline
-from addon.text.http1 import (
+from addon.text.http1_heads import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
     ContentLengthError,

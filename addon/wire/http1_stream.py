@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from addon.text.http1 import (
+from addon.text.http1_body import BodyReader
+from addon.text.http1_heads import (
     LAST_CHUNK,
     Framing,
     encode_chunk,
     encode_response_head,
     keeps_alive,
 )
-from addon.text.http1_body import BodyReader
 from addon.text.http_heads import Field, RequestHead, Response, ResponseHead
 from addon.wire.connection import ClientTransport, WireSettings
 from addon.wire.stream import ClientLeft, Stream

@@ -12,7 +12,7 @@ from addon.calls import request_body
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor
 from addon.telemetry import logs as log
-from addon.text import http1, http1_body, json_scan
+from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
 from addon.upstream.pool import DEFAULT_LIMITS as POOL
@@ -31,7 +31,7 @@ def rows(title: str) -> list[list[str]]:
 
 
 BOUNDS = {
-    "request line and headers": f"{http1.MAX_HEAD_BYTES // 1024} KiB, {http1.MAX_HEAD_LINES} lines",
+    "request line and headers": f"{http1_heads.MAX_HEAD_BYTES // 1024} KiB, {http1_heads.MAX_HEAD_LINES} lines",
     "time for the request head, from its first byte; time for the first byte of a connection": (
         f"{WIRE['head_timeout_s']:g} s"
     ),
@@ -69,7 +69,7 @@ BOUNDS = {
     ),
     "time for the rest of a provider's error answer": "`[upstream] first_byte_timeout_s`",
     "silence of a client or provider that is gone": f"TCP keepalive after {KEEPALIVE_S} s",
-    "head of the answer of a provider or the egress proxy": f"{http1.MAX_HEAD_BYTES // 1024} KiB",
+    "head of the answer of a provider or the egress proxy": f"{http1_heads.MAX_HEAD_BYTES // 1024} KiB",
     "whole answer that is not streamed": "`[upstream] max_response_bytes`",
     "structure of a request body": f"{json_scan.MAX_VALUES:,} values, {json_scan.MAX_DEPTH} levels of nesting",
     "structure of a whole answer that is not streamed": (

@@ -29,7 +29,7 @@ from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.http_heads import Headers, RequestHead, ResponseHead
 from addon.upstream.access_tokens import AccessTokens
-from addon.upstream.connect import SocketConnector
+from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.exchange import Stage

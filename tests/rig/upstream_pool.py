@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from addon.upstream.connect import SocketConnector
 from addon.upstream.connection import UpstreamConnection
+from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Origin, Pool, PoolLimits, Unreachable
 from rig.bounds import BOUND_S
 

@@ -28,8 +28,8 @@ with warnings.catch_warnings():
     from mitmproxy.options import Options
     from mitmproxy.utils import asyncio_utils
 
+    from addon.wire.client_connection import WireConfig
     from addon.wire.hooks import ClientHooks, Listener
-    from addon.wire.layer import WireConfig
 
 MODE = "reverse:http://tollgate.invalid:1"
 

@@ -43,7 +43,7 @@ PURE_MODULES = {
     *("addon.text.json_decode", "addon.text.json_edits", "addon.text.errors", "addon.text.masking"),
     *(
         "addon.text.provider_error",
-        "addon.text.http1",
+        "addon.text.http1_heads",
         "addon.calls.chat_request",
         "addon.calls.public_catalog",
     ),

@@ -25,7 +25,7 @@ from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import refusal_error
 from addon.upstream.access_tokens import AccessTokens
-from addon.upstream.connect import SocketConnector
+from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from addon.wire.connection import WireSettings

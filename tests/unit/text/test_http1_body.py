@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.malformed_http1 import BAD_CHUNKS
 
-from addon.text.http1 import (
+from addon.text.http1_body import MAX_OVERHEAD_BYTES, BodyReader
+from addon.text.http1_heads import (
     LAST_CHUNK,
     Framing,
     HttpSyntaxError,
     encode_chunk,
 )
-from addon.text.http1_body import MAX_OVERHEAD_BYTES, BodyReader
 
 CHUNKED = Framing(None, is_chunked=True)
 UNTIL_CLOSE = Framing(None, until_close=True)

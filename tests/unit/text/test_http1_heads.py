@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.http1_inputs import AnswerInput, answer_inputs, request_inputs
 
-from addon.text.http1 import (
+from addon.text.http1_body import MAX_OVERHEAD_BYTES, BodyReader
+from addon.text.http1_heads import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
     ContentLengthError,
@@ -22,7 +23,6 @@ from addon.text.http1 import (
     response_framing,
     skip_blank_lines,
 )
-from addon.text.http1_body import MAX_OVERHEAD_BYTES, BodyReader
 from addon.text.http_heads import Headers, RequestHead, ResponseHead
 
 CHUNKED = Framing(None, is_chunked=True)

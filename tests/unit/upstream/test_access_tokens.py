@@ -18,7 +18,7 @@ from tornado.httputil import HTTPServerRequest
 from addon.dialects.endpoint import auth_headers
 from addon.runtime.local_http import LocalServer, send_answer
 from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
-from addon.upstream.connect import SocketConnector
+from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
 from policies.model import Attempt, Model, Prices, Provider

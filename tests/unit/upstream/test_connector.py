@@ -14,7 +14,7 @@ from rig.provider import Peer, Provider, stay_silent
 from rig.upstream import DeafPort
 from rig.upstream_pool import acquire, exchange, fail_to_acquire, pool_of
 
-from addon.upstream import connect
+from addon.upstream import connector
 from addon.upstream.pool import Origin, PoolLimits
 
 
@@ -138,7 +138,7 @@ async def test_a_look_up_that_waits_is_not_the_fault_of_the_provider(
         origin = Origin("http", "provider.example", 80)
         alone = await fail_to_acquire(pool, origin, 0.05)
         assert not alone.lagged
-        many = [fail_to_acquire(pool, origin, 0.05) for _ in range(connect.LOOKUPS)]
+        many = [fail_to_acquire(pool, origin, 0.05) for _ in range(connector.LOOKUPS)]
         assert all(error.lagged for error in await asyncio.gather(*many))
         go_on.set()
 
@@ -160,7 +160,7 @@ async def test_the_next_address_is_tried_where_one_refuses() -> None:
 
 
 async def test_a_silent_address_delays_the_next_one_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "ATTEMPT_DELAY_S", 0.01)
+    monkeypatch.setattr(connector, "ATTEMPT_DELAY_S", 0.01)
     with DeafPort() as deaf:
         port = int(deaf.base_url.removeprefix("http://").split("/")[0].split(":")[1])
         resolve = resolving_to("127.0.0.1", "127.0.0.2")
@@ -180,7 +180,7 @@ async def test_a_provider_is_unreachable_when_all_addresses_fail() -> None:
 
 
 async def test_a_race_leaves_no_second_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "ATTEMPT_DELAY_S", 0)
+    monkeypatch.setattr(connector, "ATTEMPT_DELAY_S", 0)
     async with Provider(host="0.0.0.0") as provider:
         for _ in range(10):
             async with pool_of(resolve=resolving_to("127.0.0.1", "127.0.0.2", "127.0.0.3")) as pool:
@@ -192,7 +192,7 @@ async def test_a_race_leaves_no_second_connection(monkeypatch: pytest.MonkeyPatc
 
 def test_families_take_turns() -> None:
     found = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
-    assert connect.interleave(found) == ["a", "d", "b", "e", "c"]
+    assert connector.interleave(found) == ["a", "d", "b", "e", "c"]
 
 
 async def test_sockets_are_watched_by_the_kernel_and_send_at_once() -> None:

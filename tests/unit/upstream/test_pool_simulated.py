@@ -11,8 +11,8 @@ from rig.simulation.wire_server import WireServer
 
 from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
-from addon.upstream.connect import SocketConnector
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Origin, Pool, PoolFull, PoolLimits, Unreachable
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
