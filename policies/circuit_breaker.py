@@ -2,7 +2,7 @@
 
 | state | begins | calls that have a fallback |
 |---|---|---|
-| closed | at the start, after any success, and when nobody has tried for ``FORGET_US`` | are sent |
+| closed | at the start, after any success, and after no attempt for ``FORGET_US`` | are sent |
 | open | after ``FAILURES`` failures in a row within ``WINDOW_US``, or a failed probe; rests for ``REST_US`` | skip it |
 | half-open | after the rest | one of them is the probe; the others skip it |
 

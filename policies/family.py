@@ -1,4 +1,4 @@
-"""The family of a model: the fields and values that it accepts, and the rules that no family may break.
+"""The family of a model: the fields and values that it accepts, and the fields that no family may change.
 
 Messages, tools and the cap go upstream whatever a family says, and money is held for exactly what is sent.
 """

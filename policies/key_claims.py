@@ -1,4 +1,4 @@
-"""The owner of an API key's hash that two workspaces claim: the one that had it keeps it. A new claim never wins.
+"""The owner of an API key's hash that two workspaces claim: the workspace that had the key keeps it.
 
 Source: docs/configuration.md, "Edits".
 """
@@ -30,8 +30,8 @@ def settle_claims(
     current, gave_way = dict(claims), dict[str, tuple[str, str]]()
     while True:
         refused = _refused(current, had)
-        # A workspace that gives way claims its former hashes again, and others may claim them by now. So repeat; each
-        # workspace gives way once.
+        # A workspace that gives way claims its former hashes again, and others may claim them by now. So repeat until
+        # nothing changes. Each workspace gives way at most once.
         losers: dict[str, tuple[str, str]] = {}
         for (workspace, key_hash), other in refused.items():
             if workspace not in gave_way and had(workspace) not in (None, current[workspace]):

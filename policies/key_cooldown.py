@@ -4,7 +4,7 @@
 |---|---|
 | 401 | rests, each further time twice as long |
 | 429 | rests as long as the provider says, or else like after a 401 |
-| a status below 400 | rests no more |
+| a status below 400 | is ready again |
 | any other status | stays as it is |
 
 A failure during a cooldown, or of a call that was sent before it began, belongs to that cooldown. A success of such a

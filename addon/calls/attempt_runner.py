@@ -70,7 +70,7 @@ class AttemptRunner:
         finally:
             self.deadline.timeout.close()
             if self.connection:
-                # The pool keeps it where its message has ended, as that of an error mostly has. Else it is closed.
+                # The pool keeps the connection if the message is complete, and closes it otherwise.
                 self.connection.release()
 
     async def _run(self) -> ErrorAnswer | None:
@@ -80,7 +80,7 @@ class AttemptRunner:
         except UpstreamConnectionError as broke:
             if not (broke.is_unanswered and connection.is_reused):
                 raise _Failed(_error_of(broke)) from None
-            # The provider closed an idle connection at that moment. This is no failure, and no second attempt.
+            # The provider closed an idle connection at that moment. This is neither a failure nor a second attempt.
             head = await self._send_again(connection)
         # The attempt is never sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")

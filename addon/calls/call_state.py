@@ -27,7 +27,7 @@ class Call:
     | ``first_byte_s`` | when the client got the first byte of an answer, by the same clock |
     | ``is_head_sent`` | the client has the head of a streamed answer, so no other attempt may follow |
     | ``counted_bytes`` | how many bytes of its body the budget of all bodies counts |
-    | ``is_cut_off`` | the gateway did not wait for its client any longer |
+    | ``is_cut_off`` | the client read nothing for too long |
     """
 
     exchange: Exchange
@@ -70,7 +70,7 @@ class Call:
         return attempt.dropped if attempt else None
 
     def has_failed(self, attempt: UpstreamAttempt, failure: ErrorAnswer | None) -> bool:
-        """Return whether an attempt failed in a way that another attempt might not.
+        """Return whether an attempt failed and another attempt might succeed.
 
         A fault of the gateway itself is no such failure.
         """

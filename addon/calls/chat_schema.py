@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from policies.refusal import Refusal
 
 MAX_EXPLAINED_FAILURES = 20
-"""So many invalid fields are listed with their errors, the others by name only."""
+"""The number of invalid fields that are listed with their errors. The others are listed by name only."""
 # Validation stops here: the errors of ten million wrong elements would take gigabytes.
 MAX_FOUND_FAILURES = 1_000
 

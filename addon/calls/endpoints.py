@@ -30,7 +30,7 @@ def endpoint_of(head: RequestHead) -> Endpoint:
     if head.method == "CONNECT":
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if head.target == "*":
-        raise Refusal("method_not_allowed", "Send a path: no method is served for *.")
+        raise Refusal("method_not_allowed", "The target * is not supported. Send a path.")
     endpoint = _endpoint_at(head.path)
     if endpoint is None:
         raise make_not_found(head.path)

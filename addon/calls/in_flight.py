@@ -142,7 +142,7 @@ class InFlightCalls:
             self.metrics.call_refused(error_code)
 
     def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
-        """Return the usage and the cost of a call. After a fault of ours in that, the call costs nothing."""
+        """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""
         call.exchange = answered
         try:
             _, implausible = read_plausible_usage(call)
@@ -174,9 +174,9 @@ class InFlightCalls:
         try:
             await self.store.settle(_settlement(call.exchange, now_s))
         except StoreUnavailable as error:
-            log.warning("a call can't be settled now, and is kept: %s", error)
+            log.warning("a call can't be recorded now and is kept in memory: %s", error)
         except IllegalRowError:
-            log.exception("a row that the ledger can't hold")
+            log.exception("a ledger row is invalid")
         except Exception:
             log.exception("a call could not be settled, and is kept", extra={"id": call.exchange.id})
 

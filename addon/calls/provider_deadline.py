@@ -74,8 +74,8 @@ class ProviderDeadline:
     def _first_due_s(self) -> float:
         """Return when a stream's first event, or the whole of any other answer, must be there.
 
-        Comments before a stream's first event gain no time. Nor does an error or a whole answer that comes byte by
-        byte.
+        Comments before a stream's first event do not extend the time. Neither do the bytes of an error or of a whole
+        answer.
         """
         if self._call.exchange.stream:
             return self._sent_s + self._conf.first_byte_timeout_s

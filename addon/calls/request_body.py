@@ -1,7 +1,7 @@
 """The body of a request, read within bounds of size, time and memory.
 
-A body has 30 s, and one more second for each 64 KiB that came. All bodies of a process share one budget of bytes. No
-workspace may hold more of it than stays free: one workspace alone gets half of the budget, two get a third each.
+A body has 30 s, and one more second for each 64 KiB received. All bodies of a process share one budget of bytes. A
+workspace may use at most as much as is still free: one workspace alone gets half of the budget, two get a third each.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from policies.refusal import Refusal
 
 TIMEOUT_S = 30.0
 BYTES_PER_S = 65_536
-"""A body gains one second for so many bytes."""
+"""Bytes received that add one second."""
 MAX_BYTES_IN_MEMORY = 256 << 20
 """Of all bodies of one process together. A body counts until its call has ended."""
 MAX_BODIES_BEING_READ = 256
-"""Of one workspace at a time, without bodies that came in one piece."""
+"""For each workspace. Bodies that arrive in one piece do not count."""
 
 
 class BodyBudget:
@@ -45,7 +45,7 @@ class BodyBudget:
         self._reading[workspace.id] += 1
 
     def end(self, call: Call) -> None:
-        """Count a body no more: it is read, or never will be."""
+        """Stop counting a body that is being read."""
         workspace, _ = call.exchange.caller
         _subtract(self._reading, workspace.id, 1)
 

@@ -1,4 +1,4 @@
-"""Request ids. They are unique, and grow with each call of one process, so that the ledger's index grows at its end."""
+"""Unique request ids. They increase within a process, so new entries of the ledger's index go to its end."""
 
 import itertools
 import secrets

@@ -90,7 +90,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
 
 
 async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
-    """As ``reserve_next``, for a provider whose access token can't be had. It counts as out of reach."""
+    """As ``reserve_next``, for a provider without an access token. It counts as unreachable."""
     route = call.exchange.routed
     if len(route.attempts) == 1 and route.fallback_refusal is None:
         return None
@@ -151,5 +151,5 @@ def _log_no_fallback(exchange: Exchange, why: str) -> None:
 
 
 def _loggable(reason: Exception) -> str:
-    """Return a text for the log. Only the code of a refusal: its message may quote the client."""
+    """Return a text for the log. For a refusal, return only its code: its message may quote the client."""
     return f"it is refused ({reason.code})" if isinstance(reason, Refusal) else str(reason)

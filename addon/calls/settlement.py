@@ -87,7 +87,10 @@ def _usage_after_leaving(call: Call, counted: Usage, now_s: float) -> tuple[Usag
 
 
 def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
-    """Return the counts, with a prompt where the provider counted only the completion. The prompt is not free."""
+    """Return the counts, with a prompt if the provider counted only the completion.
+
+    A missing prompt count must not make the prompt free.
+    """
     if counted.prompt_tokens is not None or counted.completion_tokens is None:
         return counted, "provider"
     separate_tokens = _separate_reasoning_tokens(call, counted)
@@ -100,7 +103,7 @@ def _with_prompt(call: Call, counted: Usage) -> tuple[Usage, UsageSource]:
 
 
 def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSource]:
-    """Return the counts, with ``tokens`` of completion, but never more than the call could have had."""
+    """Return the counts, with ``tokens`` of completion, but at most the cap of the call."""
     prompt_tokens = counted.prompt_tokens if counted.prompt_tokens is not None else _prompt_tokens(call)
     # Reasoning that is billed separately is under the same cap.
     separate_tokens = _separate_reasoning_tokens(call, counted)
@@ -124,7 +127,7 @@ def _relayed_tokens(call: Call) -> int:
 
 
 def _unseen_tokens(call: Call, now_s: float) -> int:
-    """Return the tokens that may have been reasoned unseen since the head of the answer.
+    """Return the hidden reasoning tokens that may have been generated since the head of the answer.
 
     There are none without a head, nor for a call that the gateway cut off.
     """
@@ -140,7 +143,7 @@ def _separate_reasoning_tokens(call: Call, counted: Usage) -> int:
 
 
 def _has_output(counted: Usage) -> bool:
-    """Return whether a provider counted its whole answer, be it only in the total."""
+    """Return whether a provider counted its whole answer, even if only in the total."""
     return counted.completion_tokens is not None or counted.total_tokens is not None
 
 

@@ -36,7 +36,7 @@ class UnrelayedAnswers:
     async def read_rest(
         self, call: Call, attempt: UpstreamAttempt, connection: UpstreamConnection, clock: Clock
     ) -> None:
-        """Read the rest of an answer that the provider bills, where its usage may come within the bounds."""
+        """Read the rest of an answer that the provider bills, if the usage can still arrive within the limits."""
         if not _may_report_usage(call, attempt):
             return
         try:
@@ -49,7 +49,7 @@ class UnrelayedAnswers:
 
     @asynccontextmanager
     async def reading(self, *, whole: bool) -> AsyncIterator[None]:
-        """Raise TimeoutError in the block once it takes too long, a newer answer needs its place, or all end."""
+        """Raise TimeoutError in the block after too long, when a newer answer replaces it, and at ``close``."""
         if self._is_closed:
             raise TimeoutError
         if whole:

@@ -54,7 +54,7 @@ def _check_custom_name(slug: str, call: Call) -> None:
     if slug not in call.settings.models and slug != call.exchange.requested_model:
         raise Refusal(
             "bad_request",
-            "The name of the model contains what looks like a credential. Have the model added to the catalog.",
+            "The name of the model contains text that looks like a credential. Have the model added to the catalog.",
             "model",
         )
 

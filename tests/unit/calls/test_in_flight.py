@@ -265,7 +265,7 @@ async def test_a_row_that_breaks_a_rule_of_the_ledger_is_logged_and_its_hold_rel
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     give_answer(call, deps)
     await deps.in_flight.settle(call, status=2**63)
-    assert "a row that the ledger can't hold" in caplog.messages
+    assert "a ledger row is invalid" in caplog.messages
     assert (read_rows(database), holds(database)) == ([], [])
 
 
