@@ -109,13 +109,13 @@ class Exchange:
             raise IllegalMoveError(f"call {self.id}: only an attempt with a hold can be dispatched")
         return self._with({"stage": stage, **changes})
 
-    def held(self, hold: Hold) -> Self:
+    def with_hold(self, hold: Hold) -> Self:
         """Return the same call with ``hold`` for its next attempt. It replaces the hold of an earlier attempt."""
         if self.stage is Stage.ROUTED:
             return self.advance(Stage.HELD, next_hold=hold)
         if self.stage not in (Stage.HELD, Stage.DISPATCHED):
             raise IllegalMoveError(f"call {self.id}: nothing can be held at {self.stage.value}")
-        return self.note(next_hold=hold)
+        return self.with_fields(next_hold=hold)
 
     def dispatch(self) -> Self:
         """Return the same call with its next attempt dispatched. Raises ``IllegalMoveError`` where it has no hold."""
@@ -124,11 +124,11 @@ class Exchange:
         made = {"attempts": self.attempts + 1, "hold": self.next_hold, "next_hold": None}
         return self._with({"stage": Stage.DISPATCHED, **made})
 
-    def skip(self) -> Self:
+    def skip_attempt(self) -> Self:
         """Return the same call with its next attempt counted as made. It is never sent."""
         return self._with({"attempts": self.attempts + 1, "next_hold": None})
 
-    def note(self, **changes: Any) -> Self:
+    def with_fields(self, **changes: Any) -> Self:
         """Return the same call at the same stage, with other fields changed."""
         return self._with(changes)
 
@@ -176,7 +176,7 @@ class Exchange:
             return self
         attempts = list(self.route.attempts)
         attempts[self.attempts] = attempt
-        return self.note(route=replace(self.route, attempts=tuple(attempts)))
+        return self.with_fields(route=replace(self.route, attempts=tuple(attempts)))
 
     @property
     def was_served_by_fallback(self) -> bool:
@@ -190,7 +190,7 @@ class Exchange:
 
     def interrupted_row(self) -> dict[str, Any]:
         """Return the ledger row of the call if its process ends during the next attempt. It costs nothing."""
-        interrupted = self.note(
+        interrupted = self.with_fields(
             attempts=self.attempts + 1, status=CLIENT_CLOSED_REQUEST, error_code=INTERRUPTED
         )
         return interrupted.ledger_row(self.started_s)

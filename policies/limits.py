@@ -33,14 +33,14 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A counter that may not exceed ``most``: in calls for ``request_cap``, else in nano-USD.
+    """A counter that may not exceed ``maximum``: in calls for ``request_cap``, else in nano-USD.
 
     The wallet's counter is the spent amount minus the credited amount, so its limit is always 0.
     """
 
     kind: LimitKind
     counter: Counter
-    most: int
+    maximum: int
 
 
 def period_of(moment: datetime, reset: Reset) -> str:

@@ -52,21 +52,21 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
     """
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
-    changes = [_named(model)]
-    agreed, disagreed = _agree(fields, family)
+    changes = [_model_change(model)]
+    agreed, disagreed = _resolve_conflicts(fields, family)
     _check_format(agreed, model)
     changes += disagreed
     for name, value in agreed.items():
-        accepted, made = _SPECIAL.get(name, _plain)(name, value, model)
+        accepted, made = _SPECIAL.get(name, _sanitize_value)(name, value, model)
         body |= accepted
         changes += made
     if _wants_schema_in_prompt(agreed, family):
         role = family.roles.get("system", "system")
         body["messages"] = add_schema(body["messages"], agreed["response_format"], role)
         changes.append(_schema_in_prompt(family))
-    ours = _ours(family, cap, stream)
-    changes += [change for _, change in ours]
-    body |= {change.field: value for value, change in ours}
+    own = _gateway_fields(family, cap, stream)
+    changes += [change for _, change in own]
+    body |= {change.field: value for value, change in own}
     return Sanitized(body, tuple(changes))
 
 
@@ -74,13 +74,13 @@ def count_choices(fields: Mapping[str, Any], family: Family) -> int:
     """Return how many choices the upstream is asked for: ``n`` as it is sent."""
     if "n" in family.drops:
         return 1
-    return int(_limit("n", fields.get("n", 1), family))
+    return int(_clamp_value("n", fields.get("n", 1), family))
 
 
 # --- fields that depend on each other ---------------------------------------------------------------------------
 
 
-def _agree(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[FieldChange]]:
+def _resolve_conflicts(fields: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[FieldChange]]:
     """Return the fields that can be sent together, and the changes to the other ones."""
     agreed: dict[str, Any] = {}
     changes = []
@@ -149,7 +149,7 @@ def _is_on(value: Any) -> bool:
     return bool(value) and value not in _OFF_WORDS
 
 
-def _named(model: Model) -> FieldChange:
+def _model_change(model: Model) -> FieldChange:
     """Return the change of ``model``. The name of a model outside the catalog contains the id."""
     source = f'models.toml ["{model.slug}"] upstream_model_id' if _is_listed(model) else CHAT_BODY
     return FieldChange("model", "set", f"{model.slug} is {model.upstream_model_id} upstream", source)
@@ -159,30 +159,30 @@ def _is_listed(model: Model) -> bool:
     return model.max_completion_tokens is not None
 
 
-def _ours(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, FieldChange]]:
+def _gateway_fields(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, FieldChange]]:
     """Return the values that the gateway itself sets, with their changes."""
-    ours: list[tuple[Any, FieldChange]] = []
+    own: list[tuple[Any, FieldChange]] = []
     if cap is not None:
         source = name_family_rule(family, "cap_field")
-        ours.append((cap, FieldChange(family.cap_field, "set", "the effective completion cap", source)))
+        own.append((cap, FieldChange(family.cap_field, "set", "the effective completion cap", source)))
     if stream:
-        ours.append((True, FieldChange("stream", "set", "the client asked for a stream", CHAT_BODY)))
+        own.append((True, FieldChange("stream", "set", "the client asked for a stream", CHAT_BODY)))
         if family.asks_stream_usage:
             change = FieldChange(
                 "stream_options", "set", "usage is asked for in every stream", STREAMING_CHUNK
             )
-            ours.append(({"include_usage": True}, change))
-    return ours
+            own.append(({"include_usage": True}, change))
+    return own
 
 
 # --- one field -------------------------------------------------------------------------------------------------
 
 
-def _plain(name: str, value: Any, model: Model) -> _Accepted:
+def _sanitize_value(name: str, value: Any, model: Model) -> _Accepted:
     """Return a field with its value limited, under the name that the family has for it."""
     family = model.family
     changes = []
-    limited = _limit(name, value, family)
+    limited = _clamp_value(name, value, family)
     if limited != value and isinstance(value, str):
         source = name_family_rule(family, "values", f"{name}.{value}")
         changes.append(FieldChange(name, "renamed", f"{family.name} takes {limited} for {value}", source))
@@ -195,14 +195,14 @@ def _plain(name: str, value: Any, model: Model) -> _Accepted:
     return {sent_as: limited}, changes or [_kept(name, family)]
 
 
-def _messages(name: str, value: Any, model: Model) -> _Accepted:
+def _sanitize_messages(name: str, value: Any, model: Model) -> _Accepted:
     if _is_listed(model):  # The roles of a model outside the catalog are unknown.
         check_roles(value, model.family)
     sent, changes = rewrite_messages(value, model.family)
     return {name: sent}, changes or [_kept(name, model.family)]
 
 
-def _tools(name: str, value: Any, model: Model) -> _Accepted:
+def _sanitize_tools(name: str, value: Any, model: Model) -> _Accepted:
     for index, tool in enumerate(value):
         if tool["type"] not in model.family.tool_types:
             field = f"{name}.{index}.type"
@@ -215,7 +215,7 @@ def _tools(name: str, value: Any, model: Model) -> _Accepted:
     return {name: sent}, [FieldChange(f"{name}.cache_control", "dropped", reason, source)]
 
 
-def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
+def _sanitize_tool_choice(name: str, value: Any, model: Model) -> _Accepted:
     forms = model.family.tool_choices
     form = value if isinstance(value, str) else "named"
     sent = forms.get(form, form)
@@ -233,7 +233,7 @@ def _tool_choice(name: str, value: Any, model: Model) -> _Accepted:
     ]
 
 
-def _response_format(name: str, value: Any, model: Model) -> _Accepted:
+def _sanitize_response_format(name: str, value: Any, model: Model) -> _Accepted:
     form = value.get("type")
     sent = model.family.response_formats.get(form, form)
     if sent == "refused":
@@ -251,7 +251,12 @@ def _response_format(name: str, value: Any, model: Model) -> _Accepted:
 
 
 _SPECIAL: Final[Mapping[str, Callable[[str, Any, Model], _Accepted]]] = MappingProxyType(
-    {"messages": _messages, "tools": _tools, "tool_choice": _tool_choice, "response_format": _response_format}
+    {
+        "messages": _sanitize_messages,
+        "tools": _sanitize_tools,
+        "tool_choice": _sanitize_tool_choice,
+        "response_format": _sanitize_response_format,
+    }
 )
 
 
@@ -263,7 +268,7 @@ def _kept(name: str, family: Family) -> FieldChange:
 
 
 def _clamped(name: str, family: Family) -> FieldChange:
-    """Return the change that ``_limit`` makes."""
+    """Return the change that ``_clamp_value`` makes."""
     if name == "stop":
         reason, source = f"takes {family.stop_limit} of them at most", name_family_rule(family, "stop_limit")
     elif name == "n":
@@ -275,7 +280,7 @@ def _clamped(name: str, family: Family) -> FieldChange:
     return FieldChange(name, "clamped", f"{family.name} {reason}", source)
 
 
-def _limit(name: str, value: Any, family: Family) -> Any:
+def _clamp_value(name: str, value: Any, family: Family) -> Any:
     if name == "stop" and family.stop_limit is not None and isinstance(value, list):
         return value[: family.stop_limit]
     if name == "n":
@@ -284,14 +289,14 @@ def _limit(name: str, value: Any, family: Family) -> Any:
         return family.values.get(name, {}).get(value, value)
     clamp = family.clamps.get(name, DEFAULT_CLAMPS.get(name))
     # Fields beyond the contract are not validated. Only numbers can be clamped.
-    return _clamp(value, *clamp) if clamp and isinstance(value, int | float) else value
+    return _clamp_number(value, *clamp) if clamp and isinstance(value, int | float) else value
 
 
 def _n_limit(family: Family) -> int:
     return DEFAULT_N_LIMIT if family.n_limit is None else family.n_limit
 
 
-def _clamp(value: float, lowest: float, highest: float) -> float:
+def _clamp_number(value: float, lowest: float, highest: float) -> float:
     if lowest <= value <= highest:
         return value
     bound = lowest if value < lowest else highest

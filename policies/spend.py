@@ -31,7 +31,7 @@ DenialReason = LimitKind | Literal["budget", "budget_of_prompt"]
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class CounterUse:
     """The value of a counter, and what the calls in flight hold of it."""
 
     spent_nanousd: int = 0
@@ -103,7 +103,9 @@ def compute_max_cost(
     return MaxCost(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
 
 
-def place_hold(max_cost: MaxCost, limits: Sequence[Limit], used: Mapping[Counter, Used]) -> Hold | Denial:
+def place_hold(
+    max_cost: MaxCost, limits: Sequence[Limit], used: Mapping[Counter, CounterUse]
+) -> Hold | Denial:
     """Return the hold for ``max_cost``, or the denial of the first of ``limits`` that has no room.
 
     | overage protection | refuses a call | holds | the cap |
@@ -142,7 +144,7 @@ def make_denial_refusal(denial: Denial, now: datetime, *, note: str = "") -> Ref
     return Refusal(code, message, retry_after_s=reset_s, should_retry=None if reset_s else False)
 
 
-_UNUSED = Used()
+_UNUSED = CounterUse()
 
 _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
     {
@@ -165,12 +167,12 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
 )
 
 
-def _find_reached(limit: Limit, used: Used, is_protected: bool) -> Denial | None:
+def _find_reached(limit: Limit, used: CounterUse, is_protected: bool) -> Denial | None:
     if limit.kind == "request_cap":
-        return Denial(limit.kind, limit) if used.requests + used.in_flight >= limit.most else None
-    if used.spent_nanousd >= limit.most:
+        return Denial(limit.kind, limit) if used.requests + used.in_flight >= limit.maximum else None
+    if used.spent_nanousd >= limit.maximum:
         return Denial(limit.kind, limit)
-    if not is_protected and used.spent_nanousd + used.held_nanousd >= limit.most:
+    if not is_protected and used.spent_nanousd + used.held_nanousd >= limit.maximum:
         return Denial(limit.kind, limit, used.in_flight, used.held_nanousd)
     return None
 
@@ -188,7 +190,7 @@ def _deny(
     reason: DenialReason,
     limits: Sequence[Limit],
     tightest: Limit,
-    used: Mapping[Counter, Used],
+    used: Mapping[Counter, CounterUse],
 ) -> Denial:
     """Return the denial for missing money: because of the calls in flight, or of the limit with the least left."""
     scarcest = min(limits, key=lambda limit: _unspent_nanousd(limit, used))
@@ -211,11 +213,11 @@ def _tokens_within(max_cost: MaxCost, room_nanousd: int) -> int:
     return (room_nanousd - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD // max_cost.token_picousd
 
 
-def _unspent_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
-    return min(limit.most - used.get(limit.counter, _UNUSED).spent_nanousd, MAX_ROOM_NANOUSD)
+def _unspent_nanousd(limit: Limit, used: Mapping[Counter, CounterUse]) -> int:
+    return min(limit.maximum - used.get(limit.counter, _UNUSED).spent_nanousd, MAX_ROOM_NANOUSD)
 
 
-def _left_nanousd(limit: Limit, used: Mapping[Counter, Used]) -> int:
+def _left_nanousd(limit: Limit, used: Mapping[Counter, CounterUse]) -> int:
     return _unspent_nanousd(limit, used) - used.get(limit.counter, _UNUSED).held_nanousd
 
 

@@ -94,5 +94,5 @@ class Call:
         has_ended = self.exchange.stage is not Stage.DISPATCHED
         if self.first_failure is None or self.is_head_sent or has_ended:
             return failure
-        self.exchange = self.exchange.note(answered_by=1)
+        self.exchange = self.exchange.with_fields(answered_by=1)
         return self.first_failure

@@ -92,7 +92,9 @@ class InFlightCalls:
                 log_attempt_failed(
                     call.exchange, failure, "as the first did, and the client gets that failure"
                 )
-        self.platform_keys.note(attempt.key_target, failure.status if failure else OK, attempt.retry_after)
+        self.platform_keys.record_answer(
+            attempt.key_target, failure.status if failure else OK, attempt.retry_after
+        )
         if failure is None or (failure.code != INTERNAL_ERROR.code and not attempt.lagged):
             workspace, _ = call.exchange.caller
             circuit = circuit_of(target, workspace)

@@ -95,7 +95,7 @@ async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAt
     if len(route.attempts) == 1 and route.fallback_refusal is None:
         return None
     # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
-    call.exchange = call.exchange.skip()
+    call.exchange = call.exchange.skip_attempt()
     return await reserve_next(call, deps, no_access_token())
 
 
@@ -113,14 +113,14 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
         return None
     if await deps.store.circuit_allows(first, routed.id):
         return None
-    call.exchange = routed.note(route=Route(route.attempts[1:], route.decided_by))
+    call.exchange = routed.with_fields(route=Route(route.attempts[1:], route.decided_by))
     try:
         made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
         made = None
     if isinstance(made, UpstreamAttempt):
         return made
-    call.exchange = call.exchange.note(route=route)
+    call.exchange = call.exchange.with_fields(route=route)
     return None
 
 
@@ -134,7 +134,7 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     decided = await place(await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens))
     if isinstance(decided, Denial):
         return decided
-    call.exchange = call.exchange.held(decided)
+    call.exchange = call.exchange.with_hold(decided)
     key_target = deps.platform_keys.choose(call.exchange.next_attempt)
     call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(key_target))
     return await run_heavy_work(body_bytes, make_attempt, call, key_target, cap_tokens, decided)

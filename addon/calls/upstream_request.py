@@ -30,7 +30,7 @@ from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 def accept_request(call: Call, chat: ChatRequest) -> None:
     """Note the request of a call, once its body is read and valid."""
     call.request = chat
-    call.exchange = call.exchange.note(
+    call.exchange = call.exchange.with_fields(
         requested_model=recordable(chat.model), end_user=recordable(chat.end_user), stream=chat.stream
     )
 

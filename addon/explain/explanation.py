@@ -150,7 +150,7 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
     explanation.decided_by = route.decided_by
     # The explanation is shown to people, so no secret is in it from here on.
     shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
-    call.exchange = call.exchange.note(route=replace(route, attempts=shown))
+    call.exchange = call.exchange.with_fields(route=replace(route, attempts=shown))
     explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
     first = _explain_attempt(call, given, counted)
@@ -205,7 +205,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
         explained.denial = decided
         raise make_denial_refusal(decided, request.created_at)
     explained.hold_nanousd = decided.amount_nanousd
-    call.exchange = call.exchange.held(decided)
+    call.exchange = call.exchange.with_hold(decided)
     return decided
 
 

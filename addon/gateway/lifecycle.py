@@ -161,7 +161,7 @@ class Lifecycle:
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
         self._log_workspace_warnings(settings)
-        self.platform_keys.adopt(settings)
+        self.platform_keys.use_settings(settings)
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)

@@ -50,7 +50,7 @@ class PlatformKeys:
         self._keys: dict[tuple[str, SecretStr], _Key] = {}
         self._turns: dict[str, int] = {}
 
-    def adopt(self, settings: Settings) -> None:
+    def use_settings(self, settings: Settings) -> None:
         """Use the keys of ``settings``. Keys that stay keep their cooldown; the others are forgotten."""
         before, self._keys = self._keys, {}
         for name, provider in settings.providers.items():
@@ -79,8 +79,8 @@ class PlatformKeys:
         secret = known[index].secret
         return attempt if secret is attempt.secret else replace(attempt, secret=secret)
 
-    def note(self, attempt: Attempt, status: int, retry_after: str | None) -> None:
-        """Note the answer to ``attempt``, as ``choose`` returned it: its status and its ``Retry-After``."""
+    def record_answer(self, attempt: Attempt, status: int, retry_after: str | None) -> None:
+        """Record the answer to ``attempt``, as ``choose`` returned it: its status and its ``Retry-After``."""
         key = self._keys.get((attempt.model.provider.name, attempt.secret))
         if key is None or attempt.mode != "payg":
             return

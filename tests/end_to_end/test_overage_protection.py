@@ -25,7 +25,7 @@ from addon.settings.settings import load_settings
 from policies.estimate import estimate_prompt_tokens
 from policies.limits import Limit, wallet_counter
 from policies.model import Model
-from policies.spend import Hold, Used, compute_max_cost, place_hold
+from policies.spend import CounterUse, Hold, compute_max_cost, place_hold
 
 PATH = "/v1/chat/completions"
 WALLET = Limit("wallet", wallet_counter("acme"), 0)
@@ -61,7 +61,7 @@ def refused_of_twenty(one: Model, wallet_usd: int) -> int:
     )
     held: list[int] = []
     for _ in range(20):
-        used = Used(-wallet_usd * USD, 0, sum(held), len(held))
+        used = CounterUse(-wallet_usd * USD, 0, sum(held), len(held))
         decided = place_hold(max_cost, [WALLET], {WALLET.counter: used})
         if isinstance(decided, Hold):
             held.append(decided.amount_nanousd)

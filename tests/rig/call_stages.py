@@ -51,7 +51,7 @@ def make_dependencies(settings: Settings, database: Path, clock: Clock = SYSTEM_
     """Return the services of one process, over the ledger ``database``."""
     store, metrics, bodies = SqliteStore(database, clock), Metrics("test"), BodyBudget()
     platform_keys, pool = PlatformKeys(metrics, clock), Pool(SocketConnector())
-    platform_keys.adopt(settings)
+    platform_keys.use_settings(settings)
     return Dependencies(
         settings=settings,
         catalog=PublicCatalog(settings.models),
@@ -91,7 +91,7 @@ async def call_at(stage: Stage, deps: Dependencies, key: str, **fields: Any) -> 
         _, cap_tokens = ask_policies(call)
         hold = await deps.store.hold(make_hold_request(call, cap_tokens))
         assert isinstance(hold, Hold)
-        call.exchange = call.exchange.held(hold)
+        call.exchange = call.exchange.with_hold(hold)
         return call
     assert stage is Stage.DISPATCHED
     await reserve_first(call, deps)

@@ -20,7 +20,7 @@ from addon.store.redis.session import redis_counters
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from policies.limits import Counter, Limit, LimitKind, counters_of, wallet_counter
-from policies.spend import Denial, Hold, MaxCost, Used
+from policies.spend import CounterUse, Denial, Hold, MaxCost
 from rig.bounds import BOUND_S
 from rig.ledger import make_row, read_rows
 from rig.redis_server import NO_RETRY
@@ -92,16 +92,16 @@ class Place:
     def open(self) -> Store:
         return RedisStore(self.path, SecretStr(self.url)) if self.url else SqliteStore(self.path)
 
-    def used(self, counter: Counter) -> Used:
+    def used(self, counter: Counter) -> CounterUse:
         """Return the value of a counter."""
         return self.used_now([counter])[0]
 
-    def used_now(self, counters: Sequence[Counter]) -> list[Used]:
+    def used_now(self, counters: Sequence[Counter]) -> list[CounterUse]:
         """Return the value of each of ``counters``."""
         with ThreadPoolExecutor(1) as thread:  # No event loop may run in the thread that asks Redis.
             return thread.submit(self._read, counters).result()
 
-    def _read(self, counters: Sequence[Counter]) -> list[Used]:
+    def _read(self, counters: Sequence[Counter]) -> list[CounterUse]:
         with self._reading() as read_used:
             return [read_used(*_asked(counter)) for counter in counters]
 
@@ -167,7 +167,7 @@ class Place:
             connection.close()
 
     @contextmanager
-    def _reading(self) -> Iterator[Callable[[Limit, str, str], Used]]:
+    def _reading(self) -> Iterator[Callable[[Limit, str, str], CounterUse]]:
         if self.url:
             with redis_counters(SecretStr(self.url)) as read_used:
                 yield read_used

@@ -14,7 +14,7 @@ from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
-from policies.spend import Used
+from policies.spend import CounterUse
 
 GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -99,7 +99,7 @@ def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: 
     return _select(connection, sql, (*wanted.values, -1 if limit is None else limit))
 
 
-type ReadUsed = Callable[[Limit, str, str], Used]
+type ReadUsed = Callable[[Limit, str, str], CounterUse]
 """Returns how much of a limit is used, given the limit, the workspace and the key id."""
 
 
@@ -151,14 +151,14 @@ def find_limits(read_used: ReadUsed, workspaces: Iterable[Workspace], now: datet
     return Table(LIMIT_COLUMNS, rows)
 
 
-def _limit_columns(limit: Limit, used: Used) -> tuple[int | None, ...]:
+def _limit_columns(limit: Limit, used: CounterUse) -> tuple[int | None, ...]:
     if limit.kind == "request_cap":
-        left = limit.most - used.requests - used.in_flight
-        return (None, None, None, None, used.requests, used.in_flight, limit.most, left)
-    left_nanousd = limit.most - used.spent_nanousd - used.held_nanousd
+        left = limit.maximum - used.requests - used.in_flight
+        return (None, None, None, None, used.requests, used.in_flight, limit.maximum, left)
+    left_nanousd = limit.maximum - used.spent_nanousd - used.held_nanousd
     if limit.kind == "wallet":
         return (None, used.held_nanousd, -used.spent_nanousd, left_nanousd, None, None, None, None)
-    return (used.spent_nanousd, used.held_nanousd, limit.most, left_nanousd, None, None, None, None)
+    return (used.spent_nanousd, used.held_nanousd, limit.maximum, left_nanousd, None, None, None, None)
 
 
 def find_balances(read_used: ReadUsed, workspaces: Iterable[str]) -> Table:

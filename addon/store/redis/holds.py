@@ -126,7 +126,7 @@ class Holds:
             name = keys.counter(limit.counter)
             if name not in names:
                 names.append(name)
-            limits += (limit.kind, names.index(name) + 1, limit.most)
+            limits += (limit.kind, names.index(name) + 1, limit.maximum)
         row = json.dumps(make_storable(request.interrupted_row))
         cost = (*max_cost_arguments(request.max_cost), int(is_moved))
         counted = (len(counters.keys), *counters.lives_s)

@@ -18,7 +18,7 @@ from addon.store.redis.keys import LEDGER, STATE, keys_of
 from addon.store.redis.outbox import Outbox
 from addon.store.redis.state import EMPTY, OTHER, LedgerIdentity, RedisState, read_identity
 from policies.limits import Limit
-from policies.spend import Used
+from policies.spend import CounterUse
 
 COMMAND_TIMEOUT_S = 5.0
 """The timeout of one step of a command. No call waits for it."""
@@ -105,9 +105,9 @@ def redis_counters(url: SecretStr, state: str | None = None) -> Iterator[ReadUse
         def ask(*words: str) -> Any:
             return runner.run(_ask(client, *words))
 
-        def read_used(limit: Limit, workspace: str, key_id: str) -> Used:  # noqa: ARG001  (the counter names the key)
+        def read_used(limit: Limit, workspace: str, key_id: str) -> CounterUse:  # noqa: ARG001  (the counter names the key)
             found = ask("HMGET", keys_of(workspace).counter(limit.counter), *_FIELDS)
-            return Used(*(int(value or 0) for value in found))
+            return CounterUse(*(int(value or 0) for value in found))
 
         try:
             found = ask("GET", STATE)

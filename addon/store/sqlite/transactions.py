@@ -12,7 +12,7 @@ from addon.store.ledger.migrations import count_statement
 from addon.store.ledger.rows import iso, write_call, write_entry
 from addon.store.protocol import LEASE_S, HoldRequest, Settlement, WalletEntry
 from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
-from policies.spend import Denial, Hold, Used, place_hold
+from policies.spend import CounterUse, Denial, Hold, place_hold
 from policies.token_bucket import WINDOW_US, slice_us
 
 # The limiter.
@@ -144,7 +144,7 @@ _IN_FLIGHT = (
 
 def read_used(
     connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, except_id: str = ""
-) -> Used:
+) -> CounterUse:
     """Return how much of a limit of ``workspace`` or its key ``key_id`` is used, and how much calls in flight hold.
 
     The hold of the call ``except_id`` is not counted.
@@ -156,7 +156,7 @@ def read_used(
         in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", (*within, key_id)).fetchone()
     else:
         in_flight = connection.execute(_IN_FLIGHT, within).fetchone()
-    return Used(*counted, *in_flight)
+    return CounterUse(*counted, *in_flight)
 
 
 def void(connection: sqlite3.Connection, call_id: str) -> None:

@@ -64,7 +64,7 @@ class SimulatedGateway:
     def _make_deps(self, settings: Settings) -> Dependencies:
         bodies, clock = BodyBudget(), self._world.clock
         platform_keys = PlatformKeys(self.metrics, clock)
-        platform_keys.adopt(settings)
+        platform_keys.use_settings(settings)
         return Dependencies(
             settings=settings,
             catalog=PublicCatalog(settings.models),

@@ -29,10 +29,10 @@ from policies.refusal import Refusal
 from policies.request_facts import read_request_facts
 from policies.routing import choose_route
 from policies.sanitize import count_choices, sanitize
-from policies.spend import NOT_METERED, Denial, Used, compute_max_cost, make_denial_refusal, place_hold
+from policies.spend import NOT_METERED, CounterUse, Denial, compute_max_cost, make_denial_refusal, place_hold
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-UNUSED = Used()
+UNUSED = CounterUse()
 
 
 @cache
@@ -54,7 +54,9 @@ def explain_as(name: str, body: Any, counted: Counted = lambda *_: UNUSED) -> Ex
     return explain(call_of(loaded().workspaces[name]), content, counted)
 
 
-def refusal_by_the_decisions(workspace: Workspace, content: bytes, used: Used) -> tuple[str, str] | None:
+def refusal_by_the_decisions(
+    workspace: Workspace, content: bytes, used: CounterUse
+) -> tuple[str, str] | None:
     """Return the code and message of the first attempt's refusal, from the pure functions alone."""
     try:
         chat = parse_chat_request(content)
@@ -146,7 +148,7 @@ requests = st.fixed_dictionaries(
     },
 )
 standings = st.builds(
-    Used,
+    CounterUse,
     st.sampled_from([0, 10**6, 10**12]),
     st.sampled_from([0, 1, 5]),
     st.sampled_from([0, 10**8]),
@@ -157,7 +159,7 @@ standings = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(name=st.sampled_from(explained.NAMES), request=requests, used=standings)
 def test_an_explanation_agrees_with_the_decisions_and_sends_the_body_that_it_shows(
-    name: str, request: dict[str, Any], used: Used
+    name: str, request: dict[str, Any], used: CounterUse
 ) -> None:
     content = json.dumps(request).encode()
     workspace = loaded().workspaces.get(name) or loaded().workspaces["plain"]
@@ -300,7 +302,7 @@ def test_an_unavailable_store_refuses_as_for_a_live_call_with_the_reason() -> No
 
 
 def test_so_does_a_store_that_fails_while_it_is_read() -> None:
-    def read_used(*_: Limit | str) -> Used:
+    def read_used(*_: Limit | str) -> CounterUse:
         raise StoreUnavailable("it went away")
 
     refused = explain_as("capped", BODY, read_used).refused

@@ -20,7 +20,7 @@ type Step = Callable[[Exchange], Exchange]
 
 
 def held(call: Exchange) -> Exchange:
-    return call.held(Hold(1, 1))
+    return call.with_hold(Hold(1, 1))
 
 
 def dispatched(call: Exchange) -> Exchange:
@@ -42,7 +42,7 @@ def test_each_attempt_is_sent_after_its_money_is_held_and_the_call_is_settled_on
 
 
 def test_a_skipped_attempt_counts_and_the_next_needs_its_own_hold() -> None:
-    counted = through(*TO_HOLD, held).skip()
+    counted = through(*TO_HOLD, held).skip_attempt()
     with pytest.raises(IllegalMoveError, match="nothing is held"):
         dispatched(counted)
     assert dispatched(held(counted)).attempts == 2
@@ -53,7 +53,7 @@ def test_nothing_is_sent_before_money_is_held(steps: tuple[Stage, ...]) -> None:
     with pytest.raises(IllegalMoveError):
         dispatched(through(*steps))
     with pytest.raises(IllegalMoveError):
-        dispatched(through(*steps).note(hold=Hold(1, 1)))
+        dispatched(through(*steps).with_fields(hold=Hold(1, 1)))
 
 
 def test_a_second_attempt_is_not_sent_on_the_hold_of_the_first() -> None:

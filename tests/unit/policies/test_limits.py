@@ -67,7 +67,7 @@ def test_a_period_that_never_ends_has_every_day() -> None:
 
 def test_limits_are_in_the_order_of_their_checks() -> None:
     limits = limits_of(WORKSPACE, KEY, "payg", NOW)
-    assert [(limit.kind, limit.counter, limit.most) for limit in limits] == [
+    assert [(limit.kind, limit.counter, limit.maximum) for limit in limits] == [
         ("request_cap", Counter("key:acme/ci", "2026-11-21"), 7),
         ("spend_cap", Counter("key:acme/ci", "2026-W47"), 20),
         ("wallet", Counter("wallet:acme", "ever"), 0),

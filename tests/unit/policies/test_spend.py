@@ -14,11 +14,11 @@ from policies.model import Prices, Usage
 from policies.money import compute_cost_nanousd
 from policies.spend import (
     MIN_SHARE_TOKENS,
+    CounterUse,
     Denial,
     DenialReason,
     Hold,
     MaxCost,
-    Used,
     compute_max_cost,
     make_denial_refusal,
     place_hold,
@@ -37,7 +37,7 @@ def limit(kind: LimitKind, most: int) -> Limit:
     return Limit(kind, COUNTERS[kind], most)
 
 
-def decide(max_cost: MaxCost, *limits: tuple[Limit, Used]) -> Hold | Denial:
+def decide(max_cost: MaxCost, *limits: tuple[Limit, CounterUse]) -> Hold | Denial:
     return place_hold(max_cost, [one for one, _ in limits], {one.counter: used for one, used in limits})
 
 
@@ -54,43 +54,43 @@ KEY, WALLET, MONTH = limit("spend_cap", 50_000), limit("wallet", 0), limit("mont
         (MAX_COST, [], Hold(63_400, 100)),
         (LOOSE, [], Hold(1_000, 100)),
         # Enough is left.
-        (MAX_COST, [(KEY, Used())], Hold(49_672, 78)),
-        (MAX_COST, [(limit("spend_cap", 63_400), Used())], Hold(63_400, 100)),
-        (MAX_COST, [(limit("spend_cap", 63_399), Used())], Hold(62_776, 99)),
+        (MAX_COST, [(KEY, CounterUse())], Hold(49_672, 78)),
+        (MAX_COST, [(limit("spend_cap", 63_400), CounterUse())], Hold(63_400, 100)),
+        (MAX_COST, [(limit("spend_cap", 63_399), CounterUse())], Hold(62_776, 99)),
         # The limit with the smallest rest decides.
-        (MAX_COST, [(KEY, Used()), (MONTH, Used(48_000))], Hold(1_624, 1)),
-        (MAX_COST, [(WALLET, Used(-1_700)), (MONTH, Used())], Hold(1_624, 1)),
+        (MAX_COST, [(KEY, CounterUse()), (MONTH, CounterUse(48_000))], Hold(1_624, 1)),
+        (MAX_COST, [(WALLET, CounterUse(-1_700)), (MONTH, CounterUse())], Hold(1_624, 1)),
         # Calls in flight count.
-        (MAX_COST, [(KEY, Used(0, 0, 47_000, 1))], Hold(2_872, 3)),
-        (MAX_COST, [(KEY, Used(0, 0, 48_400, 1))], "budget"),
+        (MAX_COST, [(KEY, CounterUse(0, 0, 47_000, 1))], Hold(2_872, 3)),
+        (MAX_COST, [(KEY, CounterUse(0, 0, 48_400, 1))], "budget"),
         # A call needs at least one token.
-        (MAX_COST, [(limit("spend_cap", 1_624), Used())], Hold(1_624, 1)),
-        (MAX_COST, [(limit("spend_cap", 1_623), Used())], "budget"),
-        (MAX_COST, [(limit("spend_cap", 1_000), Used())], "budget"),
-        (MAX_COST, [(limit("spend_cap", 999), Used())], "budget_of_prompt"),
+        (MAX_COST, [(limit("spend_cap", 1_624), CounterUse())], Hold(1_624, 1)),
+        (MAX_COST, [(limit("spend_cap", 1_623), CounterUse())], "budget"),
+        (MAX_COST, [(limit("spend_cap", 1_000), CounterUse())], "budget"),
+        (MAX_COST, [(limit("spend_cap", 999), CounterUse())], "budget_of_prompt"),
         # A limit that is reached refuses, in the order of the checks.
-        (MAX_COST, [(KEY, Used(50_000))], "spend_cap"),
-        (MAX_COST, [(KEY, Used(50_001))], "spend_cap"),
-        (MAX_COST, [(KEY, Used(50_000)), (WALLET, Used())], "spend_cap"),
-        (MAX_COST, [(KEY, Used()), (WALLET, Used()), (MONTH, Used(50_000))], "wallet"),
-        (MAX_COST, [(WALLET, Used(-1)), (MONTH, Used(50_000))], "monthly_spend_cap"),
-        (MAX_COST, [(limit("spend_cap", 0), Used())], "spend_cap"),
+        (MAX_COST, [(KEY, CounterUse(50_000))], "spend_cap"),
+        (MAX_COST, [(KEY, CounterUse(50_001))], "spend_cap"),
+        (MAX_COST, [(KEY, CounterUse(50_000)), (WALLET, CounterUse())], "spend_cap"),
+        (MAX_COST, [(KEY, CounterUse()), (WALLET, CounterUse()), (MONTH, CounterUse(50_000))], "wallet"),
+        (MAX_COST, [(WALLET, CounterUse(-1)), (MONTH, CounterUse(50_000))], "monthly_spend_cap"),
+        (MAX_COST, [(limit("spend_cap", 0), CounterUse())], "spend_cap"),
         # Without overage protection nothing is lowered, and only prompts are held.
-        (LOOSE, [(KEY, Used(49_999))], Hold(1_000, 100)),
-        (LOOSE, [(KEY, Used(49_000, 0, 999, 1))], Hold(1_000, 100)),
-        (LOOSE, [(KEY, Used(49_000, 0, 1_000, 1))], "spend_cap"),
-        (LOOSE, [(WALLET, Used(0))], "wallet"),
+        (LOOSE, [(KEY, CounterUse(49_999))], Hold(1_000, 100)),
+        (LOOSE, [(KEY, CounterUse(49_000, 0, 999, 1))], Hold(1_000, 100)),
+        (LOOSE, [(KEY, CounterUse(49_000, 0, 1_000, 1))], "spend_cap"),
+        (LOOSE, [(WALLET, CounterUse(0))], "wallet"),
         # Requests include those in flight, and do not depend on money.
-        (MAX_COST, [(limit("request_cap", 3), Used(0, 1, 0, 1))], Hold(63_400, 100)),
-        (MAX_COST, [(limit("request_cap", 3), Used(0, 1, 0, 2))], "request_cap"),
-        (LOOSE, [(limit("request_cap", 0), Used())], "request_cap"),
+        (MAX_COST, [(limit("request_cap", 3), CounterUse(0, 1, 0, 1))], Hold(63_400, 100)),
+        (MAX_COST, [(limit("request_cap", 3), CounterUse(0, 1, 0, 2))], "request_cap"),
+        (LOOSE, [(limit("request_cap", 0), CounterUse())], "request_cap"),
         # A free call is not lowered.
-        (MaxCost(0, 0, 100, is_protected=True), [(KEY, Used(49_999))], Hold(0, 100)),
-        (MaxCost(0, 0, 100, is_protected=True), [(WALLET, Used(0))], "wallet"),
+        (MaxCost(0, 0, 100, is_protected=True), [(KEY, CounterUse(49_999))], Hold(0, 100)),
+        (MaxCost(0, 0, 100, is_protected=True), [(WALLET, CounterUse(0))], "wallet"),
     ],
 )
 def test_a_call_is_held_or_refused(
-    max_cost: MaxCost, limits: list[tuple[Limit, Used]], decided: Hold | str
+    max_cost: MaxCost, limits: list[tuple[Limit, CounterUse]], decided: Hold | str
 ) -> None:
     found = decide(max_cost, *limits)
     assert (found.reason if isinstance(found, Denial) else found) == decided
@@ -169,23 +169,27 @@ def test_a_refusal_for_the_calls_in_flight_says_so_and_allows_a_retry_after_a_se
     ("max_cost", "limits", "denial"),
     [
         # Without the calls in flight there is enough, so they are the cause.
-        (MAX_COST, [(KEY, Used(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
-        (MAX_COST, [(KEY, Used(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
-        (LOOSE, [(KEY, Used(49_000, 0, 1_000, 2))], Denial("spend_cap", KEY, 2, 1_000)),
+        (MAX_COST, [(KEY, CounterUse(0, 0, 48_400, 3))], Denial("budget", KEY, 3, 48_400)),
+        (MAX_COST, [(KEY, CounterUse(0, 0, 49_500, 3))], Denial("budget_of_prompt", KEY, 3, 49_500)),
+        (LOOSE, [(KEY, CounterUse(49_000, 0, 1_000, 2))], Denial("spend_cap", KEY, 2, 1_000)),
         # Also without them there is too little, so the spent amount is the cause.
-        (MAX_COST, [(KEY, Used(48_400, 0, 100, 3))], Denial("budget", KEY)),
-        (LOOSE, [(KEY, Used(50_000, 0, 1_000, 2))], Denial("spend_cap", KEY)),
+        (MAX_COST, [(KEY, CounterUse(48_400, 0, 100, 3))], Denial("budget", KEY)),
+        (LOOSE, [(KEY, CounterUse(50_000, 0, 1_000, 2))], Denial("spend_cap", KEY)),
         # Of several limits, the one without room.
-        (MAX_COST, [(KEY, Used()), (MONTH, Used(0, 0, 49_000, 4))], Denial("budget", MONTH, 4, 49_000)),
         (
             MAX_COST,
-            [(KEY, Used(0, 0, 49_999, 9)), (WALLET, Used(-1_100))],
+            [(KEY, CounterUse()), (MONTH, CounterUse(0, 0, 49_000, 4))],
+            Denial("budget", MONTH, 4, 49_000),
+        ),
+        (
+            MAX_COST,
+            [(KEY, CounterUse(0, 0, 49_999, 9)), (WALLET, CounterUse(-1_100))],
             Denial("budget_of_prompt", WALLET),
         ),
     ],
 )
 def test_a_denial_has_the_limit_without_room_and_the_calls_in_flight_that_cause_it(
-    max_cost: MaxCost, limits: list[tuple[Limit, Used]], denial: Denial
+    max_cost: MaxCost, limits: list[tuple[Limit, CounterUse]], denial: Denial
 ) -> None:
     assert decide(max_cost, *limits) == denial
 
@@ -211,10 +215,10 @@ OPEN = MaxCost(
     ],
 )
 def test_a_call_that_names_no_cap_takes_a_quarter_of_what_is_left(left_nanousd: int, cap_tokens: int) -> None:
-    decided = decide(OPEN, (WALLET, Used(-left_nanousd)))
+    decided = decide(OPEN, (WALLET, CounterUse(-left_nanousd)))
     assert isinstance(decided, Hold)
     assert decided.cap_tokens == cap_tokens
-    named = decide(replace(OPEN, names_cap=True), (WALLET, Used(-left_nanousd)))
+    named = decide(replace(OPEN, names_cap=True), (WALLET, CounterUse(-left_nanousd)))
     assert isinstance(named, Hold)
     assert named.cap_tokens == min(100_000, left_nanousd // 1_000 - 1)
 
@@ -223,7 +227,7 @@ def test_tokens_without_a_cap_are_held_with_the_prompt() -> None:
     prices = Prices(1_000_000, 1_000_000, 2_000_000)
     max_cost = compute_max_cost(prices, 10, 100, 3, is_protected=True, uncapped_tokens=50)
     assert max_cost == MaxCost(10 * 1_000 + 50 * 3 * 2_000, 3 * 2_000_000, 100, is_protected=True)
-    found = decide(max_cost, (limit("wallet", 0), Used(-309_999)))
+    found = decide(max_cost, (limit("wallet", 0), CounterUse(-309_999)))
     assert isinstance(found, Denial)
     assert found.reason == "budget_of_prompt"
 
@@ -253,17 +257,17 @@ MAX_COSTS = st.builds(
     is_protected=st.just(True),
     names_cap=st.booleans(),
 )
-USED = st.builds(Used, *[st.integers(0, 10**13)] * 2, st.integers(0, 10**13), st.integers(0, 100))
+USED = st.builds(CounterUse, *[st.integers(0, 10**13)] * 2, st.integers(0, 10**13), st.integers(0, 100))
 
 
 @given(MAX_COSTS, st.lists(st.tuples(st.integers(0, 10**13), USED), max_size=3))
 def test_with_overage_protection_a_hold_fits_into_the_rest_of_a_limit(
-    max_cost: MaxCost, rows: Sequence[tuple[int, Used]]
+    max_cost: MaxCost, rows: Sequence[tuple[int, CounterUse]]
 ) -> None:
     kinds: list[LimitKind] = ["spend_cap", "wallet", "monthly_spend_cap"]
     limits = [(limit(kind, most), used) for kind, (most, used) in zip(kinds, rows, strict=False)]
     decided = decide(max_cost, *limits)
-    rest = [one.most - used.spent_nanousd - used.held_nanousd for one, used in limits]
+    rest = [one.maximum - used.spent_nanousd - used.held_nanousd for one, used in limits]
     if isinstance(decided, Hold):
         assert all(decided.amount_nanousd <= left for left in rest)
         assert 1 <= decided.cap_tokens <= max_cost.cap_tokens
@@ -278,5 +282,5 @@ def test_with_overage_protection_a_hold_fits_into_the_rest_of_a_limit(
             assert more > min(rest)
     else:
         least = max_cost.prompt_nanousd + Fraction(max_cost.token_picousd, 1000)
-        reached = any(used.spent_nanousd >= one.most for one, used in limits)
+        reached = any(used.spent_nanousd >= one.maximum for one, used in limits)
         assert reached or least > min(rest)

@@ -11,7 +11,7 @@ from addon.store.ledger.report import open_report
 from addon.store.protocol import StoreUnavailable
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
-from policies.spend import Used
+from policies.spend import CounterUse
 
 
 def conf_of(ledger_path: Path, **state: str) -> ProxyConf:
@@ -27,7 +27,7 @@ async def test_the_default_store_is_sqlite_and_reports_read_its_file(ledger_path
     await store.hold(request("b"))
     await store.close()
     with open_report(ledger_path) as ledger, open_counters(conf, ledger) as read_used:
-        assert read_used(wallet(), WORKSPACE, "") == Used(400, 0, 63_400, 1)
+        assert read_used(wallet(), WORKSPACE, "") == CounterUse(400, 0, 63_400, 1)
 
 
 async def test_with_redis_the_store_is_in_redis_and_a_ledger_with_rows_is_refused(

@@ -27,7 +27,7 @@ from rig.stores import (
 from addon.store.ledger.migrations import LARGEST
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
-from policies.spend import NOT_METERED, Denial, Hold, MaxCost, Used
+from policies.spend import NOT_METERED, CounterUse, Denial, Hold, MaxCost
 
 LOOSE = replace(MAX_COST, is_protected=False)
 EVER = Counter("key:acme/ci", "ever")
@@ -78,12 +78,12 @@ def cap(kind: LimitKind, most: int, counter: Counter = EVER) -> Limit:
 
 async def test_a_call_without_limits_is_held_in_full(store: Store, place: Place) -> None:
     assert await store.hold(request("a")) == Hold(63_400, 100)
-    assert place.used_now(all_counters()) == [Used(0, 0, 63_400, 1)] * 6
+    assert place.used_now(all_counters()) == [CounterUse(0, 0, 63_400, 1)] * 6
 
 
 async def test_without_overage_protection_only_the_prompt_is_held(store: Store, place: Place) -> None:
     assert await store.hold(request("a", cap("spend_cap", 1), max_cost=LOOSE)) == Hold(1_000, 100)
-    assert place.used(EVER) == Used(0, 0, 1_000, 1)
+    assert place.used(EVER) == CounterUse(0, 0, 1_000, 1)
 
 
 async def test_other_calls_can_not_use_what_calls_in_flight_hold(store: Store, other: Store) -> None:
@@ -118,7 +118,7 @@ async def test_a_wallet_pays_its_balance_and_no_more(store: Store, place: Place)
     await store.credit(credit("c", 63_400))
     assert await store.hold(request("a", wallet())) == Hold(63_400, 100)
     await store.settle(settlement("a", 63_400))
-    assert place.used(wallet_counter(WORKSPACE)) == Used(0, 0, 0, 0)
+    assert place.used(wallet_counter(WORKSPACE)) == CounterUse(0, 0, 0, 0)
     assert reason_of(await store.hold(request("b", wallet()))) == "wallet"
 
 
@@ -139,7 +139,7 @@ async def test_a_call_that_does_not_fit_is_denied_with_its_reason_and_holds_noth
 ) -> None:
     assert reason_of(await store.hold(request("a", *limits, max_cost=max_cost))) == reason  # type: ignore[arg-type]
     assert place.holds() == []
-    assert place.used_now(all_counters()) == [Used()] * 6
+    assert place.used_now(all_counters()) == [CounterUse()] * 6
 
 
 async def test_request_caps_count_the_calls_in_flight(store: Store, other: Store) -> None:
@@ -154,7 +154,7 @@ async def test_a_second_request_returns_the_existing_hold(store: Store, other: S
     limit = cap("spend_cap", 2_872)
     for one in (store, other, store):
         assert await one.hold(request("a", limit)) == Hold(2_872, 3)
-    assert place.used(EVER) == Used(0, 0, 2_872, 1)
+    assert place.used(EVER) == CounterUse(0, 0, 2_872, 1)
 
 
 async def test_a_take_without_a_token_returns_the_wait(store: Store) -> None:
@@ -209,9 +209,9 @@ async def test_a_moved_hold_is_that_of_the_next_attempt(store: Store, place: Pla
         5_368, 7
     )
     assert place.holds() == ["a"]
-    assert place.used_now(all_counters()) == [Used(0, 0, 5_368, 1)] * 6
+    assert place.used_now(all_counters()) == [CounterUse(0, 0, 5_368, 1)] * 6
     await store.settle(settlement("a", 900))
-    assert place.used(EVER) == Used(900, 1)
+    assert place.used(EVER) == CounterUse(900, 1)
     assert await place.discrepancies() == []
 
 
@@ -221,7 +221,7 @@ async def test_a_second_move_returns_the_moved_hold(store: Store, place: Place) 
     for _ in range(3):
         assert await store.move_hold(request("a", limit, attempt=2)) == Hold(2_872, 3)
     assert await store.hold(request("a")) == Hold(2_872, 3)
-    assert place.used(EVER) == Used(0, 0, 2_872, 1)
+    assert place.used(EVER) == CounterUse(0, 0, 2_872, 1)
 
 
 async def test_a_call_that_moves_does_not_count_against_itself(store: Store) -> None:
@@ -247,7 +247,7 @@ async def test_a_move_to_the_platforms_key_holds_money_and_a_move_back_holds_non
     assert reason_of(await store.hold(request("b", wallet()))) == "budget_of_prompt"
     assert await store.move_hold(request("a", calls, max_cost=NOT_METERED, attempt=3)) == Hold(0, 1)
     assert await store.hold(request("b", wallet())) == Hold(63_400, 100)
-    assert place.used(EVER) == Used(0, 0, 63_400, 2)
+    assert place.used(EVER) == CounterUse(0, 0, 63_400, 2)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ async def test_a_call_without_a_hold_can_not_be_moved(store: Store, other: Store
         with pytest.raises(StoreUnavailable, match="can't be moved: it holds nothing"):
             await store.move_hold(request(call_id, attempt=2))
     assert place.holds() == ["of another"]
-    assert place.used(EVER) == Used(1_560, 1, 63_400, 1)
+    assert place.used(EVER) == CounterUse(1_560, 1, 63_400, 1)
 
 
 async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:
@@ -301,7 +301,7 @@ async def test_moves_at_once_never_hold_more_than_is_left(store: Store, other: S
         *(one.move_hold(request(call_id, limit, max_cost=small, attempt=2)) for one, call_id in calls)
     )
     held = sum(one.amount_nanousd for one in decided if isinstance(one, Hold))
-    assert place.used(EVER) == Used(0, 0, held, len(calls))
+    assert place.used(EVER) == CounterUse(0, 0, held, len(calls))
     assert 50_000 - 1_624 < held <= 50_000
 
 
@@ -319,7 +319,7 @@ async def test_a_process_that_dies_after_a_move_leaves_the_row_of_the_held_attem
     assert [(row["attempts"], row["error_code"]) for row in place.rows().values()] == [
         (1 if is_denied else 2, "interrupted")
     ]
-    assert place.used(EVER) == Used(0, 1)
+    assert place.used(EVER) == CounterUse(0, 1)
     assert await place.discrepancies() == []
 
 
@@ -332,7 +332,7 @@ async def test_a_hold_becomes_the_real_cost_with_its_row(store: Store, place: Pl
     await store.maintain()
     assert place.holds() == []
     assert place.rows() == {"a": call_row("a", wholesale_nanousd=1_560)}
-    assert place.used_now(all_counters()) == [Used(1_560, 1, 0, 0)] * 5 + [Used(1_560, 0, 0, 0)]
+    assert place.used_now(all_counters()) == [CounterUse(1_560, 1, 0, 0)] * 5 + [CounterUse(1_560, 0, 0, 0)]
     assert place.entries() == {"a": -1_560}
     assert await place.discrepancies() == []
 
@@ -343,7 +343,7 @@ async def test_only_calls_that_the_wallet_pays_charge_it(store: Store, place: Pl
     await store.maintain()
     assert place.entries() == {}
     assert place.used(wallet_counter(WORKSPACE)).spent_nanousd == 0
-    assert place.used(MONTH) == Used(1_560, 2)
+    assert place.used(MONTH) == CounterUse(1_560, 2)
 
 
 async def test_settling_again_changes_nothing(store: Store, other: Store, place: Place) -> None:
@@ -353,7 +353,7 @@ async def test_settling_again_changes_nothing(store: Store, other: Store, place:
     for one in (store, other):
         await one.maintain()
     assert place.rows()["a"]["retail_nanousd"] == 5
-    assert place.used(EVER) == Used(5, 1, 0, 0)
+    assert place.used(EVER) == CounterUse(5, 1, 0, 0)
     assert place.entries() == {"a": -5}
 
 
@@ -364,14 +364,14 @@ async def test_a_call_settles_through_another_store_than_the_one_that_held_it(
     await other.settle(settlement("a"))
     await store.void("a")
     assert place.holds() == []
-    assert place.used(EVER) == Used(1_560, 1, 0, 0)
+    assert place.used(EVER) == CounterUse(1_560, 1, 0, 0)
 
 
 async def test_a_call_without_a_hold_is_recorded_too(store: Store, place: Place) -> None:
     await store.settle(settlement("a"))
     await store.maintain()
     assert set(place.rows()) == {"a"}
-    assert place.used(EVER) == Used(1_560, 1, 0, 0)
+    assert place.used(EVER) == CounterUse(1_560, 1, 0, 0)
 
 
 async def test_a_void_releases_the_hold_and_leaves_no_row(store: Store, place: Place) -> None:
@@ -382,7 +382,7 @@ async def test_a_void_releases_the_hold_and_leaves_no_row(store: Store, place: P
     await store.maintain()
     assert place.holds() == []
     assert place.rows() == {}
-    assert place.used_now(all_counters()) == [Used()] * 6
+    assert place.used_now(all_counters()) == [CounterUse()] * 6
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ async def test_a_row_that_can_never_be_written_is_refused_and_its_hold_released(
     await store.maintain()
     assert place.holds() == []
     assert place.rows() == {}
-    assert place.used_now(all_counters()) == [Used()] * 6
+    assert place.used_now(all_counters()) == [CounterUse()] * 6
     await store.settle(settlement("next"))
 
 
@@ -470,7 +470,7 @@ async def test_the_calls_of_a_dead_process_end_as_interrupted_when_another_opens
     rows = place.rows()
     assert set(rows) == {"a", "b", "done"}
     assert [(rows[one]["status"], rows[one]["error_code"]) for one in "ab"] == [(499, "interrupted")] * 2
-    assert place.used(EVER) == Used(1_560, 2, 0, 0)
+    assert place.used(EVER) == CounterUse(1_560, 2, 0, 0)
     assert await place.discrepancies() == []
 
 
@@ -512,7 +512,7 @@ async def test_a_call_that_was_interrupted_but_lived_has_its_row_replaced(
     await successor.settle(settlement("a", 70))
     await successor.maintain()
     assert place.rows() == {"a": settlement("a", 70).row}
-    assert place.used(EVER) == Used(70, 1, 0, 0)
+    assert place.used(EVER) == CounterUse(70, 1, 0, 0)
     assert place.entries() == {"a": -70}
     assert await place.discrepancies() == []
 
@@ -536,6 +536,6 @@ async def test_every_name_of_a_workspace_file_works(store: Store, place: Place) 
         assert await takes(store, name, 1)
         await store.hold(request(f"a-{number}", workspace=name, key_id=KEY))
         await store.settle(settlement(f"a-{number}", workspace=name))
-        assert place.used(wallet_counter(name)) == Used(1_560)
+        assert place.used(wallet_counter(name)) == CounterUse(1_560)
     await store.maintain()
     assert await place.discrepancies() == []

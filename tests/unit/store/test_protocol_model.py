@@ -24,7 +24,7 @@ from rig.stores import Place, all_counters, credit, die, request, settlement, ta
 from addon.store.protocol import HoldRequest, Store
 from policies.limits import LimitKind, limits_of
 from policies.model import Key, Mode, Workspace
-from policies.spend import NOT_METERED, Denial, DenialReason, Hold, MaxCost, Used
+from policies.spend import NOT_METERED, CounterUse, Denial, DenialReason, Hold, MaxCost
 
 START = datetime(2026, 11, 28, 22, tzinfo=UTC)
 """A Saturday night: the day, the week and the month end soon after each other."""
@@ -114,18 +114,18 @@ class Model:
         self.takes[workspace] += 1
         return True
 
-    def count(self, includes: Callable[[Call], bool]) -> Used:
+    def count(self, includes: Callable[[Call], bool]) -> CounterUse:
         calls = [call for call in self.calls.values() if includes(call)]
         settled = [call for call in calls if call.cost is not None]
         held = [call for call in calls if call.is_held]
-        return Used(
+        return CounterUse(
             sum(call.cost or 0 for call in settled),
             len(settled),
             sum(call.amount for call in held),
             len(held),
         )
 
-    def of_key(self, workspace: str, key: Key, reset: str, at: datetime) -> Used:
+    def of_key(self, workspace: str, key: Key, reset: str, at: datetime) -> CounterUse:
         return self.count(
             lambda call: (
                 (call.workspace, call.key.id) == (workspace, key.id)
@@ -133,12 +133,12 @@ class Model:
             )
         )
 
-    def of_month(self, workspace: str, at: datetime) -> Used:
+    def of_month(self, workspace: str, at: datetime) -> CounterUse:
         return self.count(
             lambda call: call.workspace == workspace and same_period("monthly", call.created_at, at)
         )
 
-    def of_wallet(self, workspace: str) -> Used:
+    def of_wallet(self, workspace: str) -> CounterUse:
         of = self.count(lambda call: call.workspace == workspace)
         paid = sum(
             call.cost or 0
@@ -146,7 +146,7 @@ class Model:
             if call.workspace == workspace and call.pays_from_wallet
         )
         credited = sum(amount for name, amount in self.credits.values() if name == workspace)
-        return Used(paid - credited, 0, of.held_nanousd, of.in_flight)
+        return CounterUse(paid - credited, 0, of.held_nanousd, of.in_flight)
 
     def hold(
         self, call_id: str, workspace: str, key: Key, at: datetime, max_cost: MaxCost, owner: int
@@ -165,9 +165,9 @@ class Model:
             of = self.of_key(workspace, key, key.request_reset, at)
             if of.requests + of.in_flight >= key.request_cap:
                 return Denial("request_cap", limits["request_cap"])
-        remaining: list[tuple[int, LimitKind, Used]] = []
+        remaining: list[tuple[int, LimitKind, CounterUse]] = []
         unspent: list[tuple[int, LimitKind]] = []
-        money: list[tuple[LimitKind, int | None, Used]] = [
+        money: list[tuple[LimitKind, int | None, CounterUse]] = [
             ("spend_cap", key.spend_cap_nanousd, self.of_key(workspace, key, key.spend_reset, at)),
             ("wallet", 0 if workspace == "acme" else None, self.of_wallet(workspace)),
             (
@@ -418,10 +418,10 @@ class Comparison(RuleBasedStateMachine):
         }
         return paid | {entry_id: amount for entry_id, (_, amount) in self.model.credits.items()}
 
-    def counters(self, place: Place, workspace: str, key: Key) -> list[Used]:
+    def counters(self, place: Place, workspace: str, key: Key) -> list[CounterUse]:
         return place.used_now(all_counters(workspace, key.id, self.now))
 
-    def counters_of_model(self, workspace: str, key: Key) -> list[Used]:
+    def counters_of_model(self, workspace: str, key: Key) -> list[CounterUse]:
         """Return the counters in the order of ``all_counters``."""
         resets = ("never", "daily", "weekly", "monthly")
         return [

@@ -45,7 +45,7 @@ def _call(**changes: Any) -> Exchange:
         finish_reason="stop",
         usage=Usage(10, 20, 30),
     )
-    return exchange.note(**changes)
+    return exchange.with_fields(**changes)
 
 
 def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:

@@ -56,7 +56,7 @@ class Rig:
 
     def reload(self) -> None:
         self.settings = load_settings(self.conf_file, self.env)
-        self.keys.adopt(self.settings)
+        self.keys.use_settings(self.settings)
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -78,7 +78,7 @@ class Rig:
     def answer(self, status: int, retry_after: str | None = None) -> str:
         """Make one call with this answer. Return the letter of its key."""
         attempt = self.choose()
-        self.keys.note(attempt, status, retry_after)
+        self.keys.record_answer(attempt, status, retry_after)
         return letter(attempt)
 
 
@@ -106,7 +106,7 @@ def test_a_provider_with_one_key_always_uses_it(rig: Rig) -> None:
     for _ in range(5):
         chosen = rig.keys.choose(groq)
         assert chosen == groq
-        rig.keys.note(chosen, 401, None)
+        rig.keys.record_answer(chosen, 401, None)
     assert rig.turns(3) == "abc"
 
 
@@ -134,12 +134,12 @@ def test_calls_in_flight_together_fail_as_one_in_any_order_of_answers(rig: Rig) 
     together = [rig.choose() for _ in range(30)]
     of_a = [attempt for attempt in together if letter(attempt) == "a"]
     for attempt in of_a[:5]:
-        rig.keys.note(attempt, 401, None)
+        rig.keys.record_answer(attempt, 401, None)
         rig.now_s += 1
     assert "key 1 of 3 rests 55 s after 401" in rig.keys.check()
     rig.now_s += 100
     for attempt in of_a[5:]:
-        rig.keys.note(attempt, 401, None)
+        rig.keys.record_answer(attempt, 401, None)
     assert "key 1 of 3 rests 60 s after 401" in rig.keys.check()
     rig.now_s += 60
     assert rig.answer(401) == "a"
@@ -150,7 +150,7 @@ def test_a_success_makes_a_key_ready_unless_its_call_was_sent_before_the_rest(ri
     early = rig.choose()
     assert rig.turns(2) == "bc"
     assert [rig.answer(429, wait) for wait in ("10", "500", "500")] == ["a", "b", "c"]
-    rig.keys.note(early, 200, None)
+    rig.keys.record_answer(early, 200, None)
     assert "key 1 of 3 rests 10 s after 429" in rig.keys.check()
     assert rig.answer(200) == "a"
     assert "key 1 of 3" not in rig.keys.check()
@@ -165,7 +165,7 @@ def test_other_answers_change_nothing_for_a_key(rig: Rig, status: int) -> None:
 def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_equals_a_platform_key(rig: Rig) -> None:
     own = Attempt(rig.attempt().model, "byok", SecretStr(ENV["A"]))
     assert rig.keys.choose(own) is own
-    rig.keys.note(own, 401, None)
+    rig.keys.record_answer(own, 401, None)
     assert rig.keys.check() == "ok"
 
 
@@ -179,7 +179,7 @@ def test_a_reload_keeps_the_state_of_keys_that_stay_and_forgets_the_others(rig: 
     rig.reload()
     assert rig.keys.check() == "OPENAI: key 2 of 2 rests 60 s after 401"
     assert rig.turns(3) == "ccc"
-    rig.keys.note(under_way, 401, None)
+    rig.keys.record_answer(under_way, 401, None)
     assert rig.keys.check().startswith("OPENAI: key 1 of 2 rests 60 s after 401; OPENAI: key 2 of 2")
     edit(rig.folder / PROVIDERS, '["env:C", "env:B"]', '["env:A", "env:C"]')
     rig.reload()
@@ -194,7 +194,7 @@ def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_counts_for_no
     chosen = [rig.keys.choose(earlier) for _ in range(3)]
     assert sorted(map(letter, chosen)) == ["a", "b", "c"]
     for attempt in chosen:
-        rig.keys.note(attempt, 429, "9")
+        rig.keys.record_answer(attempt, 429, "9")
     assert rig.keys.check() == "OPENAI: key 1 of 1 rests 9 s after 429"
 
 
@@ -233,7 +233,7 @@ def test_the_gauge_counts_the_keys_that_are_ready_and_those_that_rest(rig: Rig) 
 def test_a_rest_is_logged_once_by_the_keys_place(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     together = [rig.choose() for _ in range(9)]
     for attempt in together[1::3]:
-        rig.keys.note(attempt, 401, None)
+        rig.keys.record_answer(attempt, 401, None)
     assert [record.getMessage() for record in caplog.records] == ["OPENAI: key 2 of 3 rests 60 s after 401"]
     assert not [record for record in caplog.records for key in ENV.values() if key in str(vars(record))]
 
@@ -285,7 +285,7 @@ async def test_resting_keys_and_open_circuits_are_shown_and_leave_the_process_re
     assert (await lifecycle.readiness()).checks.items() >= quiet.items()
     [key] = settings.providers["GROQ"].platform_keys
     attempt = lifecycle.platform_keys.choose(Attempt(settings.models["openai/gpt-oss-20b"], "payg", key))
-    lifecycle.platform_keys.note(attempt, 429, "600")
+    lifecycle.platform_keys.record_answer(attempt, 429, "600")
     await lifecycle.store.maintain()
     for circuit in (
         *("GROQ/payg/acme", "GROQ/payg/beta", "GROQ/byok/acme", "GROQ/byok/beta"),

@@ -10,7 +10,7 @@ from rig.stores import die, reason_of, request, settlement
 from addon.store.protocol import StoreUnavailable
 from addon.store.redis.session import drain
 from policies.limits import Counter, Limit
-from policies.spend import Hold, Used
+from policies.spend import CounterUse, Hold
 
 EVER = Counter("key:acme/ci", "ever")
 
@@ -78,7 +78,7 @@ async def test_all_machines_share_limits_and_one_of_them_has_the_ledger(rig: Rig
     await store.maintain()
     assert rig.place.rows().keys() == {"near", "far"}
     assert elsewhere.rows() == {}
-    assert rig.place.used(EVER) == Used(1_700, 2, 0, 0)
+    assert rig.place.used(EVER) == CounterUse(1_700, 2, 0, 0)
     with pytest.raises(StoreUnavailable, match="recorded in another ledger"):
         await drain(SecretStr(rig.server.url), elsewhere.path)
     await far.settle(settlement("later"))

@@ -22,7 +22,7 @@ from addon.store.ledger.rows import iso
 from addon.store.protocol import StoreUnavailable
 from addon.store.redis.rebuild import rebuild_state
 from policies.limits import Counter, Limit, wallet_counter
-from policies.spend import NOT_METERED, Hold, Used
+from policies.spend import NOT_METERED, CounterUse, Hold
 
 EVER = Counter("key:acme/ci", "ever")
 
@@ -37,12 +37,12 @@ async def test_a_ledger_with_calls_is_counted_before_redis_is_used(rig: Rig) -> 
         await rig.open()
     await rebuild_state(SecretStr(rig.server.url), rig.place.path)
     store = await rig.open()
-    assert rig.place.used(wallet_counter(WORKSPACE)) == Used(400 - USD)
+    assert rig.place.used(wallet_counter(WORKSPACE)) == CounterUse(400 - USD)
     await store.settle(settlement("b", 50))
     await store.close()
     # Back to SQLite: it counts the calls that Redis recorded too.
     again = alone.open()
-    assert alone.used(EVER) == Used(450, 2)
+    assert alone.used(EVER) == CounterUse(450, 2)
     assert await alone.discrepancies() == []
     await again.close()
     with pytest.raises(StoreUnavailable, match="does not count"):
@@ -63,7 +63,7 @@ async def test_rebuilding_keeps_the_calls_in_flight_and_may_be_done_at_any_time(
     assert await rig.place.discrepancies() == []
     await eventually(store.maintain)
     await store.settle(settlement("a"))
-    assert rig.place.used(EVER) == Used(3_120, 2, 0, 0)
+    assert rig.place.used(EVER) == CounterUse(3_120, 2, 0, 0)
     await assert_sound(rig, store)
 
 
@@ -77,7 +77,7 @@ async def test_calls_in_flight_while_redis_is_emptied_hold_their_money_again(rig
         await store.maintain()
     await rebuild_state(SecretStr(rig.server.url), rig.place.path)
     await eventually(store.maintain)
-    assert rig.place.used(EVER) == Used(0, 0, 63_400, 1)
+    assert rig.place.used(EVER) == CounterUse(0, 0, 63_400, 1)
     assert reason_of(await store.hold(request("b", limit))) == "budget_of_prompt"
     await die(store)
     successor = await rig.open()

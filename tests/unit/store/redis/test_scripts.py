@@ -23,7 +23,7 @@ from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.scripts import HOLD, TAKE_TOKEN
 from policies.limits import Counter, Limit, LimitKind
-from policies.spend import Denial, Hold, MaxCost, Used, place_hold
+from policies.spend import CounterUse, Denial, Hold, MaxCost, place_hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
 MOST = 9 * 10**15
@@ -46,7 +46,7 @@ def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
 
 
 def hold_in_redis(
-    client: redis.Redis, max_cost: MaxCost, limits: Sequence[Limit], used: Sequence[Used]
+    client: redis.Redis, max_cost: MaxCost, limits: Sequence[Limit], used: Sequence[CounterUse]
 ) -> Any:
     """Return the decision of ``hold.lua`` with these counters, and undo it."""
     keys = keys_of(WORKSPACE)
@@ -62,7 +62,7 @@ def hold_in_redis(
         }
         client.hset(name, mapping=fields)
         names.append(name)
-        asked += (limit.kind, len(names), limit.most)
+        asked += (limit.kind, len(names), limit.maximum)
     max_cost = exact(max_cost, limits)
     arguments = ("state", "a", "owner", 2**60, "{}", *max_cost_arguments(max_cost), 0, 1, 0, *asked)
     try:
@@ -86,16 +86,16 @@ MAX_COSTS = st.builds(
     is_protected=st.booleans(),
     names_cap=st.booleans(),
 )
-USED = st.builds(Used, amounts, st.integers(0, 10), amounts, st.integers(0, 3))
+USED = st.builds(CounterUse, amounts, st.integers(0, 10), amounts, st.integers(0, 3))
 
 
 @st.composite
-def limited(draw: st.DrawFn) -> list[tuple[Limit, Used]]:
+def limited(draw: st.DrawFn) -> list[tuple[Limit, CounterUse]]:
     chosen = []
     for kind in draw(st.lists(st.sampled_from(list(COUNTERS)), unique=True)):
         of, most = draw(USED), draw(st.integers(0, 12) if kind == "request_cap" else amounts)
         if kind == "wallet":
-            of, most = Used(-draw(amounts) + draw(st.integers(0, 9)), 0, of.held_nanousd, 0), 0
+            of, most = CounterUse(-draw(amounts) + draw(st.integers(0, 9)), 0, of.held_nanousd, 0), 0
         chosen.append((Limit(kind, COUNTERS[kind], most), of))
     return chosen
 
@@ -111,18 +111,19 @@ def can_be_counted(max_cost: MaxCost, limits: Sequence[Limit]) -> bool:
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(max_cost=MAX_COSTS, limits=limited())
 @example(
-    max_cost=MaxCost(0, 3, 10**12, True), limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), Used())]
+    max_cost=MaxCost(0, 3, 10**12, True),
+    limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), CounterUse())],
 )
 @example(
     max_cost=MaxCost(1, LARGEST_EXACT // 10 - 1, 9, True),
-    limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), Used(0, 0, 1, 1))],
+    limits=[(Limit("spend_cap", COUNTERS["spend_cap"], MOST), CounterUse(0, 0, 1, 1))],
 )
 @example(
     max_cost=MaxCost(999, 999, 10**6, True),
-    limits=[(Limit("wallet", COUNTERS["wallet"], 0), Used(-(2**53), 0, 1))],
+    limits=[(Limit("wallet", COUNTERS["wallet"], 0), CounterUse(-(2**53), 0, 1))],
 )
 def test_a_hold_is_decided_in_redis_as_the_policy_decides_it(
-    client: redis.Redis, max_cost: MaxCost, limits: list[tuple[Limit, Used]]
+    client: redis.Redis, max_cost: MaxCost, limits: list[tuple[Limit, CounterUse]]
 ) -> None:
     alone = [limit for limit, _ in limits]
     assume(can_be_counted(max_cost, alone))
@@ -134,8 +135,8 @@ def test_a_hold_is_decided_in_redis_as_the_policy_decides_it(
 def test_a_counter_beyond_the_exact_range_refuses(client: redis.Redis, spent: int) -> None:
     limit = Limit("spend_cap", COUNTERS["spend_cap"], MOST)
     max_cost = MaxCost(1, 1, 1, is_protected=True)
-    assert hold_in_redis(client, max_cost, [limit], [Used(spent)]) == Denial("spend_cap", limit)
-    denial = hold_in_redis(client, max_cost, [limit], [Used(0, 0, spent, 1)])
+    assert hold_in_redis(client, max_cost, [limit], [CounterUse(spent)]) == Denial("spend_cap", limit)
+    denial = hold_in_redis(client, max_cost, [limit], [CounterUse(0, 0, spent, 1)])
     assert (denial.reason, denial.in_flight) == ("budget_of_prompt", 1)
 
 

@@ -12,7 +12,7 @@ from rig.stores import WORKSPACE, all_counters, request, settlement, takes
 
 from addon.store.protocol import Store, StoreUnavailable
 from policies.limits import Counter
-from policies.spend import NOT_METERED, Used
+from policies.spend import NOT_METERED, CounterUse
 
 EVER = Counter("key:acme/ci", "ever")
 
@@ -60,7 +60,7 @@ async def test_many_calls_at_once_on_a_frozen_redis_are_all_refused_and_leave_no
     assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
     rig.server.thaw()
     await assert_sound(rig, store)
-    assert rig.place.used(EVER) == Used(1_560, 1, 0, 0)
+    assert rig.place.used(EVER) == CounterUse(1_560, 1, 0, 0)
 
 
 async def test_a_slow_redis_is_refused_like_a_silent_one(rig: Rig) -> None:
@@ -136,7 +136,7 @@ async def test_a_hold_without_an_answer_is_released_even_if_redis_places_it_late
     rig.server.thaw()
     await eventually(store.maintain)
     assert rig.place.holds() == []
-    assert rig.place.used_now(all_counters()) == [Used()] * 6
+    assert rig.place.used_now(all_counters()) == [CounterUse()] * 6
 
 
 async def test_a_hold_that_arrives_after_its_release_is_not_placed(rig: Rig) -> None:
@@ -161,7 +161,7 @@ async def test_a_hold_whose_caller_leaves_is_released(rig: Rig) -> None:
                 await store.void(f"call-{number}")
     await eventually(store.maintain)
     assert rig.place.holds() == []
-    assert rig.place.used_now(all_counters()) == [Used()] * 6
+    assert rig.place.used_now(all_counters()) == [CounterUse()] * 6
     await assert_sound(rig, store)
 
 
@@ -184,7 +184,7 @@ async def test_a_move_that_was_not_answered_leaves_a_hold_that_settles_once(
     await store.settle(settlement("a", 0, status=503))
     await store.maintain()
     assert [row["status"] for row in rig.place.rows().values()] == [503]
-    assert rig.place.used_now(all_counters()) == [Used(0, 1)] * 5 + [Used()]
+    assert rig.place.used_now(all_counters()) == [CounterUse(0, 1)] * 5 + [CounterUse()]
     assert await rig.place.discrepancies() == []
 
 
@@ -204,7 +204,7 @@ async def test_a_hold_survives_a_move_whose_caller_leaves(rig: Rig) -> None:
     assert len(rig.place.holds()) == 20
     for number in range(20):
         await store.settle(settlement(f"call-{number}"))
-    assert rig.place.used(EVER) == Used(20 * 1_560, 20)
+    assert rig.place.used(EVER) == CounterUse(20 * 1_560, 20)
     await assert_sound(rig, store)
 
 
@@ -219,7 +219,7 @@ async def test_a_settlement_that_was_not_answered_counts_once(rig: Rig) -> None:
     await eventually(store.maintain)
     await store.maintain()
     assert rig.place.rows().keys() == {"a"}
-    assert rig.place.used(EVER) == Used(1_560, 1, 0, 0)
+    assert rig.place.used(EVER) == CounterUse(1_560, 1, 0, 0)
     assert rig.place.entries() == {"a": -1_560}
 
 
