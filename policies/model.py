@@ -220,7 +220,7 @@ class Route:
 
     @property
     def has_safety_net(self) -> bool:
-        """Whether the Safety Net is on for the first attempt, also where the model forbids it."""
+        """Whether the Safety Net is on for the first attempt, even if the model forbids it."""
         return self.attempts[0].mode == "byok" and (
             len(self.attempts) > 1 or self.fallback_refusal is not None
         )

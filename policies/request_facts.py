@@ -14,7 +14,7 @@ _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _JSON_FORMATS: Final = frozenset({"json_object", "json_schema"})
 _MOST_CAUTIOUS: Final = Estimator()
 MAX_RULE_CHARS: Final = 250_000
-"""Keyword rules read no more of a message. It is some forty thousand words."""
+"""The most of a message that keyword rules read: some forty thousand words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def begin(deps: Dependencies) -> Call:
 
 
 async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
-    """Serve one request to its end, also where the client leaves or the gateway refuses the call."""
+    """Serve one request to its end, even if the client leaves or the gateway refuses the call."""
     try:
         if endpoint_of(stream.head) is Endpoint.CHAT:
             await _serve_chat(call, stream, deps)

@@ -172,7 +172,7 @@ class InFlightCalls:
         return task
 
     async def _write_row(self, call: Call, now_s: float) -> None:
-        """Write the row of a call. The client gets its answer also where that fails: the store writes the row later."""
+        """Write the row of a call. The client gets its answer even if this fails: the store writes the row later."""
         try:
             await self.store.settle(_settlement(call.exchange, now_s))
         except StoreUnavailable as error:

@@ -90,7 +90,7 @@ class GeminiStream:
     """
 
     is_closed = False
-    """No event says that nothing follows."""
+    """No event marks the end of the stream."""
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         self.has_finished = False

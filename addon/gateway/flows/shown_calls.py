@@ -96,7 +96,7 @@ class ShownCalls:
         return call
 
     async def close(self) -> None:
-        """Show no more."""
+        """Stop showing calls."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -178,10 +178,10 @@ def assert_true(request: dict[str, Any], attempt: Any) -> None:
         assert change.reason
         assert change.source
         actions.setdefault(change.field, set()).add(change.action)
-    told_of = {name.partition(".")[0] for name in actions}
-    assert told_of >= request.keys()
+    explained = {name.partition(".")[0] for name in actions}
+    assert explained >= request.keys()
     if attempt.attempt.model.provider.dialect == "openai":
-        assert attempt.body.keys() <= told_of | {"random_seed"}
+        assert attempt.body.keys() <= explained | {"random_seed"}
     for name, taken in actions.items():
         if taken == {"kept"}:
             assert attempt.body[name] == request[name], name

@@ -123,7 +123,7 @@ def relay(raw: bytes, *, closed: bool) -> tuple[bytes, bool]:
     raise HttpSyntaxError("no final answer")
 
 
-def is_as_told(given: AnswerInput) -> bool:
+def is_read_as_expected(given: AnswerInput) -> bool:
     try:
         body, is_reusable = relay(given.raw, closed=given.provider_closes)
     except HttpSyntaxError:
@@ -134,7 +134,7 @@ def is_as_told(given: AnswerInput) -> bool:
 
 
 def test_each_answer_is_relayed_or_refused_as_in_the_table():
-    assert not [one.name for one in answer_inputs(b"{}") if not is_as_told(one)]
+    assert not [one.name for one in answer_inputs(b"{}") if not is_read_as_expected(one)]
 
 
 def test_a_request_head_is_read():
