@@ -16,7 +16,7 @@ from addon.text.retry_after import parse_retry_advice
 from policies.sanitize import count_choices
 
 
-def note_head(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> AnswerReader:
+def open_reader(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> AnswerReader:
     """Note the head of an answer in its attempt, and return the reader of the body."""
     attempt.status, attempt.retry_after = head.status, head.headers.get("retry-after")
     attempt.advice = parse_retry_advice(head.headers, now)

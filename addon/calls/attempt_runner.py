@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import replace
 
 from addon.answers.reader import AnswerReader
-from addon.calls.answer_reader import note_head
+from addon.calls.answer_reader import open_reader
 from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
@@ -85,7 +85,7 @@ class AttemptRunner:
         # The attempt is never sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")
         self.attempt.head_s = self.deps.clock.monotonic_s()
-        return await self._relay(note_head(self.call, self.attempt, head, self.deps.clock.now()))
+        return await self._relay(open_reader(self.call, self.attempt, head, self.deps.clock.now()))
 
     # Connect, send, and wait for the head.
 
@@ -134,7 +134,7 @@ class AttemptRunner:
             piece = await self._read(reader)
             if not piece:
                 return await self._end(reader, await run_heavy_work(reader.buffered_bytes, reader.finish))
-            had_hold = reader.has_pending
+            had_pending = reader.has_pending
             output = reader.feed(piece)
             if reader.is_done:
                 return await self._end(reader, output)
@@ -142,8 +142,8 @@ class AttemptRunner:
             if reader.failure:
                 return reader.failure
             if reader.has_pending:
-                if not had_hold:
-                    self.deadline.limit_to_hold()
+                if not had_pending:
+                    self.deadline.limit_pending()
             else:
                 self.deadline.renew()
 

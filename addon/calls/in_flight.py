@@ -53,7 +53,7 @@ class InFlightCalls:
         self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
-        self.is_cutting_off = False
+        self.is_drain_over = False
         self._bodies = bodies
         self._clock = clock
         self._keyless_limit = LogLimit(log)
@@ -129,7 +129,7 @@ class InFlightCalls:
 
     async def abandon(self, call: Call) -> None:
         """End a call whose client left or was cut off, at any stage."""
-        why = INTERRUPTED if self.is_cutting_off else CLIENT_DISCONNECTED
+        why = INTERRUPTED if self.is_drain_over else CLIENT_DISCONNECTED
         await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 

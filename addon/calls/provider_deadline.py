@@ -8,7 +8,7 @@ from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
 from addon.runtime.deadline import WaitTimeout
 
-HOLD_TIMEOUT_S = 1.0
+PENDING_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it will carry."""
 
 
@@ -51,9 +51,9 @@ class ProviderDeadline:
         self._due_s = now_s + self._idle_timeout_s if is_streaming else self._first_due_s()
         self._wait_from(now_s)
 
-    def limit_to_hold(self) -> None:
-        """Set the time that a held chunk waits."""
-        self.timeout.restart(HOLD_TIMEOUT_S)
+    def limit_pending(self) -> None:
+        """Limit the time that the pending chunk waits."""
+        self.timeout.restart(PENDING_TIMEOUT_S)
 
     def note_output(self) -> None:
         """Note that the client is sent something now, which puts off its next heartbeat."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from addon.answers.reader import AnswerReader
-from addon.calls.answer_reader import note_head
+from addon.calls.answer_reader import open_reader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
@@ -93,7 +93,7 @@ async def _read_rest(
     if reader is None:
         head = await connection.head()
         attempt.head_s = clock.monotonic_s()
-        reader = note_head(call, attempt, head, clock.now())
+        reader = open_reader(call, attempt, head, clock.now())
     if await _read_to_end(reader, connection, call.exchange.stream):
         connection.release()
 

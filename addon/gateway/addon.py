@@ -103,7 +103,7 @@ class Gateway(ClientHooks):
                 self.clients.close_when_idle()
                 await self.clients.wait_until_gone()
         except TimeoutError:
-            in_flight.is_cutting_off = True
+            in_flight.is_drain_over = True
             self.lifecycle().deps.unrelayed.close()
             log.warning("cut off %d calls that did not end within %g s", len(in_flight.calls), timeout_s)
         await self.clients.close_all()

@@ -58,7 +58,7 @@ UNSENT = [
 """The steps of a call before its request is sent."""
 
 SENT = [
-    (ATTEMPT, "", "note_head"),
+    (ATTEMPT, "", "open_reader"),
     (ATTEMPT, ".AttemptRunner", "_relay"),
     (ATTEMPT, "", "make_answer_headers"),
     ("addon.calls.in_flight", ".InFlightCalls", "note_attempt_end"),

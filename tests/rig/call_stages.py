@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from addon.calls.answer_reader import note_head
+from addon.calls.answer_reader import open_reader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call import admit, begin
 from addon.calls.call_state import Call
@@ -105,7 +105,7 @@ def give_answer(
     attempt = call.attempt
     attempt.is_sent = True
     attempt.head_s = deps.clock.monotonic_s()
-    reader = note_head(call, attempt, ResponseHead(status, Headers()), deps.clock.now())
+    reader = open_reader(call, attempt, ResponseHead(status, Headers()), deps.clock.now())
     reader.feed(json.dumps(answer).encode())
     reader.finish()
     return attempt

@@ -107,7 +107,7 @@ class SimulatedGateway:
                 await in_flight.idle.wait()
                 await self._server.wait_until_gone()
         except TimeoutError:
-            in_flight.is_cutting_off = True
+            in_flight.is_drain_over = True
             self.deps.unrelayed.close()
         self._server.cut_off()
         await self._server.wait_until_gone()

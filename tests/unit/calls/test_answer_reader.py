@@ -11,7 +11,7 @@ import pytest
 from rig.call_stages import ANSWER, call_at, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
 
-from addon.calls.answer_reader import note_head
+from addon.calls.answer_reader import open_reader
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings, load_settings
 from addon.text.http_heads import Headers, ResponseHead
@@ -67,7 +67,7 @@ def head(status: int = 200, **fields: str) -> ResponseHead:
 
 async def test_the_attempt_has_what_the_head_says(dispatched: Any) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(429, retry_after="7"), NOW)
+    reader = open_reader(call, call.attempt, head(429, retry_after="7"), NOW)
     assert call.attempt.reader is reader
     assert (call.attempt.status, call.attempt.retry_after) == (429, "7")
     assert call.attempt.advice.after_s == 7
@@ -78,7 +78,7 @@ async def test_a_success_of_a_whole_call_is_read_as_one_answer(
     dispatched: Any, encoding: dict[str, str]
 ) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(**encoding), NOW)
+    reader = open_reader(call, call.attempt, head(**encoding), NOW)
     assert reader.feed(WHOLE) == b""
     assert json.loads(reader.finish())["model"] == "m"
     assert (reader.failure, reader.finish_reason) == (None, "stop")
@@ -86,7 +86,7 @@ async def test_a_success_of_a_whole_call_is_read_as_one_answer(
 
 async def test_a_success_of_a_streamed_call_is_read_as_events(dispatched: Any) -> None:
     call = await dispatched(stream=True)
-    reader = note_head(call, call.attempt, head(), NOW)
+    reader = open_reader(call, call.attempt, head(), NOW)
     event = reader.feed(EVENT)
     assert event.startswith(b"data: {")
     assert json.loads(event.removeprefix(b"data: "))["model"] == "m"
@@ -96,7 +96,7 @@ async def test_a_success_of_a_streamed_call_is_read_as_events(dispatched: Any) -
 @pytest.mark.parametrize("status", [199, 300, 404, 429, 500])
 async def test_any_other_status_is_read_as_an_error(dispatched: Any, stream: bool, status: int) -> None:
     call = await dispatched(stream=stream)
-    reader = note_head(call, call.attempt, head(status), NOW)
+    reader = open_reader(call, call.attempt, head(status), NOW)
     assert (reader.feed(ERROR), reader.finish()) == (b"", b"")
     assert reader.failure
     assert reader.failure.status == (status if status >= 400 else 502)
@@ -109,28 +109,28 @@ async def test_a_compressed_answer_is_inflated_though_it_was_not_asked_for(
     dispatched: Any, encoding: str, compress: Any
 ) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(content_encoding=encoding), NOW)
+    reader = open_reader(call, call.attempt, head(content_encoding=encoding), NOW)
     assert reader.feed(compress(WHOLE)) == b""
     assert json.loads(reader.finish())["model"] == "m"
 
 
 async def test_an_answer_in_an_unknown_encoding_is_an_error_before_its_first_byte(dispatched: Any) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(content_encoding="br"), NOW)
+    reader = open_reader(call, call.attempt, head(content_encoding="br"), NOW)
     assert reader.failure
     assert "compressed" in reader.failure.message
 
 
 async def test_an_error_in_an_unknown_encoding_keeps_its_status(dispatched: Any) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(429, content_encoding="br"), NOW)
+    reader = open_reader(call, call.attempt, head(429, content_encoding="br"), NOW)
     assert reader.failure
     assert reader.failure.status == 429
 
 
 async def test_a_whole_answer_has_the_bound_of_the_settings(dispatched: Any) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(), NOW)
+    reader = open_reader(call, call.attempt, head(), NOW)
     reader.feed(b" " * 2_001)
     assert reader.failure
     assert "too large" in reader.failure.message
@@ -138,6 +138,6 @@ async def test_a_whole_answer_has_the_bound_of_the_settings(dispatched: Any) -> 
 
 async def test_the_key_of_the_attempt_is_in_no_answer(dispatched: Any) -> None:
     call = await dispatched()
-    reader = note_head(call, call.attempt, head(), NOW)
+    reader = open_reader(call, call.attempt, head(), NOW)
     reader.feed(json.dumps(ANSWER | {"note": f"called with {SECRET}"}).encode())
     assert SECRET.encode() not in reader.finish()

@@ -208,14 +208,14 @@ async def test_a_refusal_does_not_end_a_call_that_was_sent(deps: Dependencies, d
 
 
 @pytest.mark.parametrize(
-    ("is_cutting_off", "code"), [(False, "client_disconnected"), (True, "interrupted")], ids=["left", "cut"]
+    ("is_drain_over", "code"), [(False, "client_disconnected"), (True, "interrupted")], ids=["left", "cut"]
 )
 @pytest.mark.parametrize("stage", [Stage.HELD, Stage.DISPATCHED])
 async def test_an_abandoned_call_says_whether_its_client_left_or_was_cut_off(
-    deps: Dependencies, database: Path, is_cutting_off: bool, code: str, stage: Stage
+    deps: Dependencies, database: Path, is_drain_over: bool, code: str, stage: Stage
 ) -> None:
     call = await call_at(stage, deps, KEY)
-    deps.in_flight.is_cutting_off = is_cutting_off
+    deps.in_flight.is_drain_over = is_drain_over
     await deps.in_flight.abandon(call)
     assert (call.exchange.status, call.exchange.error_code) == (499, code)
     assert [row["error_code"] for row in read_rows(database)] == ([code] if stage is Stage.DISPATCHED else [])
