@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.model import Attempt, Mode, Workspace
+from policies.model import Mode, Target, Workspace
 
 FAILURES = 5
 WINDOW_US = 60_000_000
@@ -59,9 +59,9 @@ type Change = Callable[[Circuit, int], Circuit]
 """A function that returns the next state of a circuit at a time."""
 
 
-def circuit_of(attempt: Attempt, workspace: Workspace) -> str:
-    """Return the name of the circuit of an attempt for a workspace."""
-    return circuit_name(attempt.model.provider.name, attempt.mode, workspace.id)
+def circuit_of(target: Target, workspace: Workspace) -> str:
+    """Return the name of the circuit of a target for a workspace."""
+    return circuit_name(target.model.provider.name, target.mode, workspace.id)
 
 
 def circuit_name(provider: str, mode: Mode, workspace: str) -> str:

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from policies.model import Attempt, Key, Route, Usage, Workspace
+from policies.model import Key, Route, Target, Usage, Workspace
 from policies.spend import Hold
 
 UsageSource = Literal["provider", "estimated", "none"]
@@ -156,32 +156,32 @@ class Exchange:
         return self.route
 
     @property
-    def attempt(self) -> Attempt:
-        """The attempt that is made now, or the one that answered. Raises as ``routed``."""
-        return self.routed.attempts[(self.answered_by or max(self.attempts, 1)) - 1]
+    def target(self) -> Target:
+        """The target of the attempt that is made now, or of the one that answered. Raises as ``routed``."""
+        return self.routed.targets[(self.answered_by or max(self.attempts, 1)) - 1]
 
     @property
-    def next_attempt(self) -> Attempt:
-        """The next attempt. Raises as ``routed``, and IndexError where the route has no other."""
-        return self.routed.attempts[self.attempts]
+    def next_target(self) -> Target:
+        """The target of the next attempt. Raises as ``routed``, and IndexError where the route has no other."""
+        return self.routed.targets[self.attempts]
 
     @property
     def has_next_attempt(self) -> bool:
         """Whether another attempt may follow those that were made."""
-        return self.route is not None and self.attempts < len(self.route.attempts)
+        return self.route is not None and self.attempts < len(self.route.targets)
 
-    def with_next_attempt(self, attempt: Attempt) -> Self:
-        """Return the same call with ``attempt`` as the next one. It may differ only in its secret."""
-        if self.route is None or attempt is self.next_attempt:
+    def with_next_target(self, target: Target) -> Self:
+        """Return the same call with ``target`` as the next one. It may differ only in its secret."""
+        if self.route is None or target is self.next_target:
             return self
-        attempts = list(self.route.attempts)
-        attempts[self.attempts] = attempt
-        return self.with_fields(route=replace(self.route, attempts=tuple(attempts)))
+        targets = list(self.route.targets)
+        targets[self.attempts] = target
+        return self.with_fields(route=replace(self.route, targets=tuple(targets)))
 
     @property
     def was_served_by_fallback(self) -> bool:
         """Whether the answer that the client got, or its beginning, came from a fallback."""
-        return self.first_byte_s is not None and self.attempt.is_fallback
+        return self.first_byte_s is not None and self.target.is_fallback
 
     @property
     def was_sent_upstream(self) -> bool:
@@ -197,17 +197,17 @@ class Exchange:
 
     def ledger_row(self, now_s: float) -> dict[str, Any]:
         """Return the row of the ``usage`` table (docs/ledger.md). ``now_s`` is of the same clock as ``started_s``."""
-        attempt, (workspace, key) = self.attempt, self.caller
+        target, (workspace, key) = self.target, self.caller
         return {
             "id": self.id,
             "created_at": self.created_at.astimezone(UTC).isoformat(timespec="milliseconds"),
             "workspace": workspace.id,
             "key_id": key.id,
             "requested_model": self.requested_model,
-            "model_slug": attempt.model.slug,
-            "provider": attempt.model.provider.name,
-            "upstream_model_id": attempt.model.upstream_model_id,
-            "mode": attempt.mode,
+            "model_slug": target.model.slug,
+            "provider": target.model.provider.name,
+            "upstream_model_id": target.model.upstream_model_id,
+            "mode": target.mode,
             "fallback": int(self.was_served_by_fallback),
             "attempts": self.attempts,
             "stream": int(self.stream),

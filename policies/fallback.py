@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from policies.model import Attempt, Model, Workspace
+from policies.model import Model, Target, Workspace
 from policies.refusal import Refusal
 from policies.spend import Denial, make_denial_refusal
 
@@ -44,8 +44,8 @@ class NoFallback:
 
 
 def choose_second_attempt(
-    first: Attempt, workspace: Workspace, models: Mapping[str, Model]
-) -> Attempt | NoFallback:
+    first: Target, workspace: Workspace, models: Mapping[str, Model]
+) -> Target | NoFallback:
     """Return the attempt that follows ``first`` where it fails, or why none does."""
     if first.mode == "byok":
         return (
@@ -62,7 +62,7 @@ def choose_second_attempt(
     return fallback
 
 
-def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Attempt | NoFallback:
+def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Target | NoFallback:
     if model.slug not in models:  # No row allows it, and it has no price.
         return NoFallback("the Safety Net serves models of the catalog only")
     if model.byok_only:
@@ -70,7 +70,7 @@ def _on_the_platform(model: Model, models: Mapping[str, Model]) -> Attempt | NoF
     secret = model.provider.platform_secret
     if secret is None:
         return NoFallback(f"{model.provider.name} has no platform key for the Safety Net")
-    return Attempt(model, "payg", secret, is_fallback=True)
+    return Target(model, "payg", secret, is_fallback=True)
 
 
 def _fallback_refusal(model: Model) -> Refusal:
@@ -81,7 +81,7 @@ def _fallback_refusal(model: Model) -> Refusal:
     )
 
 
-def _fallback(model: Model | None, workspace: Workspace) -> Attempt | str:
+def _fallback(model: Model | None, workspace: Workspace) -> Target | str:
     """Return the attempt with a fallback model, or why this model can serve no call of the workspace."""
     if model is None:
         return "it is not in the catalog"
@@ -89,13 +89,13 @@ def _fallback(model: Model | None, workspace: Workspace) -> Attempt | str:
         return "it is not active"
     byok = workspace.routed_key(model.provider)
     if byok and byok.secret is not None:
-        return Attempt(model, "byok", byok.secret, is_fallback=True)
+        return Target(model, "byok", byok.secret, is_fallback=True)
     if byok or model.byok_only:
         return f"there is no {model.provider.name} key of the workspace's own"
     secret = model.provider.platform_secret
     if secret is None:
         return f"{model.provider.name} has no platform key"
-    return Attempt(model, "payg", secret, is_fallback=True)
+    return Target(model, "payg", secret, is_fallback=True)
 
 
 def find_idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | None:
@@ -106,7 +106,7 @@ def find_idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str
     return fallback if isinstance(fallback, str) else None
 
 
-def find_refusal_after_failure(denial: Denial, failed: Attempt, now: datetime) -> Refusal | None:
+def find_refusal_after_failure(denial: Denial, failed: Target, now: datetime) -> Refusal | None:
     """Return the refusal that the client gets where a limit has no room for the attempt after ``failed``.
 
     None: the client gets the failure of the first attempt. That is so for a fallback model, which is the operator's

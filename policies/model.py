@@ -187,10 +187,10 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One way to serve a call: a model, its provider, and the key. ``secret`` is sent to that provider only.
+class Target:
+    """What an attempt calls: a model, its provider, and the key. ``secret`` is sent to that provider only.
 
-    It is empty where the provider takes no key. ``is_fallback``: the attempt replaces one that failed.
+    It is empty where the provider takes no key. ``is_fallback``: it replaces a target that failed.
     """
 
     model: Model
@@ -200,20 +200,20 @@ class Attempt:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The texts of this attempt that no error, log line or ledger row may contain."""
+        """The texts of this target that no error, log line or ledger row may contain."""
         secret = self.secret.get_secret_value()
         return (secret,) if secret else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One attempt or two, in their order, and the name of the rule that chose the model.
+    """The targets of one attempt or two, in their order, and the name of the rule that chose the model.
 
     ``no_fallback_reason`` says why there is no second attempt, for operators. ``fallback_refusal`` is what the client
     gets once the only attempt has failed, where the model forbids the Safety Net.
     """
 
-    attempts: tuple[Attempt, ...]
+    targets: tuple[Target, ...]
     decided_by: str
     no_fallback_reason: str | None = None
     fallback_refusal: Refusal | None = None
@@ -221,9 +221,7 @@ class Route:
     @property
     def has_safety_net(self) -> bool:
         """Whether the Safety Net is on for the first attempt, even if the model forbids it."""
-        return self.attempts[0].mode == "byok" and (
-            len(self.attempts) > 1 or self.fallback_refusal is not None
-        )
+        return self.targets[0].mode == "byok" and (len(self.targets) > 1 or self.fallback_refusal is not None)
 
 
 @dataclass(frozen=True, slots=True)

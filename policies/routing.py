@@ -20,7 +20,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from policies.fallback import NoFallback, choose_second_attempt
-from policies.model import Attempt, Heuristic, Model, Prices, Provider, Route, Workspace
+from policies.model import Heuristic, Model, Prices, Provider, Route, Target, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 
@@ -196,7 +196,7 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
 # --- the key --------------------------------------------------------------------------------------------
 
 
-def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
+def _attempt(choice: _Choice, workspace: Workspace) -> Target:
     """Return the attempt with a model: with the customer's own key if its routing is on, else with a platform key."""
     model, provider = choice.model, choice.model.provider
     if byok := workspace.routed_key(provider):
@@ -206,11 +206,11 @@ def _attempt(choice: _Choice, workspace: Workspace) -> Attempt:
                 f"The BYOK route to {provider.name} has no stored key: set what 'secret' in [byok.{provider.name}] "
                 "of the workspace's file refers to.",
             )
-        return Attempt(model, "byok", byok.secret)
+        return Target(model, "byok", byok.secret)
     if model.byok_only:
         why = f"'{model.slug}' is served with your own {provider.name} key only"
         raise _own_key_needed(choice, workspace, why)
-    return Attempt(model, "payg", _platform_secret(choice, workspace))
+    return Target(model, "payg", _platform_secret(choice, workspace))
 
 
 def _platform_secret(choice: _Choice, workspace: Workspace) -> SecretStr:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from addon.text.errors import NO_NAMES
 from policies.family import Family
-from policies.model import Attempt
+from policies.model import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class AnswerContext:
 
 
 def answer_context(
-    attempt: Attempt, created_s: int, choices: int, *, call_id: str, include_usage: bool
+    target: Target, created_s: int, choices: int, *, call_id: str, include_usage: bool
 ) -> AnswerContext:
-    """Return the context of the answer to ``attempt``. The client sees the slug as the only name of the model."""
-    model = attempt.model
+    """Return the context of the answer to ``target``. The client sees the slug as the only name of the model."""
+    model = target.model
     return AnswerContext(
         model_slug=model.slug,
         family=model.family,
         names=MappingProxyType({model.upstream_model_id: model.slug}),
-        secrets=attempt.secrets,
+        secrets=target.secrets,
         created_s=created_s,
         choices=choices,
         answer_id=f"chatcmpl-{call_id}",

@@ -50,5 +50,5 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Answ
 
 
 def _choices_asked(call: Call) -> int:
-    family = call.exchange.attempt.model.family
+    family = call.exchange.target.model.family
     return count_choices(call.chat.sendable(family), family)

@@ -11,7 +11,7 @@ from addon.text.errors import ErrorAnswer
 from addon.text.http1_heads import encode_request_head
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from addon.upstream.origin import Origin
-from policies.model import Attempt
+from policies.model import Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 
@@ -35,8 +35,8 @@ class UpstreamAttempt:
     | ``lagged`` | this process was late, so the failure is not the provider's |
     """
 
-    target: Attempt
-    key_target: Attempt
+    target: Target
+    key_target: Target
     hold: Hold
     cap_tokens: int | None
     sanitized: Sanitized

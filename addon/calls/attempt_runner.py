@@ -63,8 +63,8 @@ class AttemptRunner:
         except _Failed as failed:
             return failed.failure
         except ClientLeft:
-            self.call.is_cut_off = self.stream.is_cut_off
-            if self.connection and not self.call.is_cut_off:
+            self.call.has_stalled_client = self.stream.is_cut_off
+            if self.connection and not self.call.has_stalled_client:
                 await self.deps.unrelayed.read_rest(self.call, self.attempt, self.connection, self.deps.clock)
             raise
         finally:

@@ -27,7 +27,7 @@ class Call:
     | ``first_byte_s`` | when the client got the first byte of an answer, by the same clock |
     | ``is_head_sent`` | the client has the head of a streamed answer, so no other attempt may follow |
     | ``counted_bytes`` | how many bytes of its body the budget of all bodies counts |
-    | ``is_cut_off`` | the client read nothing for too long |
+    | ``has_stalled_client`` | the client read nothing for too long |
     """
 
     exchange: Exchange
@@ -40,7 +40,7 @@ class Call:
     first_byte_s: float | None = None
     is_head_sent: bool = False
     counted_bytes: int = 0
-    is_cut_off: bool = False
+    has_stalled_client: bool = False
 
     @property
     def chat(self) -> ChatRequest:

@@ -85,7 +85,7 @@ class InFlightCalls:
         self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None = None
     ) -> None:
         """Note how an attempt ended, for the metrics, its platform key and its circuit."""
-        attempt.failure, target = failure, call.exchange.attempt
+        attempt.failure, target = failure, call.exchange.target
         if failure:
             self.metrics.attempt_failed(target.model.provider.name, failure.code)
             if call.first_failure and call.first_byte_s is None:
@@ -150,7 +150,7 @@ class InFlightCalls:
             _, implausible = read_plausible_usage(call)
             for name in implausible:
                 log_disbelieved(answered, name)
-                self.metrics.count_disbelieved(answered.attempt.model.provider.name, name)
+                self.metrics.count_disbelieved(answered.target.model.provider.name, name)
             return compute_outcome(call, now_s)
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})
@@ -206,5 +206,5 @@ class InFlightCalls:
 
 def _settlement(exchange: Exchange, now_s: float) -> Settlement:
     workspace, _ = exchange.caller
-    from_wallet = pays_from_wallet(workspace, exchange.attempt.mode)
+    from_wallet = pays_from_wallet(workspace, exchange.target.mode)
     return Settlement(exchange.ledger_row(now_s), from_wallet)

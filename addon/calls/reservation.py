@@ -83,7 +83,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
         return None
     if not isinstance(made, Denial):
         return made
-    if refusal := find_refusal_after_failure(made, exchange.attempt, exchange.created_at):
+    if refusal := find_refusal_after_failure(made, exchange.target, exchange.created_at):
         raise refusal
     _log_no_fallback(exchange, f"a limit has no room ({made.reason})")
     return None
@@ -92,7 +92,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
 async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """As ``reserve_next``, for a provider without an access token. It counts as unreachable."""
     route = call.exchange.routed
-    if len(route.attempts) == 1 and route.fallback_refusal is None:
+    if len(route.targets) == 1 and route.fallback_refusal is None:
         return None
     # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
     call.exchange = call.exchange.skip_attempt()
@@ -105,15 +105,15 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
     An open circuit never refuses a call: where the second attempt can't be made ready, the first is made.
     """
     routed, route = call.exchange, call.exchange.routed
-    if len(route.attempts) == 1:
+    if len(route.targets) == 1:
         return None
     workspace, _ = routed.caller
-    first, second = (circuit_of(attempt, workspace) for attempt in route.attempts)
+    first, second = (circuit_of(attempt, workspace) for attempt in route.targets)
     if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
         return None
     if await deps.store.circuit_allows(first, routed.id):
         return None
-    call.exchange = routed.with_fields(route=Route(route.attempts[1:], route.decided_by))
+    call.exchange = routed.with_fields(route=Route(route.targets[1:], route.decided_by))
     try:
         made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
@@ -135,8 +135,8 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.with_hold(decided)
-    key_target = deps.platform_keys.choose(call.exchange.next_attempt)
-    call.exchange = call.exchange.with_next_attempt(await deps.access_tokens.authorize(key_target))
+    key_target = deps.platform_keys.choose(call.exchange.next_target)
+    call.exchange = call.exchange.with_next_target(await deps.access_tokens.authorize(key_target))
     return await run_heavy_work(body_bytes, make_attempt, call, key_target, cap_tokens, decided)
 
 

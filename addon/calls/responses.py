@@ -27,7 +27,7 @@ def make_answer_headers(call: Call) -> Headers:
     """Return the headers of a successful answer. No header of the upstream's is among them."""
     stream = call.exchange.stream
     fields = [_EVENTS if stream else _JSON]
-    if call.exchange.attempt.is_fallback and not stream:
+    if call.exchange.target.is_fallback and not stream:
         fields.append(("x-gateway-fallback", "true"))
     return Headers([*fields, *make_gateway_fields(call)])
 

@@ -25,10 +25,10 @@ def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
     ``now_s`` is a reading of the clock of ``exchange.started_s``.
     """
     usage, source = _usage(call, now_s)
-    model = call.exchange.attempt.model
+    model = call.exchange.target.model
     is_separate = model.family.reasoning_beside_completion
-    secrets = call.exchange.attempt.secrets
-    metered = call.exchange.attempt.mode == "payg"
+    secrets = call.exchange.target.secrets
+    metered = call.exchange.target.mode == "payg"
     return {
         "first_byte_s": call.first_byte_s,
         "finish_reason": recordable(call.reader.finish_reason, secrets) if call.reader else None,
@@ -43,9 +43,9 @@ def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
     if call.reader is None or call.reader.usage is None:
         return Usage(), ()
-    choices = count_choices(call.chat.fields, call.exchange.attempt.model.family)
+    choices = count_choices(call.chat.fields, call.exchange.target.model.family)
     return keep_plausible(
-        call.reader.usage, call.exchange.attempt.model, choices, lambda: _prompt_tokens(call)
+        call.reader.usage, call.exchange.target.model, choices, lambda: _prompt_tokens(call)
     )
 
 
@@ -118,12 +118,12 @@ def _estimated(call: Call, counted: Usage, tokens: int) -> tuple[Usage, UsageSou
 
 
 def _prompt_tokens(call: Call) -> int:
-    return call.chat.prompt_tokens(call.exchange.attempt.model.family)
+    return call.chat.prompt_tokens(call.exchange.target.model.family)
 
 
 def _relayed_tokens(call: Call) -> int:
     chars = call.reader.relayed_text_chars if call.reader else 0
-    return estimate_completion_tokens(chars, call.exchange.attempt.model.family.estimator)
+    return estimate_completion_tokens(chars, call.exchange.target.model.family.estimator)
 
 
 def _unseen_tokens(call: Call, now_s: float) -> int:
@@ -132,13 +132,13 @@ def _unseen_tokens(call: Call, now_s: float) -> int:
     There are none without a head, nor for a call that the gateway cut off.
     """
     head_s = call.attempt.head_s
-    if head_s is None or call.is_cut_off:
+    if head_s is None or call.has_stalled_client:
         return 0
-    return estimate_unseen_tokens(call.exchange.attempt.model.family, now_s - head_s)
+    return estimate_unseen_tokens(call.exchange.target.model.family, now_s - head_s)
 
 
 def _separate_reasoning_tokens(call: Call, counted: Usage) -> int:
-    is_separate = call.exchange.attempt.model.family.reasoning_beside_completion
+    is_separate = call.exchange.target.model.family.reasoning_beside_completion
     return counted.reasoning_tokens or 0 if is_separate else 0
 
 
@@ -149,9 +149,9 @@ def _has_output(counted: Usage) -> bool:
 
 def _most_tokens(call: Call) -> int | None:
     """Return the most tokens that the answer may have, None where nothing bounds it. An estimate never bills more."""
-    model = call.exchange.attempt.model
+    model = call.exchange.target.model
     cap_tokens = find_completion_cap(call.attempt.cap_tokens, model.max_completion_tokens)
-    if call.exchange.hold and call.exchange.attempt.mode == "payg":
+    if call.exchange.hold and call.exchange.target.mode == "payg":
         cap_tokens = call.exchange.hold.cap_tokens
     if cap_tokens is None:
         return None

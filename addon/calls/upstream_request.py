@@ -18,7 +18,7 @@ from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
 from policies.exchange import Stage
 from policies.limits import limits_of
-from policies.model import Attempt, Route
+from policies.model import Route, Target
 from policies.refusal import Refusal
 from policies.request_facts import read_request_facts
 from policies.review import ReviewedCall, review, reviewed_messages
@@ -40,7 +40,7 @@ def find_route(call: Call) -> Route:
     workspace, _ = call.exchange.caller
     facts = read_request_facts(call.chat.model, call.chat.fields)
     route = choose_route(facts, workspace, call.settings.models, call.settings.providers)
-    _check_custom_name(route.attempts[0].model.slug, call)
+    _check_custom_name(route.targets[0].model.slug, call)
     return route
 
 
@@ -72,8 +72,8 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
 def make_reviewed_call(call: Call) -> ReviewedCall:
     """Return the next attempt of a routed call as operators' policies see it."""
     chat, exchange = call.chat, call.exchange
-    attempt, (workspace, key) = exchange.next_attempt, exchange.caller
-    model = attempt.model
+    target, (workspace, key) = exchange.next_target, exchange.caller
+    model = target.model
     messages = reviewed_messages(chat.fields["messages"])
     facts = read_request_facts(chat.model, chat.fields)
     return ReviewedCall(
@@ -84,8 +84,8 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
         requested_model=chat.model,
         model_slug=model.slug,
         provider=model.provider.name,
-        mode=attempt.mode,
-        is_fallback=attempt.is_fallback,
+        mode=target.mode,
+        is_fallback=target.is_fallback,
         decided_by=exchange.routed.decided_by,
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
@@ -101,22 +101,22 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
 
 def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
     """Return the hold that the next attempt of a call needs, and the limits that apply to it."""
-    exchange, attempt, created_at = call.exchange, call.exchange.next_attempt, call.exchange.created_at
+    exchange, target, created_at = call.exchange, call.exchange.next_target, call.exchange.created_at
     workspace, key = exchange.caller
     return HoldRequest(
         id=exchange.id,
         created_at=created_at,
         workspace=workspace.id,
         key_id=key.id,
-        max_cost=_max_cost(call, attempt, cap_tokens, is_protected=workspace.overage_protection),
-        limits=limits_of(workspace, key, attempt.mode, created_at),
+        max_cost=_max_cost(call, target, cap_tokens, is_protected=workspace.overage_protection),
+        limits=limits_of(workspace, key, target.mode, created_at),
         interrupted_row=exchange.interrupted_row(),
     )
 
 
-def _max_cost(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:
-    model = attempt.model
-    if attempt.mode != "payg":
+def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:
+    model = target.model
+    if target.mode != "payg":
         return NOT_METERED
     if model.max_completion_tokens is None:
         raise RuntimeError(f"call {call.exchange.id}: a metered model is one of the catalog")
@@ -132,13 +132,13 @@ def _max_cost(call: Call, attempt: Attempt, cap_tokens: int | None, *, is_protec
     )
 
 
-def make_attempt(call: Call, key_target: Attempt, cap_tokens: int | None, hold: Hold) -> UpstreamAttempt:
+def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: Hold) -> UpstreamAttempt:
     """Return the next attempt of a call, whose ``hold`` is placed, ready to be sent.
 
     ``key_target`` is as for ``UpstreamAttempt``. Raises Refusal ``validation_failed`` for a field that the model does
     not accept.
     """
-    chat, target = call.chat, call.exchange.next_attempt
+    chat, target = call.chat, call.exchange.next_target
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
     cap = find_completion_cap(cap_tokens, target.model.max_completion_tokens, budget_tokens)
     sendable = chat.sendable(target.model.family)

@@ -100,7 +100,7 @@ def _open_counters(conf: ProxyConf) -> Iterator[Counted]:
 
 def _find_hints(explanation: Explanation, settings: Settings, workspace: Workspace) -> list[str]:
     """Return hints for an explanation that may differ in the gateway, whose environment may have other keys."""
-    providers = [attempt.attempt.model.provider for attempt in explanation.attempts]
+    providers = [attempt.target.model.provider for attempt in explanation.attempts]
     if settings.conf.sandbox.enabled == "auto" and any(provider.builtin for provider in providers):
         return ["The built-in provider serves while no provider key is set.", _OF_THIS_SHELL]
     is_key_missing = explanation.no_fallback_reason is not None and " key" in explanation.no_fallback_reason

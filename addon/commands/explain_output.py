@@ -58,14 +58,14 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
 
 
 def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
-    attempt = explained.attempt
+    target = explained.target
     return {
-        "model_slug": attempt.model.slug,
-        "provider": attempt.model.provider.name,
-        "mode": attempt.mode,
-        "upstream_model_id": attempt.model.upstream_model_id,
-        "fallback": attempt.is_fallback,
-        "built_in": attempt.model.provider.builtin,
+        "model_slug": target.model.slug,
+        "provider": target.model.provider.name,
+        "mode": target.mode,
+        "upstream_model_id": target.model.upstream_model_id,
+        "fallback": target.is_fallback,
+        "built_in": target.model.provider.builtin,
         "url": explained.url,
         "caps": {**asdict(explained.caps), "won": explained.caps.won},
         "prompt_nanousd": explained.prompt_nanousd,
@@ -84,13 +84,13 @@ def _make_refusal_record(refused: Refused | None) -> dict[str, Any] | None:
 
 
 def _format_attempt(number: int, explained: ExplainedAttempt) -> Iterator[str]:
-    attempt = explained.attempt
-    model, provider = attempt.model, attempt.model.provider
+    target = explained.target
+    model, provider = target.model, target.model.provider
     place = ", built in" if provider.builtin else f", {explained.url}" if explained.url else ""
     title = f"Attempt {number}{', if the first fails' if number > 1 else ''}: "
     title += f"{model.slug} at {provider.name}"
-    key = "no key" if provider.auth == "none" else _MODES[attempt.mode]
-    yield "\n".join([title, f"mode: {attempt.mode} ({key})", f"upstream: {model.upstream_model_id}{place}"])
+    key = "no key" if provider.auth == "none" else _MODES[target.mode]
+    yield "\n".join([title, f"mode: {target.mode} ({key})", f"upstream: {model.upstream_model_id}{place}"])
     yield _format_caps(explained)
     if explained.limits:
         rows = [format_limit(row) for row in explained.limits]

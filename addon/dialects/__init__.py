@@ -12,14 +12,14 @@ from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
-from policies.model import Attempt
+from policies.model import Target
 
 
 class Dialect(Protocol):
     """The functions of each module in ``DIALECTS``."""
 
-    def request(self, attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
-        """Build the HTTP request of one attempt from a sanitized chat body.
+    def request(self, target: Target, body: dict[str, Any]) -> UpstreamRequest:
+        """Build the HTTP request to one target from a sanitized chat body.
 
         Raises Refusal ``validation_failed`` for a field that the shape can't express.
         """

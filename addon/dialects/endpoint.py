@@ -7,13 +7,13 @@ from typing import Any, Final
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.json_encode import encode_request
 from addon.text.urls import model_path
-from policies.model import Attempt
+from policies.model import Target
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def json_request(
-    attempt: Attempt,
+    target: Target,
     path: str,
     body: Mapping[str, Any],
     *,
@@ -21,40 +21,40 @@ def json_request(
     headers: Mapping[str, str] = _NO_HEADERS,
     unsent_fields: tuple[str, ...] = (),
 ) -> UpstreamRequest:
-    """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the attempt's own key.
+    """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the target's own key.
 
     ``headers`` (names in lower case) are the dialect's. Headers of the provider's configuration win over them.
     ``unsent_fields`` names the fields of the chat body that are not sent at all.
     """
     made = (
-        *auth_headers(attempt),
+        *auth_headers(target),
         ("content-type", "application/json"),
         ("accept", "text/event-stream" if streams else "application/json"),
         # The gateway can't read a compressed answer event by event.
         ("accept-encoding", "identity"),
-        *{"user-agent": "tollgate", **headers, **attempt.model.provider.headers}.items(),
+        *{"user-agent": "tollgate", **headers, **target.model.provider.headers}.items(),
     )
-    return UpstreamRequest(endpoint_url(attempt, path), made, encode_request(body), unsent_fields)
+    return UpstreamRequest(endpoint_url(target, path), made, encode_request(body), unsent_fields)
 
 
-def endpoint_url(attempt: Attempt, path: str) -> str:
+def endpoint_url(target: Target, path: str) -> str:
     """Return the URL of ``path`` below the provider's ``base_url``. ``{model}`` in it becomes the upstream model id.
 
     Raises ValueError for an id that can't be part of a path.
     """
-    model = attempt.model
+    model = target.model
     if "{model}" in path:
         path = path.replace("{model}", model_path(model.upstream_model_id))
     return model.provider.base_url + path
 
 
-def auth_headers(attempt: Attempt) -> tuple[tuple[str, str], ...]:
-    """Return the header with the attempt's key, in the form that its provider expects; no header for ``"none"``.
+def auth_headers(target: Target) -> tuple[tuple[str, str], ...]:
+    """Return the header with the target's key, in the form that its provider expects; no header for ``"none"``.
 
     The key is never in the URL, because URLs end in logs. Raises ValueError for a service account that was not
     exchanged for a token.
     """
-    auth, secret = attempt.model.provider.auth, attempt.secret.get_secret_value()
+    auth, secret = target.model.provider.auth, target.secret.get_secret_value()
     if auth == "none":
         return ()
     if auth == "bearer":

@@ -9,12 +9,12 @@ from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader, rewrite_answer
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
-from policies.model import Attempt
+from policies.model import Target
 
 
-def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
+def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:
     """Build a ``POST`` to the provider's ``chat_path``, which is ``/chat/completions`` nearly everywhere."""
-    return json_request(attempt, attempt.model.provider.chat_path, body, streams=bool(body.get("stream")))
+    return json_request(target, target.model.provider.chat_path, body, streams=bool(body.get("stream")))
 
 
 def stream(context: AnswerContext) -> AnswerReader:

@@ -36,7 +36,7 @@ from addon.text.json_decode import decode_object
 from policies.fallback import find_refusal_after_failure
 from policies.field_change import FieldChange
 from policies.limits import rpm_of
-from policies.model import Attempt
+from policies.model import Target
 from policies.refusal import Refusal
 from policies.spend import Denial, Hold, make_denial_refusal, place_hold
 
@@ -87,7 +87,7 @@ class ExplainedAttempt:
     ``body`` is the body that is sent. ``url`` is None for a builtin provider.
     """
 
-    attempt: Attempt
+    target: Target
     caps: Caps
     prompt_nanousd: int | None = None
     hold_nanousd: int | None = None
@@ -149,8 +149,8 @@ def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any
     route = call.exchange.routed
     explanation.decided_by = route.decided_by
     # The explanation is shown to people, so no secret is in it from here on.
-    shown = tuple(replace(attempt, secret=_UNSHOWN) for attempt in route.attempts)
-    call.exchange = call.exchange.with_fields(route=replace(route, attempts=shown))
+    shown = tuple(replace(target, secret=_UNSHOWN) for target in route.targets)
+    call.exchange = call.exchange.with_fields(route=replace(route, targets=shown))
     explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
     first = _explain_attempt(call, given, counted)
@@ -171,8 +171,8 @@ def _admit(call: Call, content: bytes) -> None:
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:
-    attempt = call.exchange.next_attempt
-    explained = ExplainedAttempt(attempt, Caps(catalog=attempt.model.max_completion_tokens))
+    target = call.exchange.next_target
+    explained = ExplainedAttempt(target, Caps(catalog=target.model.max_completion_tokens))
     try:
         with _step("policies"):
             explained.caps.policies, cap_tokens = ask_policies(call)
@@ -180,7 +180,7 @@ def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> 
         with _step("limits"):
             hold = _hold(call, explained, cap_tokens, counted)
         with _step("request"):
-            _send(call, explained, make_attempt(call, attempt, cap_tokens, hold), given)
+            _send(call, explained, make_attempt(call, target, cap_tokens, hold), given)
     except _Stopped as stopped:
         explained.refused = stopped.refused
     return explained
@@ -194,11 +194,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
     explained.limits = _limit_rows(call, request, counted)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
     uncapped = place_hold(replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
-    if (
-        explained.attempt.mode == "payg"
-        and not isinstance(uncapped, Denial)
-        and uncapped.cap_tokens < _NO_CAP
-    ):
+    if explained.target.mode == "payg" and not isinstance(uncapped, Denial) and uncapped.cap_tokens < _NO_CAP:
         explained.caps.budget = uncapped.cap_tokens
     decided = place_hold(request.max_cost, request.limits, used)
     if isinstance(decided, Denial):
@@ -221,11 +217,11 @@ def _limit_rows(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[d
 
 def _send(call: Call, explained: ExplainedAttempt, sent: UpstreamAttempt, given: Mapping[str, Any]) -> None:
     call.exchange = call.exchange.dispatch()
-    model = explained.attempt.model
+    model = explained.target.model
     explained.body = json.loads(sent.request.content)
     explained.url = None if model.provider.builtin else sent.request.url
     explained.caps.sent = sent.sanitized.body.get(model.family.cap_field)
-    explained.fields = explained_fields(given, sent.sanitized, explained.attempt)
+    explained.fields = explained_fields(given, sent.sanitized, explained.target)
 
 
 def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datetime) -> ErrorAnswer | None:
@@ -235,7 +231,7 @@ def _error_instead(first: ExplainedAttempt, second: ExplainedAttempt, now: datet
     """
     if second.refused and second.refused.answer is INTERNAL_ERROR:
         return INTERNAL_ERROR
-    if second.denial and (refusal := find_refusal_after_failure(second.denial, first.attempt, now)):
+    if second.denial and (refusal := find_refusal_after_failure(second.denial, first.target, now)):
         return refusal_error(refusal)
     return None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from addon.dialects import DIALECTS
 from policies.field_change import Action, FieldChange
-from policies.model import Attempt
+from policies.model import Target
 
 _URL: Final = "the URL"
 _CAPS: Final = ("max_tokens", "max_completion_tokens")
@@ -21,26 +21,26 @@ _STRUCTURE: Final = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 type _Flat = Mapping[str, Any]
 
 
-def diff_fields(attempt: Attempt, body: Mapping[str, Any]) -> tuple[FieldChange, ...]:
+def diff_fields(target: Target, body: Mapping[str, Any]) -> tuple[FieldChange, ...]:
     """Return a change for each field of ``body`` that a dialect changes or drops, and for each that it adds.
 
     Raises the exceptions of the dialect.
     """
-    sent = _sent(attempt, body)
+    sent = _sent(target, body)
     touched: set[str] = {"model"}
     changes = []
     for name, variant in _variants(body):
         try:
-            other = _sent(attempt, variant)
+            other = _sent(target, variant)
         except Exception:  # noqa: BLE001  (the dialect need not understand a body that no client sent)
             touched |= sent.keys()  # The part that the field makes is unknown.
             continue
         differing = {path for path in sent.keys() | other.keys() if sent.get(path) != other.get(path)}
         touched |= differing
-        if change := _change(name, body, sent, differing, attempt):
+        if change := _change(name, body, sent, differing, target):
             changes.append(change)
     added = {path.partition(".")[0] for path in sent.keys() - touched - {_URL}}
-    changes += [_change_by_dialect(name, "set", "adds it", attempt) for name in sorted(added)]
+    changes += [_change_by_dialect(name, "set", "adds it", target) for name in sorted(added)]
     return tuple(changes)
 
 
@@ -59,8 +59,8 @@ def _variants(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"messages.{name}", {**body, "messages": bare}
 
 
-def _sent(attempt: Attempt, body: Mapping[str, Any]) -> _Flat:
-    request = DIALECTS[attempt.model.provider.dialect].request(attempt, dict(body))
+def _sent(target: Target, body: Mapping[str, Any]) -> _Flat:
+    request = DIALECTS[target.model.provider.dialect].request(target, dict(body))
     return {_URL: request.url} | dict(_flat(json.loads(request.content)))
 
 
@@ -74,19 +74,19 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _change(
-    name: str, body: Mapping[str, Any], sent: _Flat, differing: set[str], attempt: Attempt
+    name: str, body: Mapping[str, Any], sent: _Flat, differing: set[str], target: Target
 ) -> FieldChange | None:
     if not differing:
-        return _change_by_dialect(name, "dropped", "sends nothing for it", attempt)
+        return _change_by_dialect(name, "dropped", "sends nothing for it", target)
     present = [path for path in sent if path in differing]
     if not present:
-        return _change_by_dialect(name, "dropped", f"leaves out {_names(differing)} for it", attempt)
+        return _change_by_dialect(name, "dropped", f"leaves out {_names(differing)} for it", target)
     field = name.partition(".")[0]
     if {path.partition(".")[0] for path in present} != {field}:
-        return _change_by_dialect(name, "renamed", f"sends it as {_names(present)}", attempt)
+        return _change_by_dialect(name, "renamed", f"sends it as {_names(present)}", target)
     if field != name or dict(_flat({name: body[name]})).items() <= sent.items():
         return None
-    return _change_by_dialect(name, "renamed", "sends it in a shape of its own", attempt)
+    return _change_by_dialect(name, "renamed", "sends it in a shape of its own", target)
 
 
 def _names(paths: Iterable[str]) -> str:
@@ -94,7 +94,7 @@ def _names(paths: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(".".join(path.split(".")[:2]) for path in paths))
 
 
-def _change_by_dialect(name: str, action: Action, does: str, attempt: Attempt) -> FieldChange:
-    provider = attempt.model.provider
+def _change_by_dialect(name: str, action: Action, does: str, target: Target) -> FieldChange:
+    provider = target.model.provider
     reason = f"the dialect {provider.dialect} {does}"
     return FieldChange(name, action, reason, f"providers.toml [{provider.name}] dialect")

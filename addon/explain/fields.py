@@ -6,15 +6,15 @@ from typing import Any
 from addon.explain.field_diff import diff_fields
 from policies.family import Family
 from policies.field_change import CHAT_BODY, FieldChange, name_family_rule
-from policies.model import Attempt
+from policies.model import Target
 from policies.sanitize import Sanitized
 
 
 def explained_fields(
-    given: Mapping[str, Any], sanitized: Sanitized, attempt: Attempt
+    given: Mapping[str, Any], sanitized: Sanitized, target: Target
 ) -> tuple[FieldChange, ...]:
     """Return at least one change for each key of ``given``, the client's whole body. They are grouped by field."""
-    by_dialect = diff_fields(attempt, sanitized.body)
+    by_dialect = diff_fields(target, sanitized.body)
     # A field that the gateway added, and the dialect dropped, is not the client's.
     unused = {change.field for change in by_dialect if change.action == "dropped"} - given.keys()
     made = _without_redundant(
@@ -23,7 +23,7 @@ def explained_fields(
         if change.field not in unused or "." in change.field
     )
     named = {change.field.partition(".")[0] for change in made}
-    family = attempt.model.family
+    family = target.model.family
     made += [_unsent(name, value, family) for name, value in given.items() if name not in named]
     by_field: dict[str, list[FieldChange]] = {}
     for change in made:

@@ -167,13 +167,13 @@ def log_refusal(exchange: Exchange, now_s: float) -> None:
 
 def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> None:
     """Log a failed attempt that the line of its call does not show. ``then`` says what follows it."""
-    attempt = exchange.attempt
+    target = exchange.target
     fields = {
         "event": "attempt failed",
         "id": exchange.id,
-        "slug": attempt.model.slug,
-        "provider": attempt.model.provider.name,
-        "mode": attempt.mode,
+        "slug": target.model.slug,
+        "provider": target.model.provider.name,
+        "mode": target.mode,
         "status": failure.status,
         "error_code": failure.code,
     }
@@ -185,14 +185,14 @@ def log_no_connection(exchange: Exchange, why: str) -> None:
 
     Never pass a message of an established connection: it may quote the provider's answer, and so a key.
     """
-    provider = exchange.attempt.model.provider.name
+    provider = exchange.target.model.provider.name
     fields = {"event": "no connection", "id": exchange.id, "provider": provider}
     _calls.warning("%s could not be reached: %s", provider, why, extra=fields)
 
 
 def log_disbelieved(exchange: Exchange, count: str) -> None:
     """Log a count of a provider that no model can reach. The gateway estimates it or leaves it out."""
-    provider = exchange.attempt.model.provider.name
+    provider = exchange.target.model.provider.name
     fields = {"event": "usage disbelieved", "id": exchange.id, "provider": provider, "count": count}
     _calls.warning("%s reports %s that can't be: not believed", provider, count, extra=fields)
 
@@ -205,14 +205,14 @@ def _log_line(event: str, exchange: Exchange, now_s: float) -> None:
 
 def _fields(exchange: Exchange, now_s: float) -> dict[str, Any]:
     """Return the fields of a call for the log. Never add a body, a header or a key."""
-    attempt = exchange.attempt if exchange.route else None
+    target = exchange.target if exchange.route else None
     return {
         "id": exchange.id,
         "workspace": exchange.workspace.id if exchange.workspace else None,
         "key_id": exchange.key.id if exchange.key else None,
-        "slug": attempt.model.slug if attempt else None,
-        "provider": attempt.model.provider.name if attempt else None,
-        "mode": attempt.mode if attempt else None,
+        "slug": target.model.slug if target else None,
+        "provider": target.model.provider.name if target else None,
+        "mode": target.mode if target else None,
         "decided_by": exchange.route.decided_by if exchange.route else None,
         "attempts": exchange.attempts,
         "fallback": exchange.was_served_by_fallback,

@@ -209,9 +209,9 @@ class Metrics:
 
     def call_ended(self, exchange: Exchange, catalog: Container[str], now_s: float) -> None:
         """Count a settled call. ``catalog`` has the slugs of its settings; ``now_s`` has the clock of ``started_s``."""
-        attempt = exchange.attempt
-        provider, mode = attempt.model.provider.name, attempt.mode
-        model = attempt.model.slug if attempt.model.slug in catalog else OTHER
+        target = exchange.target
+        provider, mode = target.model.provider.name, target.mode
+        model = target.model.slug if target.model.slug in catalog else OTHER
         self._calls_by[model, provider, mode, str(exchange.status)].inc()
         if exchange.was_served_by_fallback:
             self._fallbacks.labels(provider, mode).inc()

@@ -21,7 +21,7 @@ from addon.text.http1_heads import encode_request_head
 from addon.text.masking import recordable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
-from policies.model import Attempt
+from policies.model import Target
 
 log = logging.getLogger("tollgate.access_tokens")
 
@@ -77,14 +77,14 @@ class AccessTokens:
         self._pause_s = pause_s
         self._accounts: dict[str, _AccountState] = {}
 
-    async def authorize(self, attempt: Attempt) -> Attempt:
-        """Return the attempt with an access token as its ``secret`` if its provider requires one, else unchanged.
+    async def authorize(self, target: Target) -> Target:
+        """Return the target with an access token as its ``secret`` if its provider requires one, else unchanged.
 
         Raise AccessTokenUnavailable.
         """
-        if attempt.model.provider.auth != "google_service_account":
-            return attempt
-        state = self._state_of(attempt.secret.get_secret_value())
+        if target.model.provider.auth != "google_service_account":
+            return target
+        state = self._state_of(target.secret.get_secret_value())
         if not state.has_token(self._now_s, RENEW_AHEAD_S):
             self._renew(state)
         if not state.has_token(self._now_s, MIN_LIFE_S):
@@ -95,7 +95,7 @@ class AccessTokens:
                 raise AccessTokenUnavailable(state.failure)
         if state.token is None:
             raise AccessTokenUnavailable("no token was minted")
-        return replace(attempt, secret=state.token)
+        return replace(target, secret=state.token)
 
     async def close(self) -> None:
         """Cancel the requests that run now."""

@@ -16,7 +16,7 @@ from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
 from policies.key_cooldown import READY, Cooldown, after_answer, next_index
-from policies.model import Attempt, Provider
+from policies.model import Provider, Target
 
 log = logging.getLogger("tollgate.platform_keys")
 
@@ -63,11 +63,11 @@ class PlatformKeys:
         self._turns = {name: turn for name, turn in self._turns.items() if name in settings.providers}
         self.measure()
 
-    def choose(self, attempt: Attempt) -> Attempt:
-        """Return a PAYG attempt with the next key of its provider; any other attempt unchanged."""
-        provider = attempt.model.provider
-        if attempt.mode != "payg" or not provider.platform_keys:
-            return attempt
+    def choose(self, target: Target) -> Target:
+        """Return a PAYG target with the next key of its provider; any other target unchanged."""
+        provider = target.model.provider
+        if target.mode != "payg" or not provider.platform_keys:
+            return target
         # A call may have keys of earlier settings.
         known = [
             self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
@@ -77,16 +77,16 @@ class PlatformKeys:
         index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
         self._turns[provider.name] = index + 1
         secret = known[index].secret
-        return attempt if secret is attempt.secret else replace(attempt, secret=secret)
+        return target if secret is target.secret else replace(target, secret=secret)
 
-    def record_answer(self, attempt: Attempt, status: int, retry_after: str | None) -> None:
-        """Record the answer to ``attempt``, as ``choose`` returned it: its status and its ``Retry-After``."""
-        key = self._keys.get((attempt.model.provider.name, attempt.secret))
-        if key is None or attempt.mode != "payg":
+    def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:
+        """Record the answer to ``target``, as ``choose`` returned it: its status and its ``Retry-After``."""
+        key = self._keys.get((target.model.provider.name, target.secret))
+        if key is None or target.mode != "payg":
             return
         now_s, before = self._clock.monotonic_s(), key.cooldown
         retry_after_s = parse_retry_after(retry_after, self._clock.now())
-        was_sent_before = attempt.secret is not key.secret
+        was_sent_before = target.secret is not key.secret
         key.cooldown = after_answer(before, now_s, status, retry_after_s, was_sent_before=was_sent_before)
         if key.cooldown == before or not key.cooldown.is_active(now_s):
             return

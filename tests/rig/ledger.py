@@ -14,7 +14,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamRequest
 from policies.exchange import Exchange, Stage
 from policies.family import Family
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 
@@ -39,7 +39,7 @@ _EXCHANGE = Exchange(
     workspace=Workspace("acme", "Acme", "standard", (_KEY,)),
     key=_KEY,
     requested_model="tester-large",
-    route=Route((Attempt(_MODEL, "payg", SecretStr("not-a-real-key")),), "pinned"),
+    route=Route((Target(_MODEL, "payg", SecretStr("not-a-real-key")),), "pinned"),
     attempts=1,
     status=200,
     finish_reason="stop",
@@ -53,13 +53,13 @@ _EXCHANGE = Exchange(
 
 def answered_exchange(family: Family, **changes: Any) -> Exchange:
     """Return the exchange of a call whose model is of ``family``."""
-    attempt = replace(_EXCHANGE.attempt, model=replace(_MODEL, family=family))
+    attempt = replace(_EXCHANGE.target, model=replace(_MODEL, family=family))
     return replace(_EXCHANGE, route=Route((attempt,), "pinned"), **changes)
 
 
 def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
     """Return the sent attempt that answered ``exchange``."""
-    target = exchange.attempt
+    target = exchange.target
     facts: dict[str, Any] = {
         "target": target,
         "key_target": target,

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from policies.exchange import Exchange, Stage
 from policies.family import Family
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
 
 PRICES = Prices(1, 1, 1)
 TESTER = Provider("TESTER", "https://example.invalid", "openai", ())
@@ -26,7 +26,7 @@ EXCHANGE = Exchange(
     key=KEY,
     requested_model="what the client wrote",
     end_user="somebody at acme",
-    route=Route((Attempt(MODEL, "payg", SecretStr(SECRET)),), "pinned"),
+    route=Route((Target(MODEL, "payg", SecretStr(SECRET)),), "pinned"),
     attempts=1,
     status=200,
     usage=Usage(10, 5, 15, cached_tokens=4, reasoning_tokens=2),
@@ -57,5 +57,5 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def exchange_by(model: Model = MODEL, mode: Any = "payg", **changes: Any) -> Exchange:
-    route = Route((Attempt(model, mode, SecretStr(SECRET)),), "pinned")
+    route = Route((Target(model, mode, SecretStr(SECRET)),), "pinned")
     return replace(EXCHANGE, route=route, **changes)

@@ -14,7 +14,7 @@ from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
 from policies.family import Family
 from policies.field_change import CHAT_BODY, FieldChange
-from policies.model import Attempt, Model, Prices, Provider
+from policies.model import Model, Prices, Provider, Target
 from policies.sanitize import sanitize
 from rig.configuration import ROOT
 
@@ -46,7 +46,7 @@ def sent(
     extras = {name: value for name, value in chat.extras.items() if name in family.extra}
     cap = min(chat.requested_cap or MODEL_CAP, MODEL_CAP)
     sanitized = sanitize({**chat.fields, **extras}, model, cap, chat.stream)
-    attempt = Attempt(model, "payg", SecretStr("key"))
+    attempt = Target(model, "payg", SecretStr("key"))
     body = json.loads(DIALECTS[dialect].request(attempt, dict(sanitized.body)).content)
     ignored = tuple(
         FieldChange(name, "dropped", "unknown", CHAT_BODY)

@@ -14,7 +14,7 @@ from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
 from addon.dialects.unsent_fields import unsent_fields
-from policies.model import Attempt
+from policies.model import Target
 
 _read = translating_reader(to_completion)
 # The native names of fields that are called differently there.
@@ -33,12 +33,12 @@ _MESSAGE_FIELDS: Final = frozenset(
 _VERSION: Final = MappingProxyType({"anthropic-version": "2023-06-01"})
 
 
-def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
+def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:
     """Build ``POST {base_url}/messages``."""
-    native = to_request(body, attempt.model.family)
+    native = to_request(body, target.model.family)
     unsent = unsent_fields(body, _sent(native, body), _CARRIERS, _MESSAGE_FIELDS)
     streams = bool(body.get("stream"))
-    return json_request(attempt, "/messages", native, streams=streams, headers=_VERSION, unsent_fields=unsent)
+    return json_request(target, "/messages", native, streams=streams, headers=_VERSION, unsent_fields=unsent)
 
 
 def _sent(native: dict[str, Any], body: dict[str, Any]) -> set[str]:

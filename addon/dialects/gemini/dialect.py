@@ -14,7 +14,7 @@ from addon.dialects.gemini.request import CONFIG_NAMES, OTHER_NAMES, to_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
 from addon.dialects.unsent_fields import unsent_fields
-from policies.model import Attempt
+from policies.model import Target
 
 # The native names of fields that are called differently there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
@@ -36,14 +36,14 @@ _MESSAGE_FIELDS: Final = frozenset(
 _read = translating_reader(to_completion)
 
 
-def request(attempt: Attempt, body: dict[str, Any]) -> UpstreamRequest:
+def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:
     """Build ``POST {base_url}/models/{model}:generateContent``, or ``:streamGenerateContent``."""
     streams = bool(body.get("stream"))
     method = "streamGenerateContent?alt=sse" if streams else "generateContent"
-    native = to_request(body, attempt.model.family)
+    native = to_request(body, target.model.family)
     sent = {"model", "messages", "stream", *native, *native.get("generationConfig", ())}
     unsent = unsent_fields(body, sent, _CARRIERS, _MESSAGE_FIELDS)
-    return json_request(attempt, f"/models/{{model}}:{method}", native, streams=streams, unsent_fields=unsent)
+    return json_request(target, f"/models/{{model}}:{method}", native, streams=streams, unsent_fields=unsent)
 
 
 def stream(context: AnswerContext) -> AnswerReader:

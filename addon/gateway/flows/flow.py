@@ -99,9 +99,9 @@ def _parties(exchange: Exchange) -> Iterable[str]:
     if exchange.workspace:
         yield exchange.workspace.id
     if exchange.route:
-        yield exchange.attempt.model.slug
+        yield exchange.target.model.slug
     if exchange.was_sent_upstream:
-        yield exchange.attempt.model.provider.name
+        yield exchange.target.model.provider.name
 
 
 def _outcome(exchange: Exchange) -> Iterable[str]:

@@ -12,7 +12,7 @@ from addon.dialects.http_request import UpstreamRequest
 from addon.upstream.origin import Origin
 from policies.exchange import IllegalMoveError, Stage
 from policies.family import Family
-from policies.model import Attempt, Model, Prices, Provider
+from policies.model import Model, Prices, Provider, Target
 
 FREE = Prices(0, 0, 0)
 
@@ -24,7 +24,7 @@ def attempt_at(
     provider = Provider("TESTER", url, "openai", (), builtin=builtin)
     model = Model("m", provider, "m-2026", Family("chat"), FREE, FREE, 100, False, True)
     request = UpstreamRequest(url, (("authorization", "Bearer fake"),), content)
-    target = Attempt(model, mode, SecretStr("fake"))
+    target = Target(model, mode, SecretStr("fake"))
     return upstream_attempt(answered_exchange(Family("chat")), target=target, request=request)
 
 

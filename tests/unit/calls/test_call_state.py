@@ -18,7 +18,7 @@ FIRST, SECOND = provider_unreachable(), provider_timed_out()
 def failed_call(**changes: Any) -> Call:
     """Return a call whose second attempt is running."""
     exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED, attempts=2)
-    exchange = replace(exchange, route=replace(exchange.routed, attempts=exchange.routed.attempts * 2))
+    exchange = replace(exchange, route=replace(exchange.routed, targets=exchange.routed.targets * 2))
     call = Call(exchange, cast(Settings, None), first_failure=FIRST)
     for name, value in changes.items():
         setattr(call, name, value)

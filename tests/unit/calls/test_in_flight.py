@@ -297,7 +297,7 @@ async def test_only_failures_of_the_provider_open_its_circuit(
         await settle(deps, call)
         await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
     workspace, _ = call.exchange.caller
-    assert deps.store.is_circuit_open(circuit_of(call.exchange.attempt, workspace)) is is_open
+    assert deps.store.is_circuit_open(circuit_of(call.exchange.target, workspace)) is is_open
 
 
 async def test_a_rejected_platform_key_rests_and_the_failure_is_counted(deps: Dependencies) -> None:

@@ -99,7 +99,7 @@ AUDIO = {"choices": [{"index": 0, "delta": {"audio": {"data": "x" * 189}}}]}
 
 
 def left(
-    family: Family = PLAIN, *events: dict[str, Any], is_cut_off: bool = False, **known: Any
+    family: Family = PLAIN, *events: dict[str, Any], has_stalled_client: bool = False, **known: Any
 ) -> tuple[Usage, str]:
     """Return the usage of a stream that its client left 5 s after the head of the answer, if there was one."""
     relay = openai.stream(AnswerContext("slug", family)) if events or "head_s" in known else None
@@ -108,7 +108,7 @@ def left(
         relay.feed(b"data: %b\n\n" % json.dumps(one).encode())
     exchange = answered_exchange(family, status=499, error_code=CLIENT_DISCONNECTED, stream=True)
     call = call_of(exchange, reader=relay, **known)
-    call.is_cut_off = is_cut_off
+    call.has_stalled_client = has_stalled_client
     found = compute_outcome(call, now_s=15.0)
     return found["usage"], found["usage_source"]
 
@@ -129,7 +129,7 @@ def test_unseen_reasoning_is_estimated_by_the_time_since_the_head_and_never_beyo
 
 
 def test_a_call_that_the_gateway_cuts_off_is_never_estimated_by_time() -> None:
-    assert left(UNSEEN, head_s=10.0, is_cut_off=True) == (Usage(PROMPT, 0, PROMPT), "estimated")
+    assert left(UNSEEN, head_s=10.0, has_stalled_client=True) == (Usage(PROMPT, 0, PROMPT), "estimated")
 
 
 def test_every_field_that_was_relayed_counts() -> None:

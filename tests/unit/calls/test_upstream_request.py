@@ -12,7 +12,7 @@ from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import make_reviewed_call
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Workspace
+from policies.model import Key, Model, Prices, Provider, Route, Target, Workspace
 from policies.review import ReviewedMessage
 
 PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
@@ -33,7 +33,7 @@ BODY = b"""{
         {"role": "tool", "tool_call_id": "1", "content": "seen"}]}"""
 
 
-def routed(body: bytes, *attempts: Attempt, made: int = 0) -> Call:
+def routed(body: bytes, *attempts: Target, made: int = 0) -> Call:
     """Return a call with its route, of which so many attempts were made."""
     exchange = Exchange(
         id="call",
@@ -49,8 +49,8 @@ def routed(body: bytes, *attempts: Attempt, made: int = 0) -> Call:
     return Call(exchange, settings, request=parse_chat_request(body))
 
 
-FIRST = Attempt(MODEL, "byok", SecretStr("fake-customer-key"))
-SECOND = Attempt(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True)
+FIRST = Target(MODEL, "byok", SecretStr("fake-customer-key"))
+SECOND = Target(MODEL, "payg", SecretStr("fake-platform-key"), is_fallback=True)
 
 
 def test_a_policy_sees_the_caller_the_request_and_the_model() -> None:

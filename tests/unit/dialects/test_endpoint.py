@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
 from policies.family import Family
-from policies.model import NO_SECRET, Attempt, Model, Prices, Provider
+from policies.model import NO_SECRET, Model, Prices, Provider, Target
 
 PRICES = Prices(1, 1, 1)
 BODY: Mapping[str, Any] = {
@@ -19,13 +19,13 @@ BODY: Mapping[str, Any] = {
 }
 
 
-def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Attempt:
+def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Target:
     made = Provider(
         **{"name": "P", "base_url": "https://p.example/v1", "dialect": "openai", **provider},
         platform_keys=(),
     )
     model = Model("slug", made, model_id, Family("plain"), PRICES, PRICES, 100, False, True)
-    return Attempt(model, "payg", SecretStr(secret) if secret else NO_SECRET)
+    return Target(model, "payg", SecretStr(secret) if secret else NO_SECRET)
 
 
 @pytest.mark.parametrize(

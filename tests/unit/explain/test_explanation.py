@@ -61,7 +61,7 @@ def refusal_by_the_decisions(
     try:
         chat = parse_chat_request(content)
         asked = read_request_facts(chat.model, chat.fields)
-        attempt = choose_route(asked, workspace, loaded().models, loaded().providers).attempts[0]
+        attempt = choose_route(asked, workspace, loaded().models, loaded().providers).targets[0]
         model = attempt.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}
         fields = {**chat.fields, **extras}
@@ -180,7 +180,7 @@ def assert_true(request: dict[str, Any], attempt: Any) -> None:
         actions.setdefault(change.field, set()).add(change.action)
     explained = {name.partition(".")[0] for name in actions}
     assert explained >= request.keys()
-    if attempt.attempt.model.provider.dialect == "openai":
+    if attempt.target.model.provider.dialect == "openai":
         assert attempt.body.keys() <= explained | {"random_seed"}
     for name, taken in actions.items():
         if taken == {"kept"}:

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.explain.field_diff import diff_fields
 from policies.family import Family
-from policies.model import Attempt, Model, Prices, Provider
+from policies.model import Model, Prices, Provider, Target
 
 HELLO = {"role": "user", "content": "hello", "name": "Ann"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -50,7 +50,7 @@ def test_the_fields_left_out_are_those_that_make_no_difference_to_the_request(
     model = Model(
         "m", provider, "up", Family("f", extra=extra), Prices(1, 1, 1), Prices(1, 1, 1), 99, False, True
     )
-    attempt = Attempt(model, "payg", SecretStr("key"))
+    attempt = Target(model, "payg", SecretStr("key"))
     body = {"model": "up", "messages": MESSAGES, "max_tokens": 9_000, **fields}
     found = DIALECTS[dialect].request(attempt, dict(body)).unsent_fields
     no_difference = {change.field for change in diff_fields(attempt, body) if change.action == "dropped"}

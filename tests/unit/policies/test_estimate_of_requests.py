@@ -11,7 +11,7 @@ from rig.configuration import ROOT
 from addon.calls.chat_request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.model import NO_SECRET, Attempt, Model
+from policies.model import NO_SECRET, Model, Target
 from policies.refusal import Refusal
 from policies.sanitize import sanitize
 
@@ -60,7 +60,7 @@ def sent(body: dict[str, Any], model: Model) -> tuple[str, int]:
     chat = parse_chat_request(json.dumps(body).encode())
     made = sanitize(chat.sendable(model.family), model, 100, stream=False).body
     secret = model.provider.platform_secret
-    request = DIALECTS[model.provider.dialect].request(Attempt(model, "payg", secret or NO_SECRET), made)
+    request = DIALECTS[model.provider.dialect].request(Target(model, "payg", secret or NO_SECRET), made)
     return request.content.decode(), chat.prompt_tokens(model.family)
 
 

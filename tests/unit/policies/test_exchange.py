@@ -62,7 +62,7 @@ def test_a_second_attempt_is_not_sent_on_the_hold_of_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda call: call.caller, lambda call: call.routed, lambda call: call.attempt]
+    "ask", [lambda call: call.caller, lambda call: call.routed, lambda call: call.target]
 )
 def test_a_fact_that_is_not_known_yet_raises(ask: Callable[[Exchange], Any]) -> None:
     with pytest.raises(IllegalMoveError, match="at received"):

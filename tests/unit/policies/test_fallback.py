@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from policies.fallback import find_idle_fallback, find_refusal_after_failure, is_failure
 from policies.limits import Counter, Limit
-from policies.model import Attempt, Byok, Workspace
+from policies.model import Byok, Target, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import read_request_facts
 from policies.routing import choose_route
@@ -50,7 +50,7 @@ def attempts(after: After) -> str:
     """Return the route in one line: its attempts as ``slug mode``, and the code of its fallback refusal."""
     facts = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
-    made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.attempts]
+    made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.targets]
     return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
 
 
@@ -162,7 +162,7 @@ CAP = Limit("monthly_spend_cap", Counter("workspace:acme", "2026-11"), 0)
 
 
 def refusal_for(reason: DenialReason, mode: Any) -> Refusal | None:
-    return find_refusal_after_failure(Denial(reason, CAP), Attempt(MODELS["gpt"], mode, SecretStr("")), NOON)
+    return find_refusal_after_failure(Denial(reason, CAP), Target(MODELS["gpt"], mode, SecretStr("")), NOON)
 
 
 @pytest.mark.parametrize("reason", [*get_args(DenialReason)[0].__args__, "budget", "budget_of_prompt"])
@@ -194,7 +194,7 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
     asked = read_request_facts(when.name, when.fields)
     with suppress(Refusal):
         route = choose_route(asked, workspace, MODELS, PROVIDERS)
-        first, *others = route.attempts
+        first, *others = route.targets
         assert (first.model, first.mode, route.decided_by) == _alone(when)
         assert not first.is_fallback
         assert len(others) <= 1
@@ -216,5 +216,5 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
 
 def _alone(when: When) -> tuple[Any, Any, str]:
     route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
-    [only] = route.attempts
+    [only] = route.targets
     return only.model, only.mode, route.decided_by

@@ -92,7 +92,7 @@ def routed(when: When) -> str:
         route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     except Refusal as refusal:
         return f"{refusal.code}: {refusal.message}"
-    [attempt] = route.attempts
+    [attempt] = route.targets
     assert attempt.secret.get_secret_value() == SECRETS[attempt.mode, attempt.model.provider.auth]
     return f"{attempt.model.slug} {attempt.mode} {route.decided_by}"
 
@@ -296,14 +296,14 @@ def test_a_model_outside_the_catalog_is_free_uncapped_and_of_its_providers_custo
     found = choose_route(
         read_request_facts("OpenAI/a/b", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
     )
-    made = found.attempts[0].model
+    made = found.targets[0].model
     assert (made.slug, made.upstream_model_id, made.provider.name) == ("OpenAI/a/b", "a/b", "OPENAI")
     assert (made.family, made.max_completion_tokens) == (CUSTOM, None)
     assert made.wholesale == made.retail == Prices(0, 0, 0)
     found = choose_route(
         read_request_facts("groq/x", When().fields), When(byok=ON | GROQ_ON).workspace, MODELS, PROVIDERS
     )
-    assert found.attempts[0].model.family == Family("custom")
+    assert found.targets[0].model.family == Family("custom")
 
 
 # --- properties of every situation -----------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def situations(draw: st.DrawFn) -> When:
 def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
         found = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
-        [attempt] = found.attempts
+        [attempt] = found.targets
         byok = when.byok.get(attempt.model.provider.name)
         has_own_key = byok is not None and byok.routing
         assert attempt.model.active

@@ -57,7 +57,7 @@ def test_a_provider_has_its_auth_path_and_headers(conf_file: Path) -> None:
 def test_a_provider_without_auth_serves_payg_calls_without_a_key(conf_file: Path) -> None:
     settings = load_edited(conf_file, 'auth = "none"')
     route = choose_route(HELLO, settings.workspaces["acme"], settings.models, settings.providers)
-    assert route.attempts[0].secrets == ()
+    assert route.targets[0].secrets == ()
     assert settings.sandbox_enabled, "a provider without auth does not end the sandbox"
 
 

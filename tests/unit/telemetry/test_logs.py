@@ -22,7 +22,7 @@ from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log
 from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
 from policies.family import Family
-from policies.model import Attempt, Key, Model, Prices, Provider, Route, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
 
 
 def _call(**changes: Any) -> Exchange:
@@ -37,7 +37,7 @@ def _call(**changes: Any) -> Exchange:
         Stage.SETTLED,
         Workspace("acme", "Acme", "standard", (key,)),
         key,
-        route=Route((Attempt(model, "payg", SecretStr("sk-fake0000")),), "pinned"),
+        route=Route((Target(model, "payg", SecretStr("sk-fake0000")),), "pinned"),
         attempts=1,
         first_byte_s=100.25,
         status=200,

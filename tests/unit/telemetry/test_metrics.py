@@ -15,7 +15,7 @@ from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, 
 
 from addon.telemetry.metrics import MOST, MOST_NAMED, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
 from policies.exchange import Exchange
-from policies.model import Attempt, Route, Usage
+from policies.model import Route, Target, Usage
 from policies.refusal import RefusalCode
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -75,8 +75,8 @@ def _of_one_call(exchange: Exchange) -> Samples:
 
 def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics: Metrics):
     other = replace(MODEL, slug="other-small", provider=replace(TESTER, name="OTHER"))
-    second = Attempt(other, "payg", SecretStr(SECRET), is_fallback=True)
-    attempts = (Attempt(MODEL, "byok", SecretStr(SECRET)), second)
+    second = Target(other, "payg", SecretStr(SECRET), is_fallback=True)
+    attempts = (Target(MODEL, "byok", SecretStr(SECRET)), second)
     metrics.attempt_failed("TESTER", "upstream_error")
     fell_back = replace(EXCHANGE, route=Route(attempts, "pinned"), attempts=2, first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
@@ -206,7 +206,7 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
 
 def fill_every_metric(metrics: Metrics) -> None:
     """Give each metric a sample."""
-    fallback = replace(EXCHANGE.attempt, is_fallback=True)
+    fallback = replace(EXCHANGE.target, is_fallback=True)
     served = replace(EXCHANGE, route=Route((fallback,), "pinned"), first_byte_s=1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)

@@ -21,15 +21,15 @@ from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
-from policies.model import Attempt, Model, Prices, Provider
+from policies.model import Model, Prices, Provider, Target
 
 PRICES = Prices(1, 1, 1)
 
 
-def attempt(secret: str, auth: Any = "google_service_account") -> Attempt:
+def attempt(secret: str, auth: Any = "google_service_account") -> Target:
     provider = Provider("VERTEX", "https://vertex.example/v1", "openai", (SecretStr(secret),), auth=auth)
     model = Model("slug", provider, "google/gemini", Family("plain"), PRICES, PRICES, 100, False, True)
-    return Attempt(model, "payg", SecretStr(secret))
+    return Target(model, "payg", SecretStr(secret))
 
 
 @dataclass
@@ -87,7 +87,7 @@ async def let_others_run() -> None:
     await asyncio.sleep(0)
 
 
-def bearer(authorized: Attempt) -> str:
+def bearer(authorized: Target) -> str:
     return dict(auth_headers(authorized))["authorization"]
 
 

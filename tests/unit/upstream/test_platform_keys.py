@@ -18,7 +18,7 @@ from addon.telemetry.metrics import Metrics
 from addon.text.masking import mask_credentials
 from addon.upstream.platform_keys import PlatformKeys
 from policies.circuit_breaker import FAILURES
-from policies.model import Attempt
+from policies.model import Target
 
 PROVIDERS = "catalog_data/providers.toml"
 ONE = 'platform_key = "env:OPENAI_KEY"'
@@ -64,11 +64,11 @@ class Rig:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def attempt(self, slug: str = "gpt-4o-mini") -> Attempt:
+    def attempt(self, slug: str = "gpt-4o-mini") -> Target:
         model = self.settings.models[slug]
-        return Attempt(model, "payg", model.provider.platform_keys[0])
+        return Target(model, "payg", model.provider.platform_keys[0])
 
-    def choose(self) -> Attempt:
+    def choose(self) -> Target:
         return self.keys.choose(self.attempt())
 
     def turns(self, count: int) -> str:
@@ -82,8 +82,8 @@ class Rig:
         return letter(attempt)
 
 
-def letter(attempt: Attempt) -> str:
-    return attempt.secret.get_secret_value()[-1]
+def letter(target: Target) -> str:
+    return target.secret.get_secret_value()[-1]
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_other_answers_change_nothing_for_a_key(rig: Rig, status: int) -> None:
 
 
 def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_equals_a_platform_key(rig: Rig) -> None:
-    own = Attempt(rig.attempt().model, "byok", SecretStr(ENV["A"]))
+    own = Target(rig.attempt().model, "byok", SecretStr(ENV["A"]))
     assert rig.keys.choose(own) is own
     rig.keys.record_answer(own, 401, None)
     assert rig.keys.check() == "ok"
@@ -284,7 +284,7 @@ async def test_resting_keys_and_open_circuits_are_shown_and_leave_the_process_re
     quiet = {"platform_keys": "ok", "circuits": "ok"}
     assert (await lifecycle.readiness()).checks.items() >= quiet.items()
     [key] = settings.providers["GROQ"].platform_keys
-    attempt = lifecycle.platform_keys.choose(Attempt(settings.models["openai/gpt-oss-20b"], "payg", key))
+    attempt = lifecycle.platform_keys.choose(Target(settings.models["openai/gpt-oss-20b"], "payg", key))
     lifecycle.platform_keys.record_answer(attempt, 429, "600")
     await lifecycle.store.maintain()
     for circuit in (
