@@ -112,17 +112,12 @@ class Metrics:
             "From the arrival of a call for a stream to the first byte of its answer.",
             ("provider",),
         )
-        errors = Counter(
-            "tollgate_upstream_errors",
-            "Attempts that failed at the provider.",
-            ("provider", "code"),
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        errors = counter(
+            "tollgate_upstream_errors", "Attempts that failed at the provider.", ("provider", "code")
         )
-        disbelieved = Counter(
-            "tollgate_usage_disbelieved",
-            "Counts of providers that can't be.",
-            ("provider", "count"),
-            registry=self.registry,
+        disbelieved = counter(
+            "tollgate_usage_disbelieved", "Counts of providers that can't be.", ("provider", "count")
         )
         self._disbelieved_by = _Children[Counter](disbelieved.labels)
         self._call_by = _Children[Histogram](call.labels)
