@@ -18,12 +18,8 @@ from policies.schema_prompt import add_schema
 
 # Source: contract, "Chat request body". A family's own clamps have priority.
 DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {
-        "temperature": (0, 2),
-        "presence_penalty": (-2, 2),
-        "frequency_penalty": (-2, 2),
-        "top_logprobs": (0, 20),
-    }
+    {"temperature": (0, 2), "top_logprobs": (0, 20)}
+    | dict.fromkeys(("presence_penalty", "frequency_penalty"), (-2, 2))
 )
 # Source: OpenAI, API reference, "Create chat completion" (n). No other vendor allows more.
 DEFAULT_N_LIMIT: Final = 128
