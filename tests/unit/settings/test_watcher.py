@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -167,11 +168,20 @@ async def test_an_override_of_the_command_line_stays_without_a_warning(tmp_path:
     assert not lines.having("restart")
 
 
+def put_file_in_place_of(folder: Path) -> None:
+    """Replace a folder by a file. The watcher may create the folder again in between, so try again."""
+    for number in range(100):
+        folder.rename(folder.with_name(f"moved-{number}"))
+        with suppress(IsADirectoryError):
+            folder.write_text("no folder")
+            return
+    raise AssertionError(f"{folder} is created again and again")
+
+
 async def test_a_folder_that_can_not_be_written_gives_one_warning(running: Running, lines: Lines) -> None:
     running.edit(ACME, '"Acme"', '"Emca"')
     await running.next()
-    (running.folder / "var").rename(running.folder / "elsewhere")
-    (running.folder / "var").write_text("no folder")
+    put_file_in_place_of(running.folder / "var")
     for name in ("One", "Two", "Three"):
         text = (running.folder / BETA).read_text()
         replace(running.folder / BETA, text.replace(text.splitlines()[0], f'name = "{name}"'))
