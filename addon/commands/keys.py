@@ -22,7 +22,6 @@ from addon.commands.revocation import find_problem, revoke_key
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.api_keys import hash_key, make_key
-from addon.settings.errors import SettingsError
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
@@ -144,7 +143,7 @@ def _choose_id(file: Path, text: str, key_id: str | None) -> str:
 
 def _write_if_it_loads(conf_file: Path, file: Path, text: str) -> None:
     if problem := find_problem(conf_file, file, text):
-        raise SettingsError(problem.file, problem.key, problem.reason)
+        raise problem.error
     write_atomically(file, text)
 
 

@@ -48,7 +48,7 @@ def _strict_error(problems: Sequence[Problem]) -> SettingsError:
     *others, last = problems
     for problem in others:
         _print_notice(f"tollgate: {problem}")
-    return SettingsError(last.file, last.key, last.reason)
+    return last.error
 
 
 def _first_run(folder: Path, settings: Settings) -> str | None:

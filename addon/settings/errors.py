@@ -37,7 +37,12 @@ class Problem:
     workspace: str | None = None
 
     def __str__(self) -> str:
-        return str(SettingsError(self.file, self.key, self.reason))
+        return str(self.error)
+
+    @property
+    def error(self) -> SettingsError:
+        """The error of the file."""
+        return SettingsError(self.file, self.key, self.reason)
 
     @classmethod
     def of(cls, error: SettingsError, consequence: str, workspace: str | None = None) -> Self:

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.egress_proxy import EgressProxy
-from addon.settings.errors import Problem, SettingsError
+from addon.settings.errors import Problem
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources
@@ -137,8 +137,7 @@ def load_settings(conf_file: Path, env: Mapping[str, str] | None = None) -> Sett
     settings = SettingsFiles(conf_file, env).load()
     if settings.problems:
         # When two files claim one key, report the later file.
-        last = settings.problems[-1]
-        raise SettingsError(last.file, last.key, last.reason)
+        raise settings.problems[-1].error
     return settings
 
 
