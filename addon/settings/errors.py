@@ -27,7 +27,8 @@ class SettingsError(Exception):
 class Problem:
     """A file that does not load, why, and the consequence. ``str`` is one line: file, dotted key, reason.
 
-    ``workspace`` is the only one that the file concerns, or None when it concerns all.
+    ``workspace`` is the only one that the file concerns, or None when it concerns all. In all texts, a byte of a file's
+    name that is not UTF-8 is an escape such as ``\\xff``.
     """
 
     file: Path
@@ -47,7 +48,18 @@ class Problem:
     @classmethod
     def of(cls, error: SettingsError, consequence: str, workspace: str | None = None) -> Self:
         """Return the problem of a file with this error."""
-        return cls(error.file, error.key, error.reason, consequence, workspace)
+        return cls(
+            Path(_escape(str(error.file))),
+            error.key,
+            _escape(error.reason),
+            _escape(consequence),
+            None if workspace is None else _escape(workspace),
+        )
+
+
+def _escape(text: str) -> str:
+    """Return ``text`` as valid Unicode. Metrics and snapshots of the settings can hold no other."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def describe_error(error: Exception) -> str:

@@ -129,7 +129,7 @@ class Sources:
         content = self._overlay[file] if file in self._overlay else self._find(file).content
         if isinstance(content, OSError):
             raise SettingsError(file, "", _describe_error(content))
-        self._digest.update(b"%s\0%d\0%s" % (file.name.encode(), len(content), content))
+        self._digest.update(b"%s\0%d\0%s" % (os.fsencode(file.name), len(content), content))
         return content
 
     def read_secret(self, file: Path, *, owner_only: bool = False) -> bytes:

@@ -1,5 +1,6 @@
 """Each workspace file is loaded by itself. A broken one keeps its last good settings and affects no other."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,21 @@ def test_a_workspace_that_never_loaded_is_not_served_and_affects_no_other(live: 
     assert (live.settings.workspaces["new"].plan, live.problems) == ("pro", "")
 
 
-def test_a_file_whose_name_is_not_an_id_is_reported_until_it_is_deleted(live: LiveSettings) -> None:
-    file = live.folder / "policies/workspaces/be ta.toml"
+@pytest.mark.parametrize(
+    ("name", "shown"), [(b"be ta", "be ta"), (b"b\xeata", "b\\xeata")], ids=["a space", "not UTF-8"]
+)
+def test_a_file_whose_name_is_not_an_id_is_reported_until_it_is_deleted(
+    live: LiveSettings, name: bytes, shown: str
+) -> None:
+    folder = live.folder / "policies/workspaces"
+    file = folder / os.fsdecode(name + b".toml")
     file.write_text('name = "Beta"\n')
     live.after(2)
     assert live.settings.workspaces.keys() == {"acme", "beta"}
-    assert f"{file}: the file's name is the workspace's id" in live.problems
+    assert f"{folder}/{shown}.toml: the file's name is the workspace's id" in live.problems
+    [problem] = live.settings.problems
+    assert problem.consequence == f"workspace {shown} is not served"
+    assert str(problem).encode()  # As metrics and the snapshot of workers encode it.
     file.unlink()
     live.after(2)
     assert live.problems == ""
