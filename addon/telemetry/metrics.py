@@ -44,10 +44,10 @@ UPSTREAM_CODES = frozenset({code for _, code in (*UPSTREAM_ERRORS.values(), SERV
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder of several workers, by prometheus_client's own name."""
 
-MOST = 10**15
+MAX_ADDED = 10**15
 """The most that one call adds to a counter. A wrong count of a provider must not make the float inexact."""
 
-MOST_NAMED = 100
+MAX_NAMED_FILES = 100
 """How many broken files have their own series. The others are counted together."""
 
 STORE_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
@@ -97,8 +97,8 @@ class Metrics:
         calls = counter("tollgate_calls", "Calls sent upstream.", ("model", "provider", "mode", "status"))
         refusals = counter("tollgate_refusals", "Calls that were not sent upstream.", ("code",))
         self._fallbacks = counter("tollgate_fallbacks", "Calls that a fallback served.", ("provider", "mode"))
-        self._tokens = counter("tollgate_tokens", "Tokens as booked.", ("kind", "model"))
-        self._cost = counter("tollgate_cost_usd", "USD as booked.", ("price", "model", "mode"))
+        self._tokens = counter("tollgate_tokens", "Tokens as in the ledger.", ("kind", "model"))
+        self._cost = counter("tollgate_cost_usd", "USD as in the ledger.", ("price", "model", "mode"))
         self._calls_by = _Children[Counter](calls.labels)
         self._amounts_by = _Children[_Amounts](self._amounts)
         # Every known code starts at 0, so that Prometheus sees the first refusal as an increase.
@@ -117,7 +117,7 @@ class Metrics:
             "tollgate_upstream_errors", "Attempts that failed at the provider.", ("provider", "code")
         )
         disbelieved = counter(
-            "tollgate_usage_disbelieved", "Counts of providers that can't be.", ("provider", "count")
+            "tollgate_usage_disbelieved", "Counts of providers that were rejected.", ("provider", "count")
         )
         self._disbelieved_by = _Children[Counter](disbelieved.labels)
         self._call_by = _Children[Histogram](call.labels)
@@ -175,7 +175,7 @@ class Metrics:
             registry=self.registry,
         )
         counter = partial(Counter, registry=self.registry)
-        errors = counter("tollgate_store_errors", "Times the store could not be asked.", ("operation",))
+        errors = counter("tollgate_store_errors", "How often the store failed.", ("operation",))
         self._store_seconds = {operation: seconds.labels(operation) for operation in operations}
         self._store_errors = {operation: errors.labels(operation) for operation in operations}
         self._holds = Gauge(
@@ -258,9 +258,9 @@ class Metrics:
 
     def set_broken_files(self, files: Sequence[Path]) -> None:
         """Set which settings files do not load. A file that is missing now becomes 0."""
-        counts = dict.fromkeys((f"{file.parent.name}/{file.name}" for file in files[:MOST_NAMED]), 1)
-        if len(files) > MOST_NAMED:
-            counts[OTHER] = len(files) - MOST_NAMED
+        counts = dict.fromkeys((f"{file.parent.name}/{file.name}" for file in files[:MAX_NAMED_FILES]), 1)
+        if len(files) > MAX_NAMED_FILES:
+            counts[OTHER] = len(files) - MAX_NAMED_FILES
         _set(self._broken_by, {(file,): count for file, count in counts.items()})
 
     def store_asked(self, operation: StoreOperation, duration_s: float, *, available: bool) -> None:
@@ -294,4 +294,4 @@ def _set(gauges: _Children[Gauge], values: Mapping[Any, int]) -> None:
 
 def _add(counter: Counter, amount: int | None, scale: float = 1.0) -> None:
     if amount:
-        counter.inc(min(amount, MOST) / scale)
+        counter.inc(min(amount, MAX_ADDED) / scale)

@@ -65,7 +65,7 @@ class Holds:
 
     async def place(self, request: HoldRequest) -> Hold | Denial:
         """Place a hold. When it is not known whether that succeeded, the call counts as held."""
-        request = replace(request, max_cost=exact(request.max_cost, request.limits))
+        request = replace(request, max_cost=make_exact(request.max_cost, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
         try:
@@ -83,7 +83,7 @@ class Holds:
         held = self._held.get(request.id)
         if held is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
-        request = replace(request, max_cost=exact(request.max_cost, request.limits))
+        request = replace(request, max_cost=make_exact(request.max_cost, request.limits))
         return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
@@ -129,7 +129,7 @@ class Holds:
             limits += (limit.kind, names.index(name) + 1, limit.maximum)
         row = json.dumps(make_storable(request.interrupted_row))
         cost = (*max_cost_arguments(request.max_cost), int(is_moved))
-        counted = (len(counters.keys), *counters.lives_s)
+        counted = (len(counters.keys), *counters.ttl_s)
         async with self._client.timeout():
             for renew in (self._state.was_lost, True):
                 end_us = await self._leases.end_us(request.workspace, renew=renew)
@@ -155,7 +155,7 @@ def max_cost_arguments(max_cost: MaxCost) -> tuple[int, ...]:
     )
 
 
-def exact(max_cost: MaxCost, limits: Sequence[Limit]) -> MaxCost:
+def make_exact(max_cost: MaxCost, limits: Sequence[Limit]) -> MaxCost:
     """Return a greatest cost with the same decision, whose numbers a script counts exactly.
 
     Without a limit on money, the decision is made here. Raise ``CallNotHeld`` when no such cost exists: a prompt or a

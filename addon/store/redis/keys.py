@@ -30,13 +30,13 @@ INTERRUPTED_S = 7 * 86_400
 """The same for a call that counted as interrupted: its process may come back."""
 
 _DAY_S = 86_400
-_LIVES_S = {len("2026-11-21"): 3 * _DAY_S, len("2026-W47"): 10 * _DAY_S, len("2026-11"): 40 * _DAY_S}
+_TTL_S = {len("2026-11-21"): 3 * _DAY_S, len("2026-W47"): 10 * _DAY_S, len("2026-11"): 40 * _DAY_S}
 _SPEND = ":spend:"
 
 
-def lives_s(period: str) -> int:
+def ttl_s(period: str) -> int:
     """Return how many seconds a counter is kept after its last change: longer than its period. 0: forever."""
-    return 0 if period == EVER else _LIVES_S[len(period)]
+    return 0 if period == EVER else _TTL_S[len(period)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class CallCounters:
     """The counters that one call adds to, the wallet's last: their keys, and how many seconds each is kept."""
 
     keys: tuple[str, ...]
-    lives_s: tuple[int, ...]
+    ttl_s: tuple[int, ...]
 
 
 @lru_cache(maxsize=4096)
@@ -93,4 +93,4 @@ def call_counters(workspace: str, key_id: str, day: date) -> CallCounters:
     """Return the counters of a call of ``day`` (UTC)."""
     counters = (*counters_of_day(workspace, key_id, day), wallet_counter(workspace))
     keys = keys_of(workspace)
-    return CallCounters(tuple(map(keys.counter, counters)), tuple(lives_s(c.period) for c in counters))
+    return CallCounters(tuple(map(keys.counter, counters)), tuple(ttl_s(c.period) for c in counters))

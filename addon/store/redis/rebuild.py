@@ -29,7 +29,7 @@ from addon.store.redis.keys import (
     call_counters,
     counter_of,
     keys_of,
-    lives_s,
+    ttl_s,
 )
 from addon.store.redis.scripts import REFILL_BUCKET
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
@@ -90,7 +90,7 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
     for counter, totals in recount(connection).items():
         workspace = _workspace_of(counter)
         counters = by_workspace[workspace]
-        if period_end(counter.period) > (today - timedelta(seconds=lives_s(counter.period))).isoformat():
+        if period_end(counter.period) > (today - timedelta(seconds=ttl_s(counter.period))).isoformat():
             counters[keys_of(workspace).counter(counter)] = totals
     holds = 0
     for workspace in sorted({*names, *by_workspace}):
@@ -186,7 +186,7 @@ def _counter_commands(
         held_nanousd, calls = held.get(name, (0, 0))
         spent = ("spent", totals.spent_nanousd, "requests", totals.requests)
         yield ("HSET", name, *spent, "held", held_nanousd, "in_flight", calls)
-        if seconds := lives_s(counter_of(name).period):
+        if seconds := ttl_s(counter_of(name).period):
             yield ("EXPIRE", name, seconds)
 
 

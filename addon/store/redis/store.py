@@ -195,7 +195,7 @@ class RedisStore(SharedCircuitsMixin):
                 SETTLE,
                 row["workspace"],
                 names,
-                *(row["id"], outcome, *cost, packed, remembered_s, *counters.lives_s),
+                *(row["id"], outcome, *cost, packed, remembered_s, *counters.ttl_s),
             )
         self._unconfirmed.add(row["id"], packed)
         self._outbox.schedule(row["workspace"])

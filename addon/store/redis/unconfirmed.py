@@ -14,8 +14,8 @@ from addon.store.protocol import Settlement
 
 KEEP_S = 60.0
 """After this time, a call is also on the disk and the replicas of Redis, if it has them."""
-MAX_BOOKINGS = 100_000
-_MOST_AT_ONCE = 5_000
+MAX_CALLS = 100_000
+_MAX_LOOKED_UP = 5_000
 """The most calls that one step looks up in the ledger."""
 
 
@@ -29,14 +29,14 @@ class UnconfirmedCalls:
     def add(self, call_id: str, packed: str) -> None:
         """Keep a settlement that Redis has just accepted."""
         self._packed.pop(call_id, None)
-        while len(self._packed) >= MAX_BOOKINGS:
+        while len(self._packed) >= MAX_CALLS:
             del self._packed[next(iter(self._packed))]
         self._packed[call_id] = (self._clock.monotonic_s(), packed)
 
     def due(self) -> list[str]:
         """Return the ids of calls that are older than ``KEEP_S``."""
         before_s = self._clock.monotonic_s() - KEEP_S
-        oldest = islice(self._packed.items(), _MOST_AT_ONCE)
+        oldest = islice(self._packed.items(), _MAX_LOOKED_UP)
         return [call_id for call_id, (kept_s, _) in oldest if kept_s <= before_s]
 
     def forget(self, call_ids: Collection[str]) -> None:

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from rig.configuration import ROOT
 from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, exchange_by, read, value
 
-from addon.telemetry.metrics import MOST, MOST_NAMED, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
+from addon.telemetry.metrics import MAX_ADDED, MAX_NAMED_FILES, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
 from policies.exchange import Exchange
 from policies.model import Route, Target, Usage
 from policies.refusal import RefusalCode
@@ -155,7 +155,7 @@ def test_an_absurd_count_breaks_no_call_and_keeps_the_sum_exact(metrics: Metrics
     metrics.call_ended(absurd, CATALOG, now_s=2.0)
     metrics.call_ended(EXCHANGE, CATALOG, now_s=2.0)
     samples = read(metrics.render())
-    assert value(samples, "tollgate_tokens_total", kind="prompt", model="tester-large") == MOST + 10
+    assert value(samples, "tollgate_tokens_total", kind="prompt", model="tester-large") == MAX_ADDED + 10
 
 
 def test_a_gauge_of_something_that_is_gone_is_zero(metrics: Metrics):
@@ -168,10 +168,10 @@ def test_a_gauge_of_something_that_is_gone_is_zero(metrics: Metrics):
 
 
 def test_broken_files_are_named_up_to_a_bound(metrics: Metrics):
-    files = [Path(f"/somewhere/workspaces/w{number:03}.toml") for number in range(MOST_NAMED + 5)]
+    files = [Path(f"/somewhere/workspaces/w{number:03}.toml") for number in range(MAX_NAMED_FILES + 5)]
     metrics.set_broken_files(files)
     samples = read(metrics.render())["tollgate_broken_files"]
-    assert len(samples) == MOST_NAMED + 1
+    assert len(samples) == MAX_NAMED_FILES + 1
     assert samples[frozenset({("file", "workspaces/w000.toml")})] == 1
     assert samples[frozenset({("file", OTHER)})] == 5
     metrics.set_broken_files(files[:1])

@@ -18,7 +18,7 @@ from rig.stores import WORKSPACE, Place, credit, settlement, takes
 from rig.stores import request as held_call
 
 from addon.store.protocol import Store, StoreUnavailable
-from addon.store.redis.holds import LARGEST_EXACT, exact, max_cost_arguments
+from addon.store.redis.holds import LARGEST_EXACT, make_exact, max_cost_arguments
 from addon.store.redis.keys import keys_of
 from addon.store.redis.rebuild import rebuild_state
 from addon.store.redis.scripts import HOLD, TAKE_TOKEN
@@ -63,7 +63,7 @@ def hold_in_redis(
         client.hset(name, mapping=fields)
         names.append(name)
         asked += (limit.kind, len(names), limit.maximum)
-    max_cost = exact(max_cost, limits)
+    max_cost = make_exact(max_cost, limits)
     arguments = ("state", "a", "owner", 2**60, "{}", *max_cost_arguments(max_cost), 0, 1, 0, *asked)
     try:
         found = client.eval(HOLD.text, len(names), *names, *arguments)
@@ -102,7 +102,7 @@ def limited(draw: st.DrawFn) -> list[tuple[Limit, CounterUse]]:
 
 def can_be_counted(max_cost: MaxCost, limits: Sequence[Limit]) -> bool:
     try:
-        exact(max_cost, limits)
+        make_exact(max_cost, limits)
     except StoreUnavailable:
         return False
     return True

@@ -61,7 +61,7 @@ async def test_a_settlement_is_forgotten_when_the_ledger_has_it(
 
 
 def test_the_number_of_kept_settlements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unconfirmed, "MAX_BOOKINGS", 2)
+    monkeypatch.setattr(unconfirmed, "MAX_CALLS", 2)
     kept = unconfirmed.UnconfirmedCalls()
     for name in "abac":
         kept.add(name, pack_call(settlement(name)))
