@@ -49,6 +49,9 @@ USAGE_COLUMNS = (
 CALL = "call"
 """The ``reference`` of a wallet entry for the cost of a call. Its ``id`` is the id of the call."""
 
+WAS_INTERRUPTED = f"error_code IS '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"
+"""The SQL condition for the row of a dead process: only such a row has the duration 0."""
+
 # A row of an older version, in a hold or an outbox, lacks the columns that were added later.
 _LATER_COLUMNS = {"cache_write_tokens": None}
 
@@ -93,8 +96,7 @@ _INSERT = (
 )
 _REPLACE = (
     f"UPDATE usage SET {', '.join(f'{name} = :{name}' for name in USAGE_COLUMNS)}"  # noqa: S608
-    # Only the call of a dead process has the duration 0.
-    f" WHERE id = :id AND error_code = '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"
+    f" WHERE id = :id AND {WAS_INTERRUPTED}"
 )
 
 

@@ -5,11 +5,10 @@ failures cost these round trips: a provider that works writes nothing.
 """
 
 import re
-from collections.abc import Sequence
 
 from addon.store.circuits import CircuitSnapshot
 from addon.store.protocol import StoreUnavailable
-from addon.store.redis.client import RedisClient
+from addon.store.redis.client import RedisClient, parse_time_us
 from addon.store.redis.keys import CIRCUITS
 from addon.store.redis.scripts import SWAP_CIRCUIT
 from policies.circuit_breaker import CLOSED, Change, Circuit
@@ -31,7 +30,7 @@ class RedisCircuits:
         """See ``CircuitTable.read``."""
         async with self._client.timeout():
             time, fields = await self._client.transaction([("TIME",), ("HGETALL", CIRCUITS)])
-        return CircuitSnapshot({name: _parse(text) for name, text in fields.items()}, _us(time))
+        return CircuitSnapshot({name: _parse(text) for name, text in fields.items()}, parse_time_us(time))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
         """See ``CircuitTable.change``."""
@@ -39,16 +38,11 @@ class RedisCircuits:
             for _ in range(_TRIES):
                 time, text = await self._client.transaction([("TIME",), ("HGET", CIRCUITS, name)])
                 before = _parse(text)
-                after = change(before, _us(time))
+                after = change(before, parse_time_us(time))
                 swap = (name, text or "", _text(after), KEPT_S)
                 if before == after or await self._client.run(SWAP_CIRCUIT, [CIRCUITS], *swap) == "done":
                     return before, after
         raise StoreUnavailable("too many processes change a circuit at once")
-
-
-def _us(time: Sequence[str]) -> int:
-    seconds, micros = map(int, time)
-    return seconds * 1_000_000 + micros
 
 
 def _parse(text: str | None) -> Circuit:

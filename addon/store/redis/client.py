@@ -100,6 +100,12 @@ class RedisClient:
             raise StoreUnavailable(f"Redis at {self.address}: {_reason(error)}") from error
 
 
+def parse_time_us(time: Sequence[str]) -> int:
+    """Return the answer of ``TIME`` in µs."""
+    seconds, micros = map(int, time)
+    return seconds * 1_000_000 + micros
+
+
 def _reason(error: Exception) -> str:
     """Return a short reason without the arguments of the command, which may contain a client's text."""
     reason = str(error).partition(", with args")[0].partition("\n")[0]

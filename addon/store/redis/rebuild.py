@@ -17,8 +17,9 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store.ledger.recount import CounterTotals, recount
-from addon.store.ledger.rows import CALL, iso
+from addon.store.ledger.rows import CALL, WAS_INTERRUPTED, iso
 from addon.store.protocol import LEASE_S, MAINTENANCE_INTERVAL_S, TIMEOUT_S
+from addon.store.redis.client import parse_time_us
 from addon.store.redis.keys import (
     ENDED_S,
     INTERRUPTED_S,
@@ -34,7 +35,6 @@ from addon.store.redis.keys import (
 from addon.store.redis.scripts import REFILL_BUCKET
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
 from addon.store.redis.state import make_group, set_redis_state
-from policies.exchange import INTERRUPTED
 from policies.limits import Counter, period_end
 from policies.token_bucket import WINDOW_US
 
@@ -98,10 +98,8 @@ async def _restore_all(session: RedisSession, names: Mapping[str, Sequence[str]]
         holds += await _restore(session, workspace, state, by_workspace[workspace], old)
     await session.file.write(lambda file: set_redis_state(file, state))
     async with session.client.timeout(COMMAND_TIMEOUT_S):
-        seconds, micros = await session.client.command("TIME")
-        await session.client.command(
-            "HSET", PULSE, "epoch", int(seconds) * 1_000_000 + int(micros), "beat", 0
-        )
+        now_us = parse_time_us(await session.client.command("TIME"))
+        await session.client.command("HSET", PULSE, "epoch", now_us, "beat", 0)
         await session.client.command("SET", STATE, state)
     return Rebuilt(len(by_workspace), sum(map(len, by_workspace.values())), holds, recorded)
 
@@ -128,7 +126,7 @@ def _newest_ended(session: RedisSession, workspace: str) -> list[tuple[str, str,
 
 _ENDED_AT = "julianday(created_at) + duration_ms / 86400000.0"
 _NEWEST_ENDED = (
-    f"SELECT id, error_code IS '{INTERRUPTED}' AND usage_source = 'none' AND duration_ms = 0"  # noqa: S608
+    f"SELECT id, {WAS_INTERRUPTED}"  # noqa: S608
     f" FROM usage WHERE workspace = ? AND {_ENDED_AT} >= (SELECT max({_ENDED_AT}) FROM usage) - ?"
 )
 
@@ -153,8 +151,10 @@ async def _restore(
         await session.client.run(REFILL_BUCKET, [keys.takes], _calls_of_window(session, workspace), WINDOW_US)
         for owner in {record.split(":", 3)[2] for record in records}:
             # Its process may live. If not, a gateway must find the lease when it ends.
-            end_us = await _lease_end_us(session)
-            await session.client.command("ZADD", LEASES, "NX", end_us, f"{owner} {workspace}")
+            now_us = parse_time_us(await session.client.command("TIME"))
+            await session.client.command(
+                "ZADD", LEASES, "NX", now_us + LEASE_S * 1_000_000, f"{owner} {workspace}"
+            )
         commands: list[Command] = [("DEL", name) for name in old]
         commands += _counter_commands(counters, sum_holds(records))
         commands.append(("DEL", keys.credits))
@@ -200,8 +200,3 @@ def _calls_of_window(session: RedisSession, workspace: str) -> int:
     sql = "SELECT count(*) FROM usage WHERE workspace = ? AND created_at >= ?"
     found: int = session.file.connection.execute(sql, (workspace, since)).fetchone()[0]
     return found
-
-
-async def _lease_end_us(session: RedisSession) -> int:
-    seconds, micros = await session.client.command("TIME")
-    return (int(seconds) + LEASE_S) * 1_000_000 + int(micros)
