@@ -43,10 +43,10 @@ class NoFallback:
     refusal: Refusal | None = None
 
 
-def choose_second_attempt(
+def choose_second_target(
     first: Target, workspace: Workspace, models: Mapping[str, Model]
 ) -> Target | NoFallback:
-    """Return the attempt that follows ``first`` where it fails, or why none does."""
+    """Return the target of the attempt after a failed one with ``first``, or why no attempt follows."""
     if first.mode == "byok":
         return (
             _on_the_platform(first.model, models) if workspace.safety_net else NoFallback("safety_net is off")
@@ -82,7 +82,7 @@ def _fallback_refusal(model: Model) -> Refusal:
 
 
 def _fallback(model: Model | None, workspace: Workspace) -> Target | str:
-    """Return the attempt with a fallback model, or why this model can serve no call of the workspace."""
+    """Return the target with a fallback model, or why this model can serve no call of the workspace."""
     if model is None:
         return "it is not in the catalog"
     if not model.active:
@@ -107,11 +107,11 @@ def find_idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str
 
 
 def find_refusal_after_failure(denial: Denial, failed: Target, now: datetime) -> Refusal | None:
-    """Return the refusal that the client gets where a limit has no room for the attempt after ``failed``.
+    """Return the refusal that the client gets where a limit has no room for the second attempt.
 
-    None: the client gets the failure of the first attempt. That is so for a fallback model, which is the operator's
-    choice and must not hide why the call's own model failed. The Safety Net's refusal is shown, because only the
-    customer can add the money. Source: contract, "402 situations" (Safety Net).
+    ``failed`` is the target of the first. None: the client gets the failure of the first attempt. That is so for a
+    fallback model, which is the operator's choice and must not hide why the call's own model failed. The Safety Net's
+    refusal is shown, because only the customer can add the money. Source: contract, "402 situations" (Safety Net).
     """
     if failed.mode != "byok":
         return None

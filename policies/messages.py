@@ -198,8 +198,8 @@ def _new_ids(messages: Sequence[Message], family: Family) -> dict[str, str]:
 
 
 def _candidates(call_id: str, chars: int) -> Iterator[str]:
-    for attempt in count():
-        yield hashlib.sha256(f"{attempt} {call_id}".encode(errors="surrogatepass")).hexdigest()[:chars]
+    for number in count():
+        yield hashlib.sha256(f"{number} {call_id}".encode(errors="surrogatepass")).hexdigest()[:chars]
 
 
 def _ids(messages: Sequence[Message]) -> Iterator[str]:

@@ -188,9 +188,10 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an attempt calls: a model, its provider, and the key. ``secret`` is sent to that provider only.
+    """The model that an attempt calls, and the key that it sends.
 
-    It is empty where the provider takes no key. ``is_fallback``: it replaces a target that failed.
+    ``secret`` is sent to the model's provider only, and is empty where this takes no key. ``is_fallback``: it replaces
+    a target that failed.
     """
 
     model: Model

@@ -19,7 +19,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from policies.fallback import NoFallback, choose_second_attempt
+from policies.fallback import NoFallback, choose_second_target
 from policies.model import Heuristic, Model, Prices, Provider, Route, Target, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
@@ -52,9 +52,9 @@ def choose_route(
     models: Mapping[str, Model],
     providers: Mapping[str, Provider],
 ) -> Route:
-    """Return the attempts for a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
+    """Return the route of a request. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``.
 
-    ``policies.fallback`` chooses the second attempt. Each refusal says what to change. It never repeats a name from the
+    ``policies.fallback`` chooses the second target. Each refusal says what to change. It never repeats a name from the
     client, because some people put a key there by mistake.
     """
     listed = None if request.model is None else _listed(request.model, models, providers)
@@ -69,8 +69,8 @@ def choose_route(
         raise _no_route(request.model)
     if not choice.model.active:
         raise _inactive(choice.model.slug, choice.named_in)
-    first = _attempt(choice, workspace)
-    then = choose_second_attempt(first, workspace, models)
+    first = _target(choice, workspace)
+    then = choose_second_target(first, workspace, models)
     if isinstance(then, NoFallback):
         return Route((first,), choice.decided_by, then.reason, then.refusal)
     return Route((first, then), choice.decided_by)
@@ -196,8 +196,8 @@ def _custom_model(name: str, provider: Provider, workspace: Workspace) -> Model:
 # --- the key --------------------------------------------------------------------------------------------
 
 
-def _attempt(choice: _Choice, workspace: Workspace) -> Target:
-    """Return the attempt with a model: with the customer's own key if its routing is on, else with a platform key."""
+def _target(choice: _Choice, workspace: Workspace) -> Target:
+    """Return the target with a model: with the customer's own key if its routing is on, else with a platform key."""
     model, provider = choice.model, choice.model.provider
     if byok := workspace.routed_key(provider):
         if byok.secret is None:

@@ -108,7 +108,7 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
     if len(route.targets) == 1:
         return None
     workspace, _ = routed.caller
-    first, second = (circuit_of(attempt, workspace) for attempt in route.targets)
+    first, second = (circuit_of(target, workspace) for target in route.targets)
     if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
         return None
     if await deps.store.circuit_allows(first, routed.id):

@@ -53,8 +53,8 @@ _EXCHANGE = Exchange(
 
 def answered_exchange(family: Family, **changes: Any) -> Exchange:
     """Return the exchange of a call whose model is of ``family``."""
-    attempt = replace(_EXCHANGE.target, model=replace(_MODEL, family=family))
-    return replace(_EXCHANGE, route=Route((attempt,), "pinned"), **changes)
+    target = replace(_EXCHANGE.target, model=replace(_MODEL, family=family))
+    return replace(_EXCHANGE, route=Route((target,), "pinned"), **changes)
 
 
 def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:

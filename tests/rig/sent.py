@@ -46,8 +46,8 @@ def sent(
     extras = {name: value for name, value in chat.extras.items() if name in family.extra}
     cap = min(chat.requested_cap or MODEL_CAP, MODEL_CAP)
     sanitized = sanitize({**chat.fields, **extras}, model, cap, chat.stream)
-    attempt = Target(model, "payg", SecretStr("key"))
-    body = json.loads(DIALECTS[dialect].request(attempt, dict(sanitized.body)).content)
+    target = Target(model, "payg", SecretStr("key"))
+    body = json.loads(DIALECTS[dialect].request(target, dict(sanitized.body)).content)
     ignored = tuple(
         FieldChange(name, "dropped", "unknown", CHAT_BODY)
         for name in sorted(chat.extras.keys() - family.extra)

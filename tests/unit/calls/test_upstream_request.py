@@ -33,8 +33,8 @@ BODY = b"""{
         {"role": "tool", "tool_call_id": "1", "content": "seen"}]}"""
 
 
-def routed(body: bytes, *attempts: Target, made: int = 0) -> Call:
-    """Return a call with its route, of which so many attempts were made."""
+def routed(body: bytes, *targets: Target, made: int = 0) -> Call:
+    """Return a call with a route of ``targets``, after ``made`` attempts."""
     exchange = Exchange(
         id="call",
         created_at=datetime.now(UTC),
@@ -42,7 +42,7 @@ def routed(body: bytes, *attempts: Target, made: int = 0) -> Call:
         stage=Stage.ROUTED,
         workspace=WORKSPACE,
         key=KEY,
-        route=Route(attempts, "default"),
+        route=Route(targets, "default"),
         attempts=made,
     )
     settings: Any = None  # They are not used.

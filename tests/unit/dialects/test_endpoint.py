@@ -1,4 +1,4 @@
-"""The URL of an attempt and the header with its key, in each form; invalid model ids are refused."""
+"""The URL of a target and the header with its key, in each form; invalid model ids are refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ BODY: Mapping[str, Any] = {
 }
 
 
-def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Target:
+def target(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Target:
     made = Provider(
         **{"name": "P", "base_url": "https://p.example/v1", "dialect": "openai", **provider},
         platform_keys=(),
@@ -39,14 +39,14 @@ def attempt(model_id: str = "m-1", secret: str = "key-1", **provider: Any) -> Ta
     ],
 )
 def test_a_key_is_sent_in_the_providers_header(auth: str, header: tuple[str, str]) -> None:
-    assert auth_headers(attempt(auth=auth)) == (header,)
-    request = DIALECTS["openai"].request(attempt(auth=auth), dict(BODY))
+    assert auth_headers(target(auth=auth)) == (header,)
+    request = DIALECTS["openai"].request(target(auth=auth), dict(BODY))
     assert [value for _, value in request.headers if "key-1" in value] == [header[1]]
     assert "key-1" not in request.url
 
 
 def test_a_provider_without_keys_gets_none() -> None:
-    keyless = attempt(secret="", auth="none")
+    keyless = target(secret="", auth="none")
     assert auth_headers(keyless) == ()
     assert keyless.secrets == ()
 
@@ -74,31 +74,31 @@ AZURE = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
     ],
 )
 def test_the_model_is_quoted_in_the_path(path: str, model_id: str, url: str) -> None:
-    assert endpoint_url(attempt(model_id), path) == url
+    assert endpoint_url(target(model_id), path) == url
 
 
 @pytest.mark.parametrize("model_id", ["..", ".", "a/../../admin", "a//b", "/a", "a/"])
 def test_a_model_can_not_change_the_path(model_id: str) -> None:
     with pytest.raises(ValueError, match="can't be part of a path"):
-        endpoint_url(attempt(model_id), "/{model}/x")
+        endpoint_url(target(model_id), "/{model}/x")
 
 
 def test_the_openai_dialect_uses_the_providers_own_path() -> None:
-    request = DIALECTS["openai"].request(attempt("my-4o", chat_path=AZURE), dict(BODY))
+    request = DIALECTS["openai"].request(target("my-4o", chat_path=AZURE), dict(BODY))
     assert request.url == "https://p.example/v1" + AZURE.replace("{model}", "my-4o")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_configured_headers_win_over_the_dialects_own(dialect: str) -> None:
     headers = {"anthropic-version": "2024-01-01", "anthropic-beta": "b-1", "user-agent": "acme"}
-    request = DIALECTS[dialect].request(attempt(dialect=dialect, headers=headers), dict(BODY))
+    request = DIALECTS[dialect].request(target(dialect=dialect, headers=headers), dict(BODY))
     names = [name for name, _ in request.headers]
     assert len(names) == len(set(names))
     assert headers.items() <= dict(request.headers).items()
 
 
 def test_each_dialect_has_its_own_endpoint() -> None:
-    requests = {name: DIALECTS[name].request(attempt(dialect=name), dict(BODY)) for name in DIALECTS}
+    requests = {name: DIALECTS[name].request(target(dialect=name), dict(BODY)) for name in DIALECTS}
     assert {name: request.url for name, request in requests.items()} == {
         "openai": "https://p.example/v1/chat/completions",
         "anthropic": "https://p.example/v1/messages",

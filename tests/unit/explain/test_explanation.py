@@ -61,12 +61,12 @@ def refusal_by_the_decisions(
     try:
         chat = parse_chat_request(content)
         asked = read_request_facts(chat.model, chat.fields)
-        attempt = choose_route(asked, workspace, loaded().models, loaded().providers).targets[0]
-        model = attempt.model
+        target = choose_route(asked, workspace, loaded().models, loaded().providers).targets[0]
+        model = target.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}
         fields = {**chat.fields, **extras}
         max_cost = NOT_METERED
-        if attempt.mode == "payg":
+        if target.mode == "payg":
             assert model.max_completion_tokens is not None
             max_cost = compute_max_cost(
                 model.retail,
@@ -77,14 +77,14 @@ def refusal_by_the_decisions(
                 names_cap=chat.requested_cap is not None,
                 uncapped_tokens=model.family.uncapped_completion_tokens,
             )
-        limits = limits_of(workspace, workspace.keys[0], attempt.mode, NOW)
+        limits = limits_of(workspace, workspace.keys[0], target.mode, NOW)
         decided = place_hold(max_cost, limits, {limit.counter: used for limit in limits})
         if isinstance(decided, Denial):
             raise make_denial_refusal(decided, NOW)
-        budget = decided.cap_tokens if attempt.mode == "payg" else None
+        budget = decided.cap_tokens if target.mode == "payg" else None
         cap = find_completion_cap(chat.requested_cap, model.max_completion_tokens, budget)
         body = sanitize(fields, model, cap, chat.stream).body
-        DIALECTS[model.provider.dialect].request(attempt, body)
+        DIALECTS[model.provider.dialect].request(target, body)
     except Refusal as refusal:
         return refusal.code, refusal.message
     except KeyError:  # The operator's mistake in ``rig.explained``.

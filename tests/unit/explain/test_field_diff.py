@@ -50,9 +50,9 @@ def test_the_fields_left_out_are_those_that_make_no_difference_to_the_request(
     model = Model(
         "m", provider, "up", Family("f", extra=extra), Prices(1, 1, 1), Prices(1, 1, 1), 99, False, True
     )
-    attempt = Target(model, "payg", SecretStr("key"))
+    target = Target(model, "payg", SecretStr("key"))
     body = {"model": "up", "messages": MESSAGES, "max_tokens": 9_000, **fields}
-    found = DIALECTS[dialect].request(attempt, dict(body)).unsent_fields
-    no_difference = {change.field for change in diff_fields(attempt, body) if change.action == "dropped"}
+    found = DIALECTS[dialect].request(target, dict(body)).unsent_fields
+    no_difference = {change.field for change in diff_fields(target, body) if change.action == "dropped"}
     # One dialect has the wish for a stream in the URL. Both fields are never named.
     assert set(found) - {"stream", "stream_options"} == no_difference - {"stream", "stream_options"}

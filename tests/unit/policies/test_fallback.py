@@ -46,11 +46,11 @@ class After:
         return replace(When(byok=self.byok).workspace, fallback_model=self.fallback, safety_net=self.net)
 
 
-def attempts(after: After) -> str:
-    """Return the route in one line: its attempts as ``slug mode``, and the code of its fallback refusal."""
+def targets(after: After) -> str:
+    """Return the route in one line: its targets as ``slug mode``, and the code of its fallback refusal."""
     facts = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
-    made = [f"{attempt.model.slug} {attempt.mode}" for attempt in route.targets]
+    made = [f"{target.model.slug} {target.mode}" for target in route.targets]
     return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
 
 
@@ -94,7 +94,7 @@ SITUATIONS = [
 
 @pytest.mark.parametrize(("after", "made"), SITUATIONS, ids=[str(n) for n in range(len(SITUATIONS))])
 def test_the_attempt_after_a_failed_one(after: After, made: str) -> None:
-    assert attempts(after) == made
+    assert targets(after) == made
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,9 @@ def routed(when: When) -> str:
         route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     except Refusal as refusal:
         return f"{refusal.code}: {refusal.message}"
-    [attempt] = route.targets
-    assert attempt.secret.get_secret_value() == SECRETS[attempt.mode, attempt.model.provider.auth]
-    return f"{attempt.model.slug} {attempt.mode} {route.decided_by}"
+    [target] = route.targets
+    assert target.secret.get_secret_value() == SECRETS[target.mode, target.model.provider.auth]
+    return f"{target.model.slug} {target.mode} {route.decided_by}"
 
 
 SECRETS = {("byok", "bearer"): "customer", ("payg", "bearer"): "platform", ("payg", "none"): ""}
@@ -337,14 +337,14 @@ def situations(draw: st.DrawFn) -> When:
 def test_a_route_has_an_active_model_and_the_one_key_of_its_mode(when: When) -> None:
     with suppress(Refusal):
         found = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
-        [attempt] = found.targets
-        byok = when.byok.get(attempt.model.provider.name)
+        [target] = found.targets
+        byok = when.byok.get(target.model.provider.name)
         has_own_key = byok is not None and byok.routing
-        assert attempt.model.active
-        assert attempt.mode == ("byok" if has_own_key else "payg")
-        assert has_own_key or not attempt.model.byok_only
-        assert attempt.secret.get_secret_value() == SECRETS[attempt.mode, attempt.model.provider.auth]
-        assert attempt.model.slug in MODELS or (attempt.mode == "byok" and attempt.model.slug == when.name)
+        assert target.model.active
+        assert target.mode == ("byok" if has_own_key else "payg")
+        assert has_own_key or not target.model.byok_only
+        assert target.secret.get_secret_value() == SECRETS[target.mode, target.model.provider.auth]
+        assert target.model.slug in MODELS or (target.mode == "byok" and target.model.slug == when.name)
 
 
 @settings(max_examples=200, deadline=None)

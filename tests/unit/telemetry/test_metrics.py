@@ -76,9 +76,9 @@ def _of_one_call(exchange: Exchange) -> Samples:
 def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics: Metrics):
     other = replace(MODEL, slug="other-small", provider=replace(TESTER, name="OTHER"))
     second = Target(other, "payg", SecretStr(SECRET), is_fallback=True)
-    attempts = (Target(MODEL, "byok", SecretStr(SECRET)), second)
+    targets = (Target(MODEL, "byok", SecretStr(SECRET)), second)
     metrics.attempt_failed("TESTER", "upstream_error")
-    fell_back = replace(EXCHANGE, route=Route(attempts, "pinned"), attempts=2, first_byte_s=1.5)
+    fell_back = replace(EXCHANGE, route=Route(targets, "pinned"), attempts=2, first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
     samples = read(metrics.render())
     assert list(samples["tollgate_calls_total"]) == [

@@ -26,7 +26,7 @@ from policies.model import Model, Prices, Provider, Target
 PRICES = Prices(1, 1, 1)
 
 
-def attempt(secret: str, auth: Any = "google_service_account") -> Target:
+def target(secret: str, auth: Any = "google_service_account") -> Target:
     provider = Provider("VERTEX", "https://vertex.example/v1", "openai", (SecretStr(secret),), auth=auth)
     model = Model("slug", provider, "google/gemini", Family("plain"), PRICES, PRICES, 100, False, True)
     return Target(model, "payg", SecretStr(secret))
@@ -94,7 +94,7 @@ def bearer(authorized: Target) -> str:
 async def test_an_account_signs_for_its_token_and_the_token_goes_to_the_provider(
     server: TokenServer, tokens: AccessTokens
 ) -> None:
-    authorized = await tokens.authorize(attempt(key_file(server.url)))
+    authorized = await tokens.authorize(target(key_file(server.url)))
     assert bearer(authorized) == "Bearer ya29.token-1"
     assert authorized.secrets == ("ya29.token-1",)
     (form,) = server.asked
@@ -106,15 +106,15 @@ async def test_an_account_signs_for_its_token_and_the_token_goes_to_the_provider
     assert jwt.get_unverified_header(form["assertion"]) == {"alg": "RS256", "typ": "JWT", "kid": "key-1"}
 
 
-async def test_other_providers_attempts_stay_the_same_object(tokens: AccessTokens) -> None:
-    plain = attempt("sk-plain", auth="bearer")
+async def test_other_providers_targets_stay_the_same_object(tokens: AccessTokens) -> None:
+    plain = target("sk-plain", auth="bearer")
     assert await tokens.authorize(plain) is plain
 
 
 async def test_a_token_is_used_until_it_nears_its_end(server: TokenServer, tokens: AccessTokens) -> None:
     secret = key_file(server.url)
     for _ in range(3):
-        assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+        assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1"
     assert len(server.asked) == 1
 
 
@@ -123,7 +123,7 @@ async def test_calls_that_come_together_wait_for_one_request(
 ) -> None:
     server.may_answer.clear()
     secret = key_file(server.url)
-    waiting = [asyncio.create_task(tokens.authorize(attempt(secret))) for _ in range(5)]
+    waiting = [asyncio.create_task(tokens.authorize(target(secret))) for _ in range(5)]
     await server.was_asked.wait()
     waiting[0].cancel()  # the client leaves
     server.may_answer.set()
@@ -136,16 +136,16 @@ async def test_a_token_near_its_end_is_renewed_while_calls_go_on_with_it(
 ) -> None:
     secret = key_file(server.url)
     server.answer["expires_in"] = 200
-    await tokens.authorize(attempt(secret))
+    await tokens.authorize(target(secret))
     server.was_asked.clear()
     server.may_answer.clear()
     # The server is silent, so a call that waited for it would hang.
     for _ in range(3):
-        assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+        assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1"
     await server.was_asked.wait()
     server.may_answer.set()
     async with asyncio.timeout(BOUND_S):
-        while bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1":
+        while bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1":
             await let_others_run()
     assert len(server.asked) >= 2
 
@@ -155,13 +155,13 @@ async def test_a_token_that_may_expire_before_it_arrives_is_not_used(
 ) -> None:
     secret = key_file(server.url)
     server.answer["expires_in"] = 20
-    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
-    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-2"
+    assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1"
+    assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-2"
 
 
 async def test_each_account_has_a_token_of_its_own(server: TokenServer, tokens: AccessTokens) -> None:
-    first = await tokens.authorize(attempt(key_file(server.url)))
-    second = await tokens.authorize(attempt(key_file(server.url, private_key_id="key-2")))
+    first = await tokens.authorize(target(key_file(server.url)))
+    second = await tokens.authorize(target(key_file(server.url, private_key_id="key-2")))
     assert {bearer(first), bearer(second)} == {"Bearer ya29.token-1", "Bearer ya29.token-2"}
 
 
@@ -186,9 +186,9 @@ async def test_a_failure_is_reported_and_tried_again(
     server.status, server.answer, message = FAILURES[case]
     secret = key_file(server.url)
     with pytest.raises(AccessTokenUnavailable, match=message):
-        await tokens.authorize(attempt(secret))
+        await tokens.authorize(target(secret))
     server.status, server.answer = 200, {"access_token": "good", "expires_in": 3599}
-    assert bearer(await tokens.authorize(attempt(secret))) == "Bearer good"
+    assert bearer(await tokens.authorize(target(secret))) == "Bearer good"
 
 
 async def test_no_error_and_no_log_line_shows_the_assertion(
@@ -197,7 +197,7 @@ async def test_no_error_and_no_log_line_shows_the_assertion(
     server.status = 400
     server.answer = {"error": "x", "error_description": "{assertion} of -----BEGIN PRIVATE KEY-----\nMIIE"}
     with caplog.at_level(logging.DEBUG), pytest.raises(AccessTokenUnavailable) as caught:
-        await tokens.authorize(attempt(key_file(server.url)))
+        await tokens.authorize(target(key_file(server.url)))
     assertion = server.asked[0]["assertion"]
     for text in (str(caught.value), caplog.text):
         assert assertion not in text
@@ -209,7 +209,7 @@ async def test_a_silent_server_fails_in_time(server: TokenServer, pool: Pool) ->
     server.may_answer.clear()
     tokens = AccessTokens(pool, timeout_s=0.05)
     with pytest.raises(AccessTokenUnavailable, match="did not answer in time"):
-        await tokens.authorize(attempt(key_file(server.url)))
+        await tokens.authorize(target(key_file(server.url)))
     await tokens.close()
 
 
@@ -218,7 +218,7 @@ async def test_a_failed_account_is_paused(server: TokenServer, pool: Pool) -> No
     tokens = AccessTokens(pool, pause_s=3600)
     for _ in range(3):
         with pytest.raises(AccessTokenUnavailable, match="status 503"):
-            await tokens.authorize(attempt(key_file(server.url)))
+            await tokens.authorize(target(key_file(server.url)))
     assert len(server.asked) == 1
     await tokens.close()
 
@@ -228,23 +228,23 @@ async def test_a_token_that_is_still_good_outlives_a_failed_renewal(
 ) -> None:
     secret = key_file(server.url)
     server.answer["expires_in"] = 200
-    await tokens.authorize(attempt(secret))
+    await tokens.authorize(target(secret))
     server.status = 503
     async with asyncio.timeout(BOUND_S):
         while len(server.asked) < 4:
-            assert bearer(await tokens.authorize(attempt(secret))) == "Bearer ya29.token-1"
+            assert bearer(await tokens.authorize(target(secret))) == "Bearer ya29.token-1"
             await let_others_run()
 
 
 async def test_the_error_of_an_absent_server_shows_nothing_of_the_key(tokens: AccessTokens) -> None:
     with pytest.raises(AccessTokenUnavailable, match="could not be reached"):
-        await tokens.authorize(attempt(key_file("http://127.0.0.1:9/token")))
+        await tokens.authorize(target(key_file("http://127.0.0.1:9/token")))
 
 
 async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool) -> None:
     server.may_answer.clear()
     tokens = AccessTokens(pool)
-    waiting = asyncio.create_task(tokens.authorize(attempt(key_file(server.url))))
+    waiting = asyncio.create_task(tokens.authorize(target(key_file(server.url))))
     await server.was_asked.wait()
     await tokens.close()
     with pytest.raises(asyncio.CancelledError):
@@ -253,4 +253,4 @@ async def test_closing_cancels_running_renewals(server: TokenServer, pool: Pool)
 
 def test_the_key_file_itself_is_never_sent() -> None:
     with pytest.raises(ValueError, match="a provider gets an access token"):
-        auth_headers(attempt(key_file("https://oauth2.googleapis.com/token")))
+        auth_headers(target(key_file("https://oauth2.googleapis.com/token")))

@@ -64,12 +64,12 @@ class Rig:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def attempt(self, slug: str = "gpt-4o-mini") -> Target:
+    def target(self, slug: str = "gpt-4o-mini") -> Target:
         model = self.settings.models[slug]
         return Target(model, "payg", model.provider.platform_keys[0])
 
     def choose(self) -> Target:
-        return self.keys.choose(self.attempt())
+        return self.keys.choose(self.target())
 
     def turns(self, count: int) -> str:
         """Return the letters of the next keys that are chosen."""
@@ -77,9 +77,9 @@ class Rig:
 
     def answer(self, status: int, retry_after: str | None = None) -> str:
         """Make one call with this answer. Return the letter of its key."""
-        attempt = self.choose()
-        self.keys.record_answer(attempt, status, retry_after)
-        return letter(attempt)
+        target = self.choose()
+        self.keys.record_answer(target, status, retry_after)
+        return letter(target)
 
 
 def letter(target: Target) -> str:
@@ -102,7 +102,7 @@ def test_keys_are_used_in_turn_and_a_rejected_key_rests(rig: Rig) -> None:
 
 
 def test_a_provider_with_one_key_always_uses_it(rig: Rig) -> None:
-    groq = rig.attempt("openai/gpt-oss-20b")
+    groq = rig.target("openai/gpt-oss-20b")
     for _ in range(5):
         chosen = rig.keys.choose(groq)
         assert chosen == groq
@@ -132,14 +132,14 @@ def test_where_all_keys_rest_the_one_that_is_ready_first_is_used(rig: Rig) -> No
 
 def test_calls_in_flight_together_fail_as_one_in_any_order_of_answers(rig: Rig) -> None:
     together = [rig.choose() for _ in range(30)]
-    of_a = [attempt for attempt in together if letter(attempt) == "a"]
-    for attempt in of_a[:5]:
-        rig.keys.record_answer(attempt, 401, None)
+    of_a = [target for target in together if letter(target) == "a"]
+    for target in of_a[:5]:
+        rig.keys.record_answer(target, 401, None)
         rig.now_s += 1
     assert "key 1 of 3 rests 55 s after 401" in rig.keys.check()
     rig.now_s += 100
-    for attempt in of_a[5:]:
-        rig.keys.record_answer(attempt, 401, None)
+    for target in of_a[5:]:
+        rig.keys.record_answer(target, 401, None)
     assert "key 1 of 3 rests 60 s after 401" in rig.keys.check()
     rig.now_s += 60
     assert rig.answer(401) == "a"
@@ -163,7 +163,7 @@ def test_other_answers_change_nothing_for_a_key(rig: Rig, status: int) -> None:
 
 
 def test_a_customers_key_is_neither_chosen_nor_noted_even_where_it_equals_a_platform_key(rig: Rig) -> None:
-    own = Target(rig.attempt().model, "byok", SecretStr(ENV["A"]))
+    own = Target(rig.target().model, "byok", SecretStr(ENV["A"]))
     assert rig.keys.choose(own) is own
     rig.keys.record_answer(own, 401, None)
     assert rig.keys.check() == "ok"
@@ -188,13 +188,13 @@ def test_a_reload_keeps_the_state_of_keys_that_stay_and_forgets_the_others(rig: 
 
 
 def test_a_call_of_earlier_settings_has_their_keys_and_its_failure_counts_for_no_key(rig: Rig) -> None:
-    earlier = rig.attempt()
+    earlier = rig.target()
     edit(rig.folder / PROVIDERS, THREE, 'platform_keys = ["env:C"]')
     rig.reload()
     chosen = [rig.keys.choose(earlier) for _ in range(3)]
     assert sorted(map(letter, chosen)) == ["a", "b", "c"]
-    for attempt in chosen:
-        rig.keys.record_answer(attempt, 429, "9")
+    for target in chosen:
+        rig.keys.record_answer(target, 429, "9")
     assert rig.keys.check() == "OPENAI: key 1 of 1 rests 9 s after 429"
 
 
@@ -232,8 +232,8 @@ def test_the_gauge_counts_the_keys_that_are_ready_and_those_that_rest(rig: Rig) 
 
 def test_a_rest_is_logged_once_by_the_keys_place(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     together = [rig.choose() for _ in range(9)]
-    for attempt in together[1::3]:
-        rig.keys.record_answer(attempt, 401, None)
+    for target in together[1::3]:
+        rig.keys.record_answer(target, 401, None)
     assert [record.getMessage() for record in caplog.records] == ["OPENAI: key 2 of 3 rests 60 s after 401"]
     assert not [record for record in caplog.records for key in ENV.values() if key in str(vars(record))]
 
@@ -284,8 +284,8 @@ async def test_resting_keys_and_open_circuits_are_shown_and_leave_the_process_re
     quiet = {"platform_keys": "ok", "circuits": "ok"}
     assert (await lifecycle.readiness()).checks.items() >= quiet.items()
     [key] = settings.providers["GROQ"].platform_keys
-    attempt = lifecycle.platform_keys.choose(Target(settings.models["openai/gpt-oss-20b"], "payg", key))
-    lifecycle.platform_keys.record_answer(attempt, 429, "600")
+    target = lifecycle.platform_keys.choose(Target(settings.models["openai/gpt-oss-20b"], "payg", key))
+    lifecycle.platform_keys.record_answer(target, 429, "600")
     await lifecycle.store.maintain()
     for circuit in (
         *("GROQ/payg/acme", "GROQ/payg/beta", "GROQ/byok/acme", "GROQ/byok/beta"),
