@@ -6,13 +6,15 @@ Messages, tools and the cap go upstream whatever a family says, and money is hel
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 CapField = Literal["max_tokens", "max_completion_tokens"]
 ToolChoiceForm = Literal["auto", "none", "required", "named"]
 ToolChoiceSent = Literal["auto", "none", "required", "any", "refused"]
 ResponseFormatForm = Literal["text", "json_object", "json_schema", "with_tools"]
 ResponseFormatSent = Literal["json_object", "in_prompt", "dropped", "refused"]
+
+CAP_FIELDS: Final[tuple[CapField, ...]] = get_args(CapField)
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 _DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": "system"})
@@ -21,7 +23,7 @@ _DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": 
 MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
 # The gateway sets these itself. What the client sent for them is decided earlier, and passed to ``sanitize``.
-RESERVED: Final = frozenset({"model", "max_tokens", "max_completion_tokens", "stream", "stream_options"})
+RESERVED: Final = frozenset({"model", "stream", "stream_options", *CAP_FIELDS})
 
 
 @dataclass(frozen=True, slots=True)

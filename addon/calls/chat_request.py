@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from addon.calls.chat_schema import CAPS, FORWARDED, KNOWN, validate
+from addon.calls.chat_schema import FORWARDED, KNOWN, validate
 from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
-from policies.family import Family
+from policies.family import CAP_FIELDS, Family
 from policies.refusal import Refusal
 
 
@@ -71,7 +71,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         model=given.get("model"),
         stream=given.get("stream", False),
         include_usage=bool(given.get("stream_options", {}).get("include_usage")),
-        requested_cap=min((given[key] for key in CAPS if key in given), default=None),
+        requested_cap=min((given[key] for key in CAP_FIELDS if key in given), default=None),
         end_user=given.get("user"),
         fields=MappingProxyType(fields),
         extras=MappingProxyType(extras),

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from policies.family import RESERVED
 from policies.refusal import Refusal
 
 MAX_EXPLAINED_FAILURES = 20
@@ -173,9 +174,8 @@ class _Body(_Object):
 
 
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
-CAPS = ("max_tokens", "max_completion_tokens")
 KNOWN = frozenset(_Body.model_fields)
-FORWARDED = KNOWN - {"model", "stream", "stream_options", *CAPS}
+FORWARDED = KNOWN - RESERVED
 
 
 # --- messages about invalid fields -----------------------------------------------------------------------------------

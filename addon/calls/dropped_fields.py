@@ -9,14 +9,13 @@ from itertools import islice
 from typing import Final
 
 from addon.text.masking import mask_credentials
+from policies.family import RESERVED
 from policies.field_change import FieldChange
 
 HEADER: Final = "x-gateway-dropped"
 MAX_NAMES: Final = 20
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# The gateway itself applies these fields, so they are never reported as dropped.
-_APPLIED: Final = frozenset({"model", "stream", "stream_options", "max_tokens", "max_completion_tokens"})
 
 
 def format_dropped_header(
@@ -31,7 +30,8 @@ def format_dropped_header(
     for report in reports:
         # A field that a rule added, and the client did not send, is not reported.
         dropped |= {name for name in report if name.partition(".")[0] in given}
-    return _listed(dropped - _APPLIED)
+    # The gateway itself applies the reserved fields, so they are never reported as dropped.
+    return _listed(dropped - RESERVED)
 
 
 def list_dropped(changes: Iterable[FieldChange]) -> Iterable[str]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from addon.dialects import DIALECTS
+from policies.family import CAP_FIELDS
 from policies.field_change import Action, FieldChange
 from policies.model import Target
 
 _URL: Final = "the URL"
-_CAPS: Final = ("max_tokens", "max_completion_tokens")
 _PROBE: Final = ({"role": "user", "content": "probe"},)
 # Without one of these, a conversation is a different one or invalid.
 _STRUCTURE: Final = frozenset({"role", "content", "tool_calls", "tool_call_id"})
@@ -48,7 +48,7 @@ def _variants(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield for each field a body that differs in that field only. ``messages`` and a cap are changed, not removed."""
     messages = body["messages"]
     for name, value in body.items():
-        if name in _CAPS:
+        if name in CAP_FIELDS:
             yield name, {**body, name: value + 1}
         elif name == "messages":
             yield name, {**body, name: list(_PROBE)}

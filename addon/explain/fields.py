@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from addon.explain.field_diff import diff_fields
-from policies.family import Family
+from policies.family import CAP_FIELDS, Family
 from policies.field_change import CHAT_BODY, FieldChange, name_family_rule
 from policies.model import Target
 from policies.sanitize import Sanitized
@@ -42,7 +42,7 @@ def _unsent(name: str, value: Any, family: Family) -> FieldChange:
     """Return the change of a key that ``sanitize`` did not get."""
     if value is None:
         return FieldChange(name, "dropped", "null is the same as an absent field", CHAT_BODY)
-    if name in ("max_tokens", "max_completion_tokens"):
+    if name in CAP_FIELDS:
         source = name_family_rule(family, "cap_field")
         return FieldChange(name, "renamed", f"{family.name} takes the cap as {family.cap_field}", source)
     if name == "stream":

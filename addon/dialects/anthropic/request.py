@@ -13,7 +13,7 @@ from typing import Any, Final
 from addon.dialects.anthropic.messages import thinks_first, translate_messages, without_thinking
 from addon.dialects.anthropic.parts import Block, refuse, with_cache_control
 from addon.dialects.anthropic.schema import supported_schema
-from policies.family import Family
+from policies.family import CAP_FIELDS, RESERVED, Family
 
 JSON_INSTRUCTION: Final = "Answer with one JSON object and nothing else: no other text, no code fence."
 """The instruction in place of JSON mode: the API has no such mode, and accepts no schema that fits every object."""
@@ -31,11 +31,10 @@ DEFAULT_MAX_TOKENS: Final = 4_096
 Every Claude accepts this one. Source: Anthropic, "Models overview": claude-3-haiku has the lowest maximum.
 """
 
-_CAPS: Final = ("max_tokens", "max_completion_tokens")
 _SAME: Final = ("temperature", "top_p")
 _TRANSLATED: Final = frozenset(
     {
-        *("messages", "model", "stream", "stream_options", *_CAPS, *_SAME),
+        *("messages", *RESERVED, *_SAME),
         *(
             "n",
             "presence_penalty",
@@ -99,7 +98,7 @@ def _user_id(user: str) -> str:
 
 
 def _cap(body: Mapping[str, Any]) -> int:
-    return next((int(body[name]) for name in _CAPS if name in body), DEFAULT_MAX_TOKENS)
+    return next((int(body[name]) for name in CAP_FIELDS if name in body), DEFAULT_MAX_TOKENS)
 
 
 def _stops(stop: object) -> list[str]:
