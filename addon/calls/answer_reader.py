@@ -13,7 +13,6 @@ from addon.dialects import DIALECTS
 from addon.text.errors import unreadable_answer
 from addon.text.http_heads import ResponseHead
 from addon.text.retry_after import parse_retry_advice
-from policies.sanitize import count_choices
 
 
 def open_reader(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> AnswerReader:
@@ -29,7 +28,7 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Answ
     context = answer_context(
         attempt.target,
         int(call.exchange.created_at.timestamp()),
-        _choices_asked(call),
+        call.chat.choices(attempt.target.model.family),
         call_id=call.exchange.id,
         include_usage=call.chat.include_usage,
     )
@@ -47,8 +46,3 @@ def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> Answ
         unasked = unreadable_answer("it is compressed in a way that was not asked for.")
         reader = UnreadableAnswerReader(reader.error_so_far() or unasked)
     return GuardedReader(reader, attempt.target.secrets)
-
-
-def _choices_asked(call: Call) -> int:
-    family = call.exchange.target.model.family
-    return count_choices(call.chat.sendable(family), family)

@@ -15,6 +15,7 @@ from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
 from policies.family import CAP_FIELDS, Family
 from policies.refusal import Refusal
+from policies.sanitize import count_choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class ChatRequest:
         """Estimate the prompt from all fields that are sent to a model of ``family``."""
         fields = {name: value for name, value in self.sendable(family).items() if name not in family.drops}
         return estimate_prompt_tokens(fields, family.estimator)
+
+    def choices(self, family: Family) -> int:
+        """Return how many choices a model of ``family`` is asked for."""
+        return count_choices(self.fields, family)
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:

@@ -14,7 +14,6 @@ from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.model import Usage
 from policies.money import compute_cost_nanousd
 from policies.plausible_usage import keep_plausible
-from policies.sanitize import count_choices
 
 OK = 200
 
@@ -43,7 +42,7 @@ def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
     if call.reader is None or call.reader.usage is None:
         return Usage(), ()
-    choices = count_choices(call.chat.fields, call.exchange.target.model.family)
+    choices = call.chat.choices(call.exchange.target.model.family)
     return keep_plausible(
         call.reader.usage, call.exchange.target.model, choices, lambda: _prompt_tokens(call)
     )
@@ -156,4 +155,4 @@ def _most_tokens(call: Call) -> int | None:
     if cap_tokens is None:
         return None
     each_tokens = cap_tokens + model.family.uncapped_completion_tokens
-    return each_tokens * count_choices(call.chat.fields, model.family)
+    return each_tokens * call.chat.choices(model.family)

@@ -23,7 +23,7 @@ from policies.refusal import Refusal
 from policies.request_facts import read_request_facts
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.routing import choose_route
-from policies.sanitize import Sanitized, count_choices, sanitize
+from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
 
@@ -89,7 +89,7 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
         decided_by=exchange.routed.decided_by,
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
-        choices=count_choices(chat.fields, model.family),
+        choices=chat.choices(model.family),
         messages=messages,
         last_user_text=next((message.text for message in reversed(messages) if message.role == "user"), ""),
         has_images=facts.has_images,
@@ -120,12 +120,11 @@ def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protecte
         return NOT_METERED
     if model.max_completion_tokens is None:
         raise RuntimeError(f"call {call.exchange.id}: a metered model is one of the catalog")
-    sendable = call.chat.sendable(model.family)
     return compute_max_cost(
         model.retail,
         prompt_tokens=call.chat.prompt_tokens(model.family),
         cap_tokens=find_completion_cap(cap_tokens, model.max_completion_tokens),
-        choices=count_choices(sendable, model.family),
+        choices=call.chat.choices(model.family),
         is_protected=is_protected,
         names_cap=call.chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
