@@ -21,9 +21,9 @@ from policies.model import Prices, Usage
 MAX_PRICE_USD_PER_MTOK: Final = 1_000_000
 # Below 2^53 nano-USD: scripts in Redis count in doubles, which are exact up to there.
 MAX_CAP_USD: Final = 9_000_000
+PICOUSD_PER_NANOUSD: Final = 1_000
 
 _AMOUNT = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?")
-_PICOUSD_PER_NANOUSD: Final = 1_000
 
 
 def parse_price_microusd_per_mtok(text: str) -> int:
@@ -97,7 +97,7 @@ def compute_cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -
         + written * _cache_write_price(prices)
         + count_billable_output(usage, reasoning_beside) * prices.output_microusd_per_mtok
     )
-    return _divide_half_up(picousd, _PICOUSD_PER_NANOUSD)
+    return _divide_half_up(picousd, PICOUSD_PER_NANOUSD)
 
 
 def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:

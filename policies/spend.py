@@ -13,10 +13,8 @@ from typing import Final, Literal
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.model import Prices
-from policies.money import compute_highest_input_microusd_per_mtok, format_nanousd
+from policies.money import PICOUSD_PER_NANOUSD, compute_highest_input_microusd_per_mtok, format_nanousd
 from policies.refusal import Refusal, RefusalCode
-
-PICOUSD_PER_NANOUSD = 1_000
 
 MAX_HOLD_NANOUSD = 10**15
 """A million USD: the most that is held for a call without limits. More would serve no purpose."""

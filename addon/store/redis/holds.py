@@ -13,10 +13,10 @@ from addon.store.redis.leases import Leases
 from addon.store.redis.scripts import HOLD, VOID
 from addon.store.redis.state import RedisState
 from policies.limits import Limit
+from policies.money import PICOUSD_PER_NANOUSD
 from policies.spend import (
     MAX_ROOM_NANOUSD,
     MIN_SHARE_TOKENS,
-    PICOUSD_PER_NANOUSD,
     Denial,
     DenialReason,
     Hold,
