@@ -11,13 +11,18 @@ from addon.sandbox.schema import simplest_value
 
 CACHED_ROLES = ("system", "developer")
 TOKENS_OF_OTHER_PART = 85
+_CODES = {
+    **{401: "invalid_api_key", 403: "permission_denied", 404: "model_not_found", 413: "request_too_large"},
+    **{429: "rate_limit_exceeded", 503: "overloaded"},
+}
 
 type Object = dict[str, Any]
 
 
 def requested_error(status: int) -> SandboxError:
     """Return the error that a directive asks for."""
-    return SandboxError(status, f"The sandbox was asked for an error with status {status}.")
+    code = _CODES.get(status, "invalid_request" if status < 500 else "server_error")
+    return SandboxError(status, f"The sandbox was asked for an error with status {status}.", code=code)
 
 
 class _Choice(NamedTuple):
@@ -67,7 +72,7 @@ class Completion:
 
     def _chunks(self) -> Iterator[Object]:
         options = self._request.stream_options
-        usage = self._usage if options and options.get("include_usage") else {}
+        usage = self._usage if options and options.include_usage else {}
         envelope = self._envelope | {"object": "chat.completion.chunk"} | dict.fromkeys(usage)
         parts = [self._chunk_parts(index, choice) for index, choice in enumerate(self._choices)]
         # The choices take turns, as providers send them.
@@ -87,7 +92,8 @@ class Completion:
         """Return one element of ``choices``."""
         tokens = [delta["content"] for delta in deltas if self._request.logprobs and "content" in delta]
         entries = [_logprob(token, self._request.top_logprobs or 0) for token in tokens]
-        logprobs = {"content": entries, "refusal": None} if entries else None
+        has_logprobs = entries or (self._request.logprobs and "message" in value)
+        logprobs = {"content": entries, "refusal": None} if has_logprobs else None
         return {"index": index, **value, "logprobs": logprobs, "finish_reason": end}
 
 
@@ -140,9 +146,11 @@ def _usage(request: ChatRequest, choices: list[_Choice]) -> Object:
 
 
 def _count_messages(messages: Iterable[Message]) -> int:
-    texts, other_parts = [], 0
+    texts: list[str] = []
+    other_parts = 0
     for message in messages:
-        texts += [message.text, json.dumps(message.tool_calls) if message.tool_calls else ""]
+        calls = [call.function for call in message.tool_calls or ()]
+        texts += [message.text, *(f"{call.name} {call.arguments}" for call in calls)]
         other_parts += message.other_parts
     return count_tokens(*texts) + TOKENS_OF_OTHER_PART * other_parts
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain, cycle, islice
 
-from addon.sandbox.request import REASONER_MODEL, ChatRequest, SandboxError, Tool
+from addon.sandbox.request import REASONER_MODEL, ChatRequest, Tool, directive_error
 from addon.sandbox.schema import simplest_value
 
 MAX_QUOTED_CHARS = 400
@@ -26,8 +26,12 @@ def split_tokens(text: str) -> Iterator[str]:
 
 def count_tokens(*texts: str) -> int:
     """Return the number of tokens in ``texts``; beyond ``MAX_COUNTED_CHARS``, four characters are one."""
-    text = " ".join(filter(None, texts))
-    return sum(1 for _ in split_tokens(text[:MAX_COUNTED_CHARS])) + max(len(text) - MAX_COUNTED_CHARS, 0) // 4
+    chars_left, count = MAX_COUNTED_CHARS, 0
+    for text in texts:
+        counted = text[:chars_left]
+        chars_left -= len(counted)
+        count += sum(1 for _ in split_tokens(counted)) + (len(text) - len(counted)) // 4
+    return count
 
 
 def reasoning(request: ChatRequest) -> str:
@@ -52,7 +56,7 @@ def content(request: ChatRequest, index: int) -> str:
 def _full_content(request: ChatRequest, index: int) -> str:
     text, format_ = _answer(request, index), request.response_format
     if format_ and format_.type == "json_schema":
-        return json.dumps(simplest_value(format_.json_schema.get("schema")))
+        return json.dumps(simplest_value(format_.json_schema.schema_))
     if format_ and format_.type == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
     if (length := request.directives.numbers.get("tokens")) is None:
@@ -79,21 +83,19 @@ def _quoted(text: str) -> str:
 
 
 def called_tools(request: ChatRequest) -> list[Tool]:
-    """Return the tools to call. Raise ``SandboxError`` when the request asks for one that it does not have."""
+    """Return the tools to call. Raise ``SandboxError`` when a directive asks for one that the request lacks."""
     tools = {tool.function.name: tool for tool in request.tools or ()}
     choice, is_required = request.tool_choice, request.tool_choice == "required"
-    if isinstance(choice, Tool) and choice.function.name in tools:
+    if isinstance(choice, Tool):
         return [tools[choice.function.name]]
-    if isinstance(choice, Tool) or (is_required and not tools):
-        raise SandboxError(400, "tool_choice asks for a tool that is not in tools.", "tool_choice")
     if request.directives.tools and (not tools or choice == "none"):
-        raise SandboxError(400, "[[tool]] needs tools, and a tool_choice that allows them.", "messages")
+        raise directive_error("[[tool]] needs tools, and a tool_choice that allows them.")
     if not tools or choice == "none" or (request.messages[-1].role == "tool" and not is_required):
         return []
     first = next(iter(tools))
     asked = [name or first for name in request.directives.tools]
     if unknown := [name for name in asked if name not in tools]:
-        raise SandboxError(400, f"[[tool:{unknown[0]}]] names no tool of this request.", "messages")
+        raise directive_error(f"[[tool:{unknown[0]}]] names no tool of this request.")
     names = asked or _mentioned(request.directives.text, tools) or [first][: int(is_required)]
     return [tools[name] for name in names[: 1 if request.parallel_tool_calls is False else None]]
 

@@ -61,8 +61,10 @@ class Sandbox:
         key = request.headers.get("Authorization", "").encode()
         if not hmac.compare_digest(key, f"Bearer {self.key.get_secret_value()}".encode()):
             raise SandboxError(401, "Incorrect API key provided.", code="invalid_api_key")
-        if (request.method, request.path) != ("POST", PATH):
-            raise SandboxError(404, f"The sandbox serves only POST {PATH}.")
+        if request.path != PATH:
+            raise SandboxError(404, f"The sandbox serves only {PATH}.", code="unknown_url")
+        if request.method != "POST":
+            raise SandboxError(405, "Only POST is allowed here.", code="method_not_allowed")
         return parse_request(request.body)
 
     async def _send(self, request: "HTTPServerRequest", chat: ChatRequest, completion: Completion) -> None:
@@ -74,7 +76,8 @@ class Sandbox:
             chunks = completion.events()
         else:
             body = completion.body()
-            await send_head(request, 200, "application/json", {"Content-Length": str(len(body))})
+            headers = {"Content-Length": str(len(body)), "Cache-Control": "no-cache"}
+            await send_head(request, 200, "application/json", headers)
             chunks = iter([body[: len(body) // 2] if is_dropped else body])
         for chunk in chunks:
             await connection.write(chunk)

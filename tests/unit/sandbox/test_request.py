@@ -64,6 +64,8 @@ REFUSED: list[tuple[str, Mapping[str, Any], str | None]] = [
     ("n too large", {"n": 9}, "n"),
     ("stream as text", {"stream": "yes"}, "stream"),
     ("too many top_logprobs", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ("top_logprobs alone", {"top_logprobs": 2}, "top_logprobs"),
+    ("stream_options alone", {"stream_options": {"include_usage": True}}, "stream_options"),
     ("required without tools", {"tool_choice": "required"}, "tool_choice"),
     ("unknown tool", {"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
     ("unknown effort", {"reasoning_effort": "huge"}, "reasoning_effort"),
@@ -77,6 +79,7 @@ async def test_the_400_of_a_wrong_body_names_the_field(
     answer = await sandbox.post(**changes)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert answer.json()["error"]["code"] == "invalid_value"
     assert answer.json()["error"]["param"] == param
 
 

@@ -17,27 +17,35 @@ from addon.sandbox.server import Sandbox
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("status", "error", "type_", "code"),
     [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (422, openai.UnprocessableEntityError),
-        (429, openai.RateLimitError),
-        (500, openai.InternalServerError),
-        (529, openai.InternalServerError),
-        (599, openai.InternalServerError),
+        (400, openai.BadRequestError, "invalid_request_error", "invalid_request"),
+        (401, openai.AuthenticationError, "invalid_request_error", "invalid_api_key"),
+        (403, openai.PermissionDeniedError, "invalid_request_error", "permission_denied"),
+        (404, openai.NotFoundError, "invalid_request_error", "model_not_found"),
+        (413, openai.APIStatusError, "invalid_request_error", "request_too_large"),
+        (422, openai.UnprocessableEntityError, "invalid_request_error", "invalid_request"),
+        (429, openai.RateLimitError, "requests", "rate_limit_exceeded"),
+        (500, openai.InternalServerError, "server_error", "server_error"),
+        (503, openai.InternalServerError, "server_error", "overloaded"),
+        (529, openai.InternalServerError, "server_error", "server_error"),
+        (599, openai.InternalServerError, "server_error", "server_error"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
 async def test_status_answers_with_an_error_of_that_status(
-    sandbox: SandboxClient, status: int, error: type[openai.APIStatusError], stream: bool
+    sandbox: SandboxClient,
+    status: int,
+    error: type[openai.APIStatusError],
+    type_: str,
+    code: str,
+    stream: bool,
 ) -> None:
     with pytest.raises(error) as raised:
         await sandbox.whole(f"[[status:{status}]]", stream=stream)
     assert raised.value.status_code == status
     assert set(raised.value.body) == {"message", "type", "param", "code"}  # type: ignore[arg-type]
+    assert (raised.value.type, raised.value.code) == (type_, code)
     assert str(status) in raised.value.message
 
 
@@ -83,10 +91,11 @@ async def test_each_sandbox_has_its_own_key() -> None:
     assert min(map(len, keys)) >= 40
 
 
-async def test_other_paths_and_methods_get_404(sandbox: SandboxClient) -> None:
-    assert (await sandbox.http.post(f"{sandbox.base_url}/embeddings", json={})).status_code == 404
+async def test_other_paths_and_methods_are_refused(sandbox: SandboxClient) -> None:
+    answer = await sandbox.http.post(f"{sandbox.base_url}/embeddings", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
     answer = await sandbox.http.get(f"{sandbox.base_url}/chat/completions")
-    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
 class _EndlessSleep:
