@@ -4,7 +4,6 @@ An edit changes only the lines of the key, and keeps comments and layout. A new 
 loads. Source: docs/commands.md.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -17,11 +16,13 @@ from tabulate import tabulate
 from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.key_edits import add_key
 from addon.commands.options import conf_option, json_option
+from addon.commands.output import format_json
 from addon.commands.readers import load_served_settings
 from addon.commands.revocation import find_problem, revoke_key
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.api_keys import hash_key, make_key
+from addon.settings.file_content import parse_toml
 from addon.settings.settings import load_conf
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
@@ -74,7 +75,7 @@ def list_keys(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
     rows = [_make_row(owner, key) for owner in shown for key in owner.keys]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(format_json(rows))
     elif rows:
         # Every cell is text. Without the option a hash such as 12e45678 would be printed as a number.
         click.echo(tabulate(rows, headers="keys", disable_numparse=True, missingval="-"))
@@ -127,7 +128,7 @@ def _check_name(name: str, noun: str) -> None:
 
 
 def _read_key_ids(file: Path, text: str) -> list[str]:
-    table = Sources({file: text}).read_toml(file)
+    table = parse_toml(text.encode(), file)
     return [key.id for key in validate(WorkspaceTable, file, table).keys]
 
 

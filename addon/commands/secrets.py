@@ -20,6 +20,7 @@ from addon.commands.errors import report_errors
 from addon.runtime.atomic_files import write_atomically
 from addon.runtime.folder_lock import locked
 from addon.settings.errors import SettingsError, join_key_path
+from addon.settings.file_content import parse_toml
 from addon.settings.sealed_secrets import SCHEME, MasterKeys, make_master_key
 from addon.settings.secrets import load_master_keys
 from addon.settings.sources import Sources
@@ -96,7 +97,7 @@ def rotate_secrets(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
 
     Raises ``SettingsError``.
     """
-    table = Sources({file: text}).read_toml(file)
+    table = parse_toml(text.encode(), file)
     fresh: dict[str, str] = {}
     olds = []
     for place, name, path in _find_sealed(table):
