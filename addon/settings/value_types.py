@@ -21,16 +21,13 @@ from pydantic import (
 from addon.settings.egress_proxy import parse_proxy
 from addon.settings.policy_modules import check_name
 from addon.settings.sealed_secrets import check_token
+from addon.text.http_heads import CREDENTIAL_FIELDS
 from addon.text.urls import split_url
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NAME_IS = 'at most 64 letters, digits, ".", "_" and "-", the first a letter or a digit'
 
-
-_SECRET_HEADERS = frozenset(
-    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie"}
-)
 # Headers that the gateway sets itself: the address of a request, its length, and the format of the answer.
 _OWN_HEADERS = frozenset(
     {
@@ -127,7 +124,7 @@ def _check_chat_path(text: str) -> str:
 def _check_header_name(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name):
         raise ValueError("must be the name of a header in lower case")
-    if name in _SECRET_HEADERS:
+    if name in CREDENTIAL_FIELDS:
         raise ValueError("must not be set here: a secret belongs in platform_key")
     if name in _OWN_HEADERS:
         raise ValueError("must not be set: the gateway sets it itself")

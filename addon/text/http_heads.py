@@ -10,6 +10,11 @@ from typing import Literal, overload
 Version = Literal["1.0", "1.1", "2"]
 Field = tuple[str, str]
 
+CREDENTIAL_FIELDS = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"}
+)
+"""The fields whose whole value is a credential."""
+
 
 class Headers:
     """The fields of one head, in order."""

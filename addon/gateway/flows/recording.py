@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from addon.text.http_heads import Field, RequestHead, ResponseHead
+from addon.text.http_heads import CREDENTIAL_FIELDS, Field, RequestHead, ResponseHead
 from addon.text.masking import MASK, mask_credentials
 
 MAX_BODY_BYTES = 1 << 20
@@ -10,9 +10,6 @@ MAX_BODY_BYTES = 1 << 20
 MAX_BYTES_IN_MEMORY = 64 << 20
 """The most that is kept of all calls in flight of a process."""
 
-_CREDENTIAL_FIELDS = frozenset(
-    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"}
-)
 _SCHEMES = ("bearer ", "basic ")
 
 
@@ -96,7 +93,7 @@ def shown_fields(fields: Iterable[Field]) -> list[Field]:
 
 
 def _shown_value(name: str, value: str) -> str:
-    if name not in _CREDENTIAL_FIELDS:
+    if name not in CREDENTIAL_FIELDS:
         return mask_credentials(value)
     scheme = next((value[: len(one)] for one in _SCHEMES if value.lower().startswith(one)), "")
     return scheme + MASK
