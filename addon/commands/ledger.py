@@ -1,7 +1,6 @@
 """``tollgate ledger``: checks of the ledger, and the transfer from Redis to it. Source: docs/commands.md."""
 
 import asyncio
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from addon.commands.errors import report_errors, report_ledger_errors
 from addon.commands.options import conf_option, json_option
 from addon.commands.output import format_json
 from addon.commands.readers import open_ledger, require_redis_url
+from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store.ledger.report import count_rows
@@ -94,20 +94,18 @@ async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int
 
 async def _drain_until_signal(session: RedisSession) -> int:
     """Write until a signal comes. While Redis is unavailable, wait, and report the error once."""
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    click.echo(f"writing calls and credits from Redis to {session.file.path}, until SIGTERM or SIGINT")
     written, error_text = 0, ""
-    while not stop.is_set():
-        try:
-            await session.claim_ledger()
-            written += await session.outbox.empty_all()
-            error_text = ""
-        except StoreUnavailable as error:
-            if str(error) != error_text:
-                click.echo(f"waiting: {error}", err=True)
-            error_text = str(error)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), MAINTENANCE_INTERVAL_S)
+    with stop_signals() as stop:
+        click.echo(f"writing calls and credits from Redis to {session.file.path}, until SIGTERM or SIGINT")
+        while not stop.is_set():
+            try:
+                await session.claim_ledger()
+                written += await session.outbox.empty_all()
+                error_text = ""
+            except StoreUnavailable as error:
+                if str(error) != error_text:
+                    click.echo(f"waiting: {error}", err=True)
+                error_text = str(error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), MAINTENANCE_INTERVAL_S)
     return written
