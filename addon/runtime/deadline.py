@@ -164,9 +164,8 @@ class WaitTimeout:
 
     def __enter__(self) -> None:
         self._task = asyncio.current_task()
-        if (
-            self._is_expired
-        ):  # The time ended between two waits. What this block waits for may have arrived already.
+        if self._is_expired:
+            # The time ended between two waits. The answer to this one may have arrived already.
             self.restart(MovableDeadline.GRACE_S)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
