@@ -32,7 +32,7 @@ from addon.settings.errors import describe_error
 from addon.settings.file_content import make_absolute
 from addon.settings.sealed_secrets import make_master_key
 from addon.settings.settings import Settings, SettingsFiles
-from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, Snapshot
+from addon.settings.snapshot import SNAPSHOT_FILE, SNAPSHOT_KEY_VARIABLE, Snapshot
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import FOLDER_VARIABLE
@@ -187,7 +187,7 @@ class Supervisor:
         return Readiness(ready, checks)
 
     async def _start_worker(self, number: int) -> WorkerProcess:
-        shared = {FOLDER_VARIABLE: str(self.folder), KEY_VARIABLE: self._key}
+        shared = {FOLDER_VARIABLE: str(self.folder), SNAPSHOT_KEY_VARIABLE: self._key}
         worker = await WorkerProcess.start(number, self.folder, os.environ | shared)
         self.workers[number] = worker
         log.info("worker %d started", number, extra=_event("worker started", worker))

@@ -18,7 +18,7 @@ from addon.serve.signals import stop_signals
 from addon.serve.start_faults import START_FAULTS
 from addon.serve.worker_status import ReadinessQuestion, WorkerStatus
 from addon.settings.errors import describe_error
-from addon.settings.snapshot import KEY_VARIABLE, SNAPSHOT_FILE, SnapshotSettings
+from addon.settings.snapshot import SNAPSHOT_FILE, SNAPSHOT_KEY_VARIABLE, SnapshotSettings
 from addon.telemetry.logs import configure_logging
 from addon.telemetry.metrics import FOLDER_VARIABLE
 
@@ -36,7 +36,7 @@ async def work(number: int) -> bool:
     """Serve until SIGTERM, SIGINT or the end of the supervisor, then drain. Return False when it can't start."""
     folder = Path(os.environ[FOLDER_VARIABLE])
     status = WorkerStatus(folder, number)
-    files = SnapshotSettings(folder / SNAPSHOT_FILE, os.environ.pop(KEY_VARIABLE), os.environ)
+    files = SnapshotSettings(folder / SNAPSHOT_FILE, os.environ.pop(SNAPSHOT_KEY_VARIABLE), os.environ)
     try:
         with stop_signals() as stop:
             _watch_supervisor(stop)

@@ -27,7 +27,7 @@ from policies.model import Workspace
 
 SNAPSHOT_FILE: Final = "settings.snapshot"
 
-KEY_VARIABLE: Final = "TOLLGATE_SNAPSHOT_KEY"
+SNAPSHOT_KEY_VARIABLE: Final = "TOLLGATE_SNAPSHOT_KEY"
 """The environment variable in which a supervisor gives its workers the key."""
 
 
