@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.settings_files import ACME, contents, edit, replace, write_files
+from rig.settings_files import ACME, contents, edit, replace
 
 from addon.calls.authentication import authenticate
 from addon.commands.keys import keys
 from addon.settings.api_keys import hash_key
 from addon.settings.settings import load_settings
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_files(tmp_path)
-    return tmp_path
 
 
 def run(folder: Path, *arguments: str) -> Result:

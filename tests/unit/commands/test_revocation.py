@@ -2,24 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner, Result
-from rig.settings_files import ACME, BETA, contents, edit, replace, write_files
+from rig.settings_files import ACME, BETA, contents, edit, replace
 
-from addon.commands.keys import keys
 from addon.settings.settings import SettingsFiles, load_settings
+from unit.commands.test_keys import run
 
 LAST_GOOD = "var/last-good/acme.toml"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_files(tmp_path)
-    return tmp_path
-
-
-def run(folder: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(keys, [*arguments, "--conf", str(folder / "proxy.conf")])
 
 
 def test_revoke_changes_one_word(folder: Path) -> None:

@@ -22,7 +22,7 @@ from rig.ledger import locked_by_another, make_row
 from rig.money import USD, select, spent
 from rig.redis_server import RedisServer
 from rig.scripts import completion, whole
-from rig.settings_files import edit, write_files
+from rig.settings_files import edit
 from rig.upstream import Upstream
 
 from addon.commands.wallet import make_credit, save_entry, wallet
@@ -31,12 +31,6 @@ from addon.store.protocol import HoldRequest, Settlement
 from addon.store.sqlite.store import SqliteStore
 from policies.money import MAX_CAP_USD
 from policies.spend import MaxCost
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_files(tmp_path)
-    return tmp_path
 
 
 def ledger_of(folder: Path) -> Path:
