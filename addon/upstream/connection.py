@@ -49,27 +49,25 @@ class UpstreamConnection:
     """
 
     __slots__ = (
-        *(
-            "is_reused",
-            "_socket",
-            "_on_returned",
-            "_is_held",
-            "_is_sent",
-            "_waiter",
-            "_send_waiter",
-            "_failure",
-        ),
-        *(
-            "_method",
-            "_buffer",
-            "_searched",
-            "_interim_answers",
-            "_head",
-            "_body",
-            "_pieces",
-            "_unread_bytes",
-        ),
-        *("_has_bytes", "_is_done", "_can_be_kept"),
+        "_body",
+        "_buffer",
+        "_can_be_kept",
+        "_failure",
+        "_has_bytes",
+        "_head",
+        "_interim_answers",
+        "_is_done",
+        "_is_held",
+        "_is_sent",
+        "_method",
+        "_on_returned",
+        "_pieces",
+        "_searched",
+        "_send_waiter",
+        "_socket",
+        "_unread_bytes",
+        "_waiter",
+        "is_reused",
     )
 
     def __init__(

@@ -114,17 +114,18 @@ def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
 
 
 LIMIT_COLUMNS = (
-    *(
-        "workspace",
-        "key_id",
-        "limit",
-        "period",
-        "spent_nanousd",
-        "held_nanousd",
-        "cap_nanousd",
-        "left_nanousd",
-    ),
-    *("requests", "requests_in_flight", "request_cap", "requests_left"),
+    "workspace",
+    "key_id",
+    "limit",
+    "period",
+    "spent_nanousd",
+    "held_nanousd",
+    "cap_nanousd",
+    "left_nanousd",
+    "requests",
+    "requests_in_flight",
+    "request_cap",
+    "requests_left",
 )
 
 

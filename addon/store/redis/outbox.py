@@ -43,15 +43,8 @@ def pack_call(settlement: Settlement) -> str:
 
 def pack_entry(entry: WalletEntry) -> str:
     """Return a wallet entry in the format of an outbox entry."""
-    return json.dumps(
-        [
-            entry.id,
-            iso(entry.created_at),
-            entry.workspace,
-            entry.amount_nanousd,
-            entry.reference,
-        ]
-    )
+    created_at = iso(entry.created_at)
+    return json.dumps([entry.id, created_at, entry.workspace, entry.amount_nanousd, entry.reference])
 
 
 def _write(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
@@ -158,16 +151,8 @@ class Outbox:
         outbox = keys_of(workspace).outbox
         try:
             if stale_s is not None:
-                stale = (
-                    "XAUTOCLAIM",
-                    outbox,
-                    GROUP,
-                    _CONSUMER,
-                    round(stale_s * 1000),
-                    "0-0",
-                    "COUNT",
-                    _BATCH,
-                )
+                stale_ms = round(stale_s * 1000)
+                stale = ("XAUTOCLAIM", outbox, GROUP, _CONSUMER, stale_ms, "0-0", "COUNT", _BATCH)
                 claimed: Sequence[Any] = await self._client.command(*stale)
                 if claimed[1]:
                     return list(claimed[1])

@@ -114,14 +114,14 @@ def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now
     }
     decided = place_hold(request.max_cost, request.limits, by_counter)
     if isinstance(decided, Hold):
+        # For people who read the table. The owner's lock decides.
+        expires_at = iso(now + timedelta(seconds=LEASE_S))
         connection.execute(
             "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 request.id,
                 request.interrupted_row["created_at"],
-                iso(
-                    now + timedelta(seconds=LEASE_S)
-                ),  # For people who read the table; the owner's lock decides.
+                expires_at,
                 request.workspace,
                 request.key_id,
                 decided.amount_nanousd,
