@@ -48,7 +48,8 @@ class RedisSession:
             await self.client.command("SET", LEDGER, ledger_id, *([] if take_over else ["NX"]))
             if await self.client.command("GET", LEDGER) != ledger_id:
                 raise StoreUnavailable(
-                    f"calls are recorded in another ledger than {self.file.path}; take over only if that one is lost"
+                    f"calls are recorded in another ledger than {self.file.path}; only if that one is lost,"
+                    " run `tollgate state rebuild --take-over`"
                 )
 
     async def find_keys(self) -> dict[str, list[str]]:
