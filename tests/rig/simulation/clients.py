@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from rig.simulation.http_messages import BrokenMessage, Head, body_pieces, read_head
+from rig.simulation.run import World
 
 CALL_TIMEOUT_S = 5_000.0
 """A call that takes longer hangs: every bound of a gateway is shorter."""
@@ -204,6 +205,23 @@ class Client:
             f"content-length: {len(body)}",
         )
         return "\r\n".join((*lines, "", "")).encode() + body
+
+
+async def call_in_pairs(
+    world: World, port: int, model: str, calls: int, longest_pause_s: float
+) -> list[Answer]:
+    """Let each client make two of ``calls`` on its own connection, at random times."""
+
+    async def call_twice(first: int) -> list[Answer]:
+        client = Client(port, "no-key", model)
+        answers = []
+        for number in range(first, first + 2):
+            await asyncio.sleep(world.random.uniform(0, longest_pause_s))
+            answers.append(await client.call(f"call-{number}", draw_behaviour(world.random)))
+        await client.close()
+        return answers
+
+    return [one for both in await asyncio.gather(*map(call_twice, range(0, calls, 2))) for one in both]
 
 
 async def _feed(

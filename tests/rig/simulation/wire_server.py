@@ -1,12 +1,21 @@
 """The gateway's client connections on the simulated network, without mitmproxy."""
 
 import asyncio
+import json
 from typing import Any
 
+from addon.text.http_heads import Headers, Response
 from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
 from addon.wire.transport import READ_BYTES, ClientSocket
+from policies.refusal import Refusal
 from rig.simulation.run import World
+
+
+def refuse(refusal: Refusal) -> Response:
+    """Return the answer to a refusal. Its body is an error with the code."""
+    body = json.dumps({"error": {"code": refusal.code}}).encode()
+    return Response(refusal.status, Headers([("content-type", "application/json")]), body)
 
 
 class WireServer:

@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from rig.stores import (
-    Place,
-)
+from rig.stores import Place
 
 from addon.store.protocol import Store
 from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
@@ -91,9 +89,14 @@ async def test_failures_at_once_are_all_counted(store: Store, other: Store) -> N
 
 
 ACME, BETA, GAMMA = (f"OPENAI/payg/{name}" for name in ("acme", "beta", "gamma"))
-
-
 FOR_ALL = "OPENAI/payg/"
+
+
+async def open_for_all_and_rest(store: Store, place: Place) -> None:
+    """Open the circuit for all workspaces, and let its rest end. The last failure of the second one opens it."""
+    for circuit in (ACME, BETA):
+        await fail(store, FAILURES, circuit)
+    place.age_circuits(REST_US / 1e6)
 
 
 async def test_failures_of_one_workspace_open_no_other_circuit_and_those_of_two_open_all(
@@ -133,10 +136,7 @@ async def test_a_success_of_any_workspace_since_the_first_failure_keeps_the_othe
 async def test_after_its_rest_one_probe_of_all_workspaces_is_allowed_and_its_success_closes_all(
     store: Store, other: Store, place: Place
 ) -> None:
-    for circuit in (ACME, BETA):
-        await fail(store, FAILURES, circuit)
-    # The failure that opened the circuit for all is the last one that counts.
-    place.age_circuits(REST_US / 1e6)
+    await open_for_all_and_rest(store, place)
     for one in (store, other):
         await one.maintain()
     tries = await asyncio.gather(
@@ -158,9 +158,7 @@ async def test_after_its_rest_one_probe_of_all_workspaces_is_allowed_and_its_suc
 async def test_a_probe_for_all_that_fails_is_followed_by_another_rest(
     store: Store, other: Store, place: Place
 ) -> None:
-    for circuit in (ACME, BETA):
-        await fail(store, FAILURES, circuit)
-    place.age_circuits(REST_US / 1e6)
+    await open_for_all_and_rest(store, place)
     for waits_us in (0, REST_US):
         place.age_circuits(waits_us / 1e6)
         for one in (store, other):

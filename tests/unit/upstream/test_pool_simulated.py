@@ -1,13 +1,11 @@
 """Client connections and the pool, joined by a minimal relay on a simulated network with faults, for many seeds."""
 
-import asyncio
-import json
 from collections import Counter
 
 from rig.simulation import Faults, World, compare, simulate
-from rig.simulation.clients import Answer, Client, draw_behaviour
+from rig.simulation.clients import Answer, call_in_pairs
 from rig.simulation.provider import Generated, Provider
-from rig.simulation.wire_server import WireServer
+from rig.simulation.wire_server import WireServer, refuse
 
 from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
@@ -16,7 +14,6 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Origin, Pool, PoolFull, PoolLimits, Unreachable
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
-from policies.refusal import Refusal
 
 CALLS = 40
 READ_TIMEOUT_S = 120.0
@@ -41,10 +38,6 @@ PROVIDER_LINK = Faults(
     half_closed=0.05,
 )
 JSON = Headers([("content-type", "application/json")])
-
-
-def refuse(refusal: Refusal) -> Response:
-    return Response(refusal.status, JSON, json.dumps({"error": {"code": refusal.code}}).encode())
 
 
 class Relay:
@@ -115,16 +108,7 @@ async def many_calls(world: World) -> tuple[list[Answer], list[Generated], Count
     await server.start()
     world.network.faults |= {server.port: CLIENT_LINK, provider.port: PROVIDER_LINK}
 
-    async def customer(first: int) -> list[Answer]:
-        client = Client(server.port, "no-key", "simulated")
-        answers = []
-        for number in range(first, first + 2):
-            await asyncio.sleep(world.random.uniform(0, 60))
-            answers.append(await client.call(f"call-{number}", draw_behaviour(world.random)))
-        await client.close()
-        return answers
-
-    answers = [one for both in await asyncio.gather(*map(customer, range(0, CALLS, 2))) for one in both]
+    answers = await call_in_pairs(world, server.port, "simulated", CALLS, longest_pause_s=60)
     await server.stop()
     await pool.close()
     assert (pool.stats().open, pool.stats().idle) == (0, 0)

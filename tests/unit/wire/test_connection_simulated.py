@@ -5,15 +5,14 @@ import json
 from collections import Counter
 
 from rig.simulation import Faults, World, compare, simulate
-from rig.simulation.clients import Answer, Client, draw_behaviour
+from rig.simulation.clients import Answer, call_in_pairs, draw_behaviour
 from rig.simulation.http2_client import Http2Client
-from rig.simulation.wire_server import WireServer
+from rig.simulation.wire_server import WireServer, refuse
 
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.wire.connection import WireSettings
 from addon.wire.http2 import Http2Connection
 from addon.wire.stream import ClientLeft, Stream
-from policies.refusal import Refusal
 
 FAULTY = Faults(
     latency_s=(0.0005, 0.2),
@@ -28,11 +27,6 @@ FAULTY = Faults(
     slow_connect=0.1,
 )
 CALLS = 40
-
-
-def refuse(refusal: Refusal) -> Response:
-    body = json.dumps({"error": {"code": refusal.code}}).encode()
-    return Response(refusal.status, Headers([("content-type", "application/json")]), body)
 
 
 class NameServer:
@@ -80,16 +74,7 @@ async def many_calls(world: World) -> list[Answer]:
     await server.start()
     world.network.faults[server.port] = FAULTY
 
-    async def customer(first: int) -> list[Answer]:
-        client = Client(server.port, "no-key", "name_server")
-        answers = []
-        for number in range(first, first + 2):
-            await asyncio.sleep(world.random.uniform(0, 20))
-            answers.append(await client.call(f"call-{number}", draw_behaviour(world.random)))
-        await client.close()
-        return answers
-
-    answers = [one for both in await asyncio.gather(*map(customer, range(0, CALLS, 2))) for one in both]
+    answers = await call_in_pairs(world, server.port, "name_server", CALLS, longest_pause_s=20)
     await server.stop()
     assert not any(connection.stream_count for connection in server.connections)
     return answers

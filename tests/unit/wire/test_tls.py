@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Iterable
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,21 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
+async def send_until_closed(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pieces: Iterable[bytes]
+) -> None:
+    """Send ``pieces`` in several turns, and read until the gateway closes."""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(0)
+        while await asyncio.wait_for(reader.read(65_536), BOUND_S):
+            pass
+    except ConnectionError:
+        pass
+    writer.transport.abort()
+
+
 HELLO = b"\x16\x03\x01\x00\x04\x01\x00\xff\xff"
 NO_GREETINGS = {
     "many records": HELLO + b"\x16\x03\x01\x00\x01\x01" * 10_000,
@@ -114,15 +131,8 @@ async def test_a_malformed_client_hello_closes_with_one_log_line(
 ) -> None:
     async with wire(certificate=certificate) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        try:
-            for at in range(0, len(NO_GREETINGS[name]), 1_000):
-                writer.write(NO_GREETINGS[name][at : at + 1_000])
-                await asyncio.sleep(0)
-            while await asyncio.wait_for(reader.read(65_536), BOUND_S):
-                pass
-        except ConnectionError:
-            pass
-        writer.transport.abort()
+        sent = NO_GREETINGS[name]
+        await send_until_closed(reader, writer, (sent[at : at + 1_000] for at in range(0, len(sent), 1_000)))
         await served.wait_until_gone()
     assert logged(caplog) == ["a client's TLS handshake failed: the client did not speak TLS"]
 
@@ -137,15 +147,7 @@ async def test_bytes_after_the_handshake_that_are_not_tls_close_with_one_log_lin
         writer.write(client.hello())
         await client.finish(reader, writer)
         assert (await client.ask(reader, writer)).startswith(b"HTTP/1.1 200")
-        try:
-            for _ in range(200):
-                writer.write(b"\x17\x03\x03\x00\x20" + bytes(32))
-                await asyncio.sleep(0)
-            while await asyncio.wait_for(reader.read(65_536), BOUND_S):
-                pass
-        except ConnectionError:
-            pass
-        writer.transport.abort()
+        await send_until_closed(reader, writer, repeat(b"\x17\x03\x03\x00\x20" + bytes(32), 200))
         await served.wait_until_gone()
     assert logged(caplog) == ["a client's TLS handshake failed: the bytes after the handshake are not TLS"]
 
