@@ -8,11 +8,20 @@ import re
 from collections.abc import Mapping
 
 from addon.settings.api_keys import hash_key
+from addon.text.http_heads import RequestHead
 from policies.model import Key, Workspace
 from policies.refusal import Refusal
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)
 _NO_HASH = "0" * 64
+
+
+def bearer_header(head: RequestHead) -> str | None:
+    """Return the Authorization header, None where there is none. Raises Refusal for more than one."""
+    values = head.headers.get_all("authorization")
+    if len(values) > 1:
+        raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
+    return values[0] if values else None
 
 
 def parse_bearer(header: str | None) -> str:

@@ -6,18 +6,11 @@ Admission, body, route, one attempt or two, and the answer. The attempt that ans
 import math
 
 from addon.calls.attempt_runner import AttemptRunner
-from addon.calls.authentication import authenticate, parse_bearer
+from addon.calls.authentication import authenticate, bearer_header, parse_bearer
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
-from addon.calls.endpoints import (
-    Endpoint,
-    allowed_methods,
-    bearer_header,
-    check_size,
-    endpoint_of,
-    slug_in_path,
-)
-from addon.calls.request_body import read_chat_request
+from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
+from addon.calls.request_body import check_size, read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route

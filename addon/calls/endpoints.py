@@ -46,27 +46,6 @@ def slug_in_path(head: RequestHead) -> str | None:
     return unquote(path.removeprefix(_ONE_MODEL)) if path.startswith(_ONE_MODEL) else None
 
 
-def check_size(head: RequestHead, max_request_bytes: int) -> None:
-    """Raise Refusal ``request_too_large`` where the declared length is too large, before the body is read."""
-    if declared_length(head) > max_request_bytes:
-        raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
-
-
-def declared_length(head: RequestHead) -> int:
-    """Return the ``Content-Length`` of the body, 0 where there is none."""
-    length = head.headers.get("content-length", "")
-    # The reader of HTTP has refused any other text already.
-    return int(length) if length.isdecimal() else 0
-
-
-def bearer_header(head: RequestHead) -> str | None:
-    """Return the Authorization header, None where there is none. Raises Refusal for more than one."""
-    values = head.headers.get_all("authorization")
-    if len(values) > 1:
-        raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
-    return values[0] if values else None
-
-
 def allowed_methods(head: RequestHead) -> str:
     """Return the value of the ``Allow`` header for the path of a request."""
     endpoint = _endpoint_at(head.path)

@@ -8,9 +8,9 @@ from collections import Counter
 
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
-from addon.calls.endpoints import declared_length
 from addon.runtime.deadline import WaitTimeout
 from addon.runtime.heavy_work import run_heavy_work
+from addon.text.http_heads import RequestHead
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
 
@@ -75,6 +75,19 @@ def _subtract(counts: Counter[str], name: str, count: int) -> None:
     counts[name] -= count
     if not counts[name]:
         del counts[name]
+
+
+def check_size(head: RequestHead, max_request_bytes: int) -> None:
+    """Raise Refusal ``request_too_large`` where the declared length is too large, before the body is read."""
+    if declared_length(head) > max_request_bytes:
+        raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
+
+
+def declared_length(head: RequestHead) -> int:
+    """Return the ``Content-Length`` of the body, 0 where there is none."""
+    length = head.headers.get("content-length", "")
+    # The reader of HTTP has refused any other text already.
+    return int(length) if length.isdecimal() else 0
 
 
 async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> ChatRequest:

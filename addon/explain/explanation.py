@@ -18,7 +18,8 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.authentication import invalid_key_refusal
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.endpoints import Endpoint, check_size
+from addon.calls.endpoints import Endpoint
+from addon.calls.request_body import check_size
 from addon.calls.upstream_request import (
     accept_request,
     accept_route,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.calls.authentication import authenticate, parse_bearer
+from addon.calls.authentication import authenticate, bearer_header, parse_bearer
 from addon.settings.api_keys import hash_key
+from addon.text.http_heads import Headers, RequestHead
 from policies.model import Key, Workspace
 from policies.refusal import Refusal
 
@@ -21,6 +22,18 @@ def owners(*keys: tuple[str, bool]) -> Mapping[str, tuple[Workspace, Key]]:
     )
     workspace = Workspace(id="acme", name="Acme", plan="standard", keys=made)
     return {key.hash: (workspace, key) for key in made}
+
+
+def head(*fields: tuple[str, str]) -> RequestHead:
+    return RequestHead("GET", "/", "1.1", Headers(fields))
+
+
+def test_there_is_one_authorization_header_or_none() -> None:
+    one, two = ("authorization", "Bearer a"), ("authorization", "Bearer b")
+    assert bearer_header(head()) is None
+    assert bearer_header(head(one)) == "Bearer a"
+    with pytest.raises(Refusal, match="one Authorization header"):
+        bearer_header(head(one, two))
 
 
 @given(

@@ -1,16 +1,8 @@
-"""Endpoints: the method and the path of a request, its declared length and its one Authorization header."""
+"""Endpoints: the method and the path of a request."""
 
 import pytest
 
-from addon.calls.endpoints import (
-    Endpoint,
-    allowed_methods,
-    bearer_header,
-    check_size,
-    declared_length,
-    endpoint_of,
-    slug_in_path,
-)
+from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
 from addon.text.http_heads import Headers, RequestHead
 from policies.refusal import Refusal
 
@@ -60,23 +52,3 @@ def test_any_other_request_is_refused_with_the_methods_of_its_path(
         endpoint_of(head(method, target))
     assert refused.value.code == code
     assert allowed_methods(head(method, target)) == allowed
-
-
-@pytest.mark.parametrize(("text", "length"), [("17", 17), ("0", 0), ("", 0), ("-1", 0), ("1e3", 0)])
-def test_a_declared_length_is_a_plain_number(text: str, length: int) -> None:
-    assert declared_length(head("POST", "/", ("content-length", text))) == length
-
-
-def test_a_declared_length_above_the_limit_is_refused() -> None:
-    check_size(head("POST", "/", ("content-length", "10")), 10)
-    with pytest.raises(Refusal, match="exceeds 10 bytes") as refused:
-        check_size(head("POST", "/", ("content-length", "11")), 10)
-    assert refused.value.code == "request_too_large"
-
-
-def test_there_is_one_authorization_header_or_none() -> None:
-    one, two = ("authorization", "Bearer a"), ("authorization", "Bearer b")
-    assert bearer_header(head()) is None
-    assert bearer_header(head("GET", "/", one)) == "Bearer a"
-    with pytest.raises(Refusal, match="one Authorization header"):
-        bearer_header(head("GET", "/", one, two))
