@@ -6,6 +6,7 @@ steps as the deadline has steps are left out, so every wait is bounded. Each ste
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -80,7 +81,8 @@ class MovableDeadline:
         self._loop = asyncio.get_running_loop()
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
-        self._due_s: float | None = None
+        self._timer_due_s = math.inf
+        self._due_s = math.inf
         self._late_looks_left = self.LATE_LOOKS
         self.lagged = False
         """Whether the last deadline that expired was noticed late, even after it was postponed."""
@@ -88,46 +90,46 @@ class MovableDeadline:
     def set(self, bound_s: float) -> None:
         """Expire in ``bound_s`` seconds, in place of the time before."""
         self._late_looks_left = self.LATE_LOOKS
-        self._schedule(self._loop.time() + bound_s)
+        self._due_s = due_s = self._loop.time() + bound_s
+        if due_s < self._timer_due_s:
+            self._start_timer()
 
     def extend(self, more_s: float) -> None:
         """Expire ``more_s`` seconds later."""
-        if self._due_s is not None:
-            self._due_s += more_s
+        self._due_s += more_s
 
     def clear(self) -> None:
         """Do not expire before ``set`` is called again."""
-        self._due_s = None
+        self._due_s = math.inf
 
     def close(self) -> None:
         """Cancel the timer. May be called twice."""
-        self._due_s = None
+        self._due_s = self._timer_due_s = math.inf
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _schedule(self, due_s: float) -> None:
-        self._due_s = due_s
-        if self._timer and self._timer.when() > due_s:
+    def _start_timer(self) -> None:
+        if self._timer:
             self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer = self._loop.call_at(due_s, self._fire)
+        self._timer_due_s = self._due_s
+        self._timer = self._loop.call_at(self._due_s, self._fire)
 
     def _fire(self) -> None:
-        self._timer = None
-        if self._due_s is None:
+        self._timer, self._timer_due_s = None, math.inf
+        if self._due_s == math.inf:
             return
         now_s = self._loop.time()
         if now_s < self._due_s:
-            self._schedule(self._due_s)
+            self._start_timer()
             return
         self.lagged = is_late(self._due_s, now_s)
         if self.lagged and self._late_looks_left:
             self._late_looks_left -= 1
-            self._schedule(now_s + self.GRACE_S)
+            self._due_s = now_s + self.GRACE_S
+            self._start_timer()
         else:
-            self._due_s = None
+            self._due_s = math.inf
             self._expire()
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
+from rig.simulation import World, simulate
 
-from addon.runtime.deadline import LATE_S, STEPS, Deadline, within
+from addon.runtime.deadline import LATE_S, STEPS, Deadline, MovableDeadline, within
 
 
 class Turns:
@@ -106,3 +108,49 @@ async def test_an_answer_that_came_while_the_loop_was_blocked_is_in_time() -> No
                 writer.write(b"%d\n" % (number + 1))
         writer.close()
         await writer.wait_closed()
+
+
+class Expiries:
+    """A movable deadline in simulated time, with the times at which it expired."""
+
+    def __init__(self, world: World) -> None:
+        self.deadline = MovableDeadline(lambda: self.at_s.append(world.loop.time()))
+        self.at_s: list[float] = []
+
+
+def test_a_moved_deadline_expires_once_at_its_last_time() -> None:
+    async def main(world: World) -> list[float]:
+        began_s = world.loop.time()
+        moved = Expiries(world)
+        for bound_s in (10, 5, 60, 20, 30):
+            moved.deadline.set(bound_s)
+        moved.deadline.extend(5)
+        await asyncio.sleep(100)
+        moved.deadline.set(1)
+        moved.deadline.clear()
+        await asyncio.sleep(100)
+        moved.deadline.set(1)
+        await asyncio.sleep(100)
+        return [round(at_s - began_s) for at_s in moved.at_s]
+
+    assert simulate(1, main).result == [35, 201]
+
+
+def test_a_deadline_that_only_moves_later_starts_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(world: World) -> int:
+        started: list[float] = []
+        call_at = world.loop.call_at
+
+        def count(when: float, *given: Any, **options: Any) -> asyncio.TimerHandle:
+            started.append(when)
+            return call_at(when, *given, **options)
+
+        moved = Expiries(world)
+        monkeypatch.setattr(world.loop, "call_at", count)
+        for _ in range(1000):
+            moved.deadline.set(60)
+            moved.deadline.clear()
+        moved.deadline.close()
+        return len(started)
+
+    assert simulate(1, main).result == 1
