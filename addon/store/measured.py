@@ -2,10 +2,12 @@
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable, WalletEntry
+from addon.telemetry.metric_families import STORE_BUCKETS_S
 from addon.telemetry.metrics import Metrics, StoreOperation
 from policies.spend import Denial, Hold
 
@@ -21,36 +23,39 @@ class MeasuredStore:
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
-        self._metrics = metrics
+        self._cells = metrics.store
         self._held: set[str] = set()
+        self._held_count = metrics.holds_in_flight
         self._is_available: bool | None = None
 
-    async def take_token(self, workspace: str, limit_rpm: int) -> int:
-        return await self._measure("take", self._store.take_token(workspace, limit_rpm))
+    def take_token(self, workspace: str, limit_rpm: int) -> Coroutine[Any, Any, int]:
+        return self._measure("take", self._store.take_token(workspace, limit_rpm))
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         decided = await self._measure("hold", self._store.hold(request))
         if isinstance(decided, Hold):
             self._held.add(request.id)
-            self._metrics.set_holds_in_flight(len(self._held))
+            self._held_count[0] = len(self._held)
         return decided
 
-    async def move_hold(self, request: HoldRequest) -> Hold | Denial:
-        return await self._measure("move", self._store.move_hold(request))
+    def move_hold(self, request: HoldRequest) -> Coroutine[Any, Any, Hold | Denial]:
+        return self._measure("move", self._store.move_hold(request))
 
-    async def settle(self, settlement: Settlement) -> None:
-        self._forget_hold(str(settlement.row["id"]))
-        await self._measure("settle", self._store.settle(settlement))
+    def settle(self, settlement: Settlement) -> Coroutine[Any, Any, None]:
+        self._held.discard(str(settlement.row["id"]))
+        self._held_count[0] = len(self._held)
+        return self._measure("settle", self._store.settle(settlement))
 
-    async def void(self, call_id: str) -> None:
-        self._forget_hold(call_id)
-        await self._measure("void", self._store.void(call_id))
+    def void(self, call_id: str) -> Coroutine[Any, Any, None]:
+        self._held.discard(call_id)
+        self._held_count[0] = len(self._held)
+        return self._measure("void", self._store.void(call_id))
 
     async def credit(self, entry: WalletEntry) -> bool:
         return await self._watch(self._store.credit(entry))
 
-    async def record_attempt(self, circuit: str, *, failed: bool) -> None:
-        await self._store.record_attempt(circuit, failed=failed)
+    def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
+        return self._store.record_attempt(circuit, failed=failed)
 
     def is_circuit_open(self, circuit: str) -> bool:
         return self._store.is_circuit_open(circuit)
@@ -78,25 +83,28 @@ class MeasuredStore:
     async def close(self) -> None:
         await self._store.close()
 
-    def _forget_hold(self, call_id: str) -> None:
-        self._held.discard(call_id)
-        self._metrics.set_holds_in_flight(len(self._held))
-
     async def _measure[Answer](self, operation: StoreOperation, answer: Awaitable[Answer]) -> Answer:
-        began_s, available = time.perf_counter(), True
+        """Return ``answer``, and count the operation and its time, whether or not it succeeds."""
+        cells, began_s = self._cells[operation], time.perf_counter()
         try:
-            return await self._watch(answer)
-        except StoreUnavailable:
-            available = False
+            return await answer
+        except StoreUnavailable as error:
+            cells.errors[0] += 1
+            self._note_failure(error)
             raise
         finally:
-            self._metrics.store_asked(operation, time.perf_counter() - began_s, available=available)
+            duration_s = time.perf_counter() - began_s
+            cells.seconds[bisect_left(STORE_BUCKETS_S, duration_s)] += 1
+            cells.seconds[-1] += duration_s
 
     async def _watch[Answer](self, answer: Awaitable[Answer]) -> Answer:
         try:
             return await answer
         except StoreUnavailable as error:
-            if self._is_available and not isinstance(error, CallNotHeld):
-                log.error("the store is unavailable: %s", error, extra={"event": "store unavailable"})
-                self._is_available = False
+            self._note_failure(error)
             raise
+
+    def _note_failure(self, error: StoreUnavailable) -> None:
+        if self._is_available and not isinstance(error, CallNotHeld):
+            log.error("the store is unavailable: %s", error, extra={"event": "store unavailable"})
+            self._is_available = False
