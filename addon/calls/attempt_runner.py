@@ -90,7 +90,7 @@ class AttemptRunner:
     # Connect, send, and wait for the head.
 
     async def _connect(self, *, fresh: bool) -> UpstreamConnection:
-        workspace, _ = self.call.exchange.caller
+        workspace = self.call.exchange.workspace
         origin = origin_of(self.attempt, workspace.id)
         timeout_s = self.call.settings.conf.upstream.connect_timeout_s
         try:

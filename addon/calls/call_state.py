@@ -77,7 +77,7 @@ class Call:
         if failure is None or failure.code == INTERNAL_ERROR.code:
             return False
         in_success = attempt.status is not None and 200 <= attempt.status < 300
-        before_net = attempt.target.mode == "byok" and self.exchange.routed.has_safety_net
+        before_net = attempt.target.mode == "byok" and self.exchange.route.has_safety_net
         return is_failure(failure.status, in_success=in_success, before_net=before_net)
 
     def may_fall_back(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
@@ -94,5 +94,5 @@ class Call:
         has_ended = self.exchange.stage is not Stage.DISPATCHED
         if self.first_failure is None or self.is_head_sent or has_ended:
             return failure
-        self.exchange = self.exchange.with_fields(answered_by=1)
+        self.exchange = self.exchange.with_answer_of_first()
         return self.first_failure

@@ -72,7 +72,7 @@ class InFlightCalls:
 
     def add(self, call: Call) -> None:
         """Add an identified call. Raises Refusal ``rate_limit_exceeded`` where its workspace has too many in flight."""
-        workspace, _ = call.exchange.caller
+        workspace = call.exchange.workspace
         limit = call.settings.conf.limits.max_in_flight
         if self._by_workspace[workspace.id] >= limit:
             message = f"The workspace has {limit} calls in flight, which is its limit."
@@ -96,7 +96,7 @@ class InFlightCalls:
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )
         if failure is None or (failure.code != INTERNAL_ERROR.code and not attempt.lagged):
-            workspace, _ = call.exchange.caller
+            workspace = call.exchange.workspace
             circuit = circuit_of(target, workspace)
             self.spawn(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))
 
@@ -139,7 +139,7 @@ class InFlightCalls:
                 self.spawn(self._void(call.exchange.id))
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._remove(call)
-            if call.exchange.workspace is not None or self._keyless_limit.admit():
+            if call.exchange.workspace or self._keyless_limit.admit():
                 log_refusal(call.exchange, self._clock.monotonic_s())
             self.metrics.call_refused(error_code)
 
@@ -198,13 +198,13 @@ class InFlightCalls:
             self.idle.set()
 
     def _subtract(self, call: Call) -> None:
-        workspace, _ = call.exchange.caller
+        workspace = call.exchange.workspace
         self._by_workspace[workspace.id] -= 1
         if not self._by_workspace[workspace.id]:
             del self._by_workspace[workspace.id]
 
 
 def _settlement(exchange: Exchange, now_s: float) -> Settlement:
-    workspace, _ = exchange.caller
+    workspace = exchange.workspace
     from_wallet = pays_from_wallet(workspace, exchange.target.mode)
     return Settlement(exchange.ledger_row(now_s), from_wallet)

@@ -79,7 +79,7 @@ class ProviderDeadline:
         """
         if self._call.exchange.stream:
             return self._sent_s + self._conf.first_byte_timeout_s
-        is_first_of_two = self._call.exchange.has_next_attempt
+        is_first_of_two = bool(self._call.exchange.next_target)
         first_sent_s = self._sent_s if self._call.first_sent_s is None else self._call.first_sent_s
         until_s = first_sent_s + self._conf.whole_timeout_s / (2 if is_first_of_two else 1)
         head_s, status = self._attempt.head_s, self._attempt.status

@@ -36,7 +36,7 @@ class BodyBudget:
 
     def begin(self, call: Call) -> None:
         """Count a body that is being read. Raises Refusal ``rate_limit_unavailable``."""
-        workspace, _ = call.exchange.caller
+        workspace = call.exchange.workspace
         if self._reading[workspace.id] >= self._max_reading:
             message = (
                 f"{self._max_reading} requests of the workspace are being received; try again in a moment."
@@ -46,14 +46,14 @@ class BodyBudget:
 
     def end(self, call: Call) -> None:
         """Stop counting a body that is being read."""
-        workspace, _ = call.exchange.caller
+        workspace = call.exchange.workspace
         _subtract(self._reading, workspace.id, 1)
 
     def take(self, call: Call, count: int) -> None:
         """Count ``count`` more bytes of a call. Raises Refusal ``rate_limit_unavailable``."""
         if not count:
             return
-        workspace, _ = call.exchange.caller
+        workspace = call.exchange.workspace
         free = self._max_bytes - self.bytes - count
         if self._bytes_of[workspace.id] + count > free:
             message = "The gateway has no memory for one more request of this size; try again in a moment."
@@ -65,7 +65,7 @@ class BodyBudget:
     def give_back(self, call: Call) -> None:
         """Give the bytes of a call back, once it has ended."""
         if call.counted_bytes:
-            workspace, _ = call.exchange.caller
+            workspace = call.exchange.workspace
             self.bytes -= call.counted_bytes
             _subtract(self._bytes_of, workspace.id, call.counted_bytes)
             call.counted_bytes = 0

@@ -71,10 +71,10 @@ async def reserve_next(call: Call, deps: Dependencies, failure: ErrorAnswer) -> 
 
 async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """Return the second attempt of a call, ready; None where the first one's failure is the answer."""
-    exchange, refusal = call.exchange, call.exchange.routed.fallback_refusal
+    exchange, refusal = call.exchange, call.exchange.route.fallback_refusal
     if refusal:
         raise refusal
-    if not exchange.has_next_attempt:
+    if not exchange.next_target:
         return None
     try:
         made = await _reserve(call, deps, deps.store.move_hold)
@@ -91,7 +91,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
 
 async def _fall_back_without_token(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """As ``reserve_next``, for a provider without an access token. It counts as unreachable."""
-    route = call.exchange.routed
+    route = call.exchange.route
     if len(route.targets) == 1 and route.fallback_refusal is None:
         return None
     # It counts as an attempt, but nothing was sent. If no other follows, the call is refused.
@@ -104,23 +104,22 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
 
     An open circuit never refuses a call: where the second attempt can't be made ready, the first is made.
     """
-    routed, route = call.exchange, call.exchange.routed
+    routed, route = call.exchange, call.exchange.route
     if len(route.targets) == 1:
         return None
-    workspace, _ = routed.caller
-    first, second = (circuit_of(target, workspace) for target in route.targets)
+    first, second = [circuit_of(target, routed.workspace) for target in route.targets]
     if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
         return None
     if await deps.store.circuit_allows(first, routed.id):
         return None
-    call.exchange = routed.with_fields(route=Route(route.targets[1:], route.decided_by))
+    call.exchange = routed.with_route(Route(route.targets[1:], route.decided_by))
     try:
         made = await _reserve(call, deps, deps.store.hold)
     except (Refusal, AccessTokenUnavailable):
         made = None
     if isinstance(made, UpstreamAttempt):
         return made
-    call.exchange = call.exchange.with_fields(route=route)
+    call.exchange = call.exchange.with_route(route)
     return None
 
 

@@ -16,7 +16,6 @@ from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
-from policies.exchange import Stage
 from policies.limits import limits_of
 from policies.model import Route, Target
 from policies.refusal import Refusal
@@ -37,16 +36,15 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 
 def find_route(call: Call) -> Route:
     """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
-    workspace, _ = call.exchange.caller
     facts = read_request_facts(call.chat.model, call.chat.fields)
-    route = choose_route(facts, workspace, call.settings.models, call.settings.providers)
+    route = choose_route(facts, call.exchange.workspace, call.settings.models, call.settings.providers)
     _check_custom_name(route.targets[0].model.slug, call)
     return route
 
 
 def accept_route(call: Call, route: Route) -> None:
     """Advance a call to ``ROUTED``."""
-    call.exchange = call.exchange.advance(Stage.ROUTED, route=route)
+    call.exchange = call.exchange.with_route(route)
 
 
 def _check_custom_name(slug: str, call: Call) -> None:
@@ -72,21 +70,21 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
 def make_reviewed_call(call: Call) -> ReviewedCall:
     """Return the next attempt of a routed call as operators' policies see it."""
     chat, exchange = call.chat, call.exchange
-    target, (workspace, key) = exchange.next_target, exchange.caller
+    target, workspace = exchange.next_target, exchange.workspace
     model = target.model
     messages = reviewed_messages(chat.fields["messages"])
     facts = read_request_facts(chat.model, chat.fields)
     return ReviewedCall(
         workspace=workspace.id,
         plan=workspace.plan,
-        key_id=key.id,
+        key_id=exchange.key.id,
         end_user=chat.end_user,
         requested_model=chat.model,
         model_slug=model.slug,
         provider=model.provider.name,
         mode=target.mode,
         is_fallback=target.is_fallback,
-        decided_by=exchange.routed.decided_by,
+        decided_by=exchange.route.decided_by,
         stream=chat.stream,
         requested_cap_tokens=chat.requested_cap,
         choices=chat.choices(model.family),
@@ -102,7 +100,7 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
 def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
     """Return the hold that the next attempt of a call needs, and the limits that apply to it."""
     exchange, target, created_at = call.exchange, call.exchange.next_target, call.exchange.created_at
-    workspace, key = exchange.caller
+    workspace, key = exchange.workspace, exchange.key
     return HoldRequest(
         id=exchange.id,
         created_at=created_at,

@@ -147,24 +147,24 @@ def explain(call: Call, content: bytes, counted: Counted) -> Explanation:
 
 
 def _explain_route(call: Call, explanation: Explanation, given: Mapping[str, Any], counted: Counted) -> None:
-    route = call.exchange.routed
+    route = call.exchange.route
     explanation.decided_by = route.decided_by
     # The explanation is shown to people, so no secret is in it from here on.
     shown = tuple(replace(target, secret=_UNSHOWN) for target in route.targets)
-    call.exchange = call.exchange.with_fields(route=replace(route, targets=shown))
+    call.exchange = call.exchange.with_route(replace(route, targets=shown))
     explanation.error_on_failure = refusal_error(route.fallback_refusal) if route.fallback_refusal else None
     explanation.no_fallback_reason = route.no_fallback_reason
     first = _explain_attempt(call, given, counted)
     explanation.attempts.append(first)
     explanation.refused = first.refused
-    if not first.refused and call.exchange.has_next_attempt:
+    if not first.refused and call.exchange.next_target:
         second = _explain_attempt(call, given, counted)
         explanation.attempts.append(second)
         explanation.error_on_failure = _error_instead(first, second, call.exchange.created_at)
 
 
 def _admit(call: Call, content: bytes) -> None:
-    _, key = call.exchange.caller
+    key = call.exchange.key
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
     if not key.active:
@@ -208,8 +208,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
 
 def _limit_rows(call: Call, request: HoldRequest, read_used: ReadUsed) -> list[dict[str, Any]]:
     """Return what is left of each limit of the attempt, in the order of the checks."""
-    workspace, key = call.exchange.caller
-    with_this_key = replace(workspace, keys=(key,))
+    with_this_key = replace(call.exchange.workspace, keys=(call.exchange.key,))
     rows = {
         row["limit"]: row for row in find_limits(read_used, [with_this_key], request.created_at).records()
     }
@@ -256,6 +255,6 @@ def _head(content: bytes) -> RequestHead:
 
 
 def _begin(call: Call) -> Explanation:
-    (workspace, _), limits = call.exchange.caller, call.settings.conf.limits
+    workspace, limits = call.exchange.workspace, call.settings.conf.limits
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
     return Explanation(limit_rpm, workspace.overage_protection)

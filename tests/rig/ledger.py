@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamRequest
-from policies.exchange import Exchange, Stage
+from policies.exchange import NO_TARGET, Exchange, Stage
 from policies.family import Family
 from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
 from policies.sanitize import Sanitized
@@ -31,6 +32,18 @@ _MODEL = Model(
     active=True,
 )
 _KEY = Key("ci", "0" * 64)
+
+
+def route_fields(*targets: Target, decided_by: str = "pinned", made: int = 1) -> dict[str, Any]:
+    """Return the fields of an exchange that are its route, after ``made`` attempts."""
+    return {
+        "route": Route(targets, decided_by),
+        "target": targets[max(made, 1) - 1],
+        "next_target": targets[made] if made < len(targets) else NO_TARGET,
+        "attempts": made,
+    }
+
+
 _EXCHANGE = Exchange(
     id="call-0",
     created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
@@ -39,8 +52,7 @@ _EXCHANGE = Exchange(
     workspace=Workspace("acme", "Acme", "standard", (_KEY,)),
     key=_KEY,
     requested_model="tester-large",
-    route=Route((Target(_MODEL, "payg", SecretStr("not-a-real-key")),), "pinned"),
-    attempts=1,
+    **route_fields(Target(_MODEL, "payg", SecretStr("not-a-real-key"))),
     status=200,
     finish_reason="stop",
     usage=Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15),
@@ -54,7 +66,7 @@ _EXCHANGE = Exchange(
 def answered_exchange(family: Family, **changes: Any) -> Exchange:
     """Return the exchange of a call whose model is of ``family``."""
     target = replace(_EXCHANGE.target, model=replace(_MODEL, family=family))
-    return replace(_EXCHANGE, route=Route((target,), "pinned"), **changes)
+    return structs.replace(_EXCHANGE, **route_fields(target) | changes)
 
 
 def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
@@ -75,7 +87,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
 
 def make_row(row_id: str = "call-0", **changes: Any) -> dict[str, Any]:
     """Return a row as the gateway creates it, with ``changes``."""
-    return replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
+    return structs.replace(_EXCHANGE, id=row_id).ledger_row(now_s=1.025) | changes
 
 
 @contextmanager

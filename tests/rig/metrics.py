@@ -1,15 +1,16 @@
 """A settled call to count, and the metrics page read back as Prometheus reads it."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from policies.exchange import Exchange, Stage
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
+from rig.ledger import route_fields
 
 PRICES = Prices(1, 1, 1)
 TESTER = Provider("TESTER", "https://example.invalid", "openai", ())
@@ -26,8 +27,7 @@ EXCHANGE = Exchange(
     key=KEY,
     requested_model="what the client wrote",
     end_user="somebody at acme",
-    route=Route((Target(MODEL, "payg", SecretStr(SECRET)),), "pinned"),
-    attempts=1,
+    **route_fields(Target(MODEL, "payg", SecretStr(SECRET))),
     status=200,
     usage=Usage(10, 5, 15, cached_tokens=4, reasoning_tokens=2),
     usage_source="provider",
@@ -57,5 +57,4 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def exchange_by(model: Model = MODEL, mode: Any = "payg", **changes: Any) -> Exchange:
-    route = Route((Target(model, mode, SecretStr(SECRET)),), "pinned")
-    return replace(EXCHANGE, route=route, **changes)
+    return structs.replace(EXCHANGE, **route_fields(Target(model, mode, SecretStr(SECRET))) | changes)

@@ -1,10 +1,9 @@
 """The error that a client gets for a failed call, of its first attempt or its second."""
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from rig.ledger import answered_exchange
+from rig.ledger import answered_exchange, route_fields
 
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings
@@ -17,8 +16,8 @@ FIRST, SECOND = provider_unreachable(), provider_timed_out()
 
 def failed_call(**changes: Any) -> Call:
     """Return a call whose second attempt is running."""
-    exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED, attempts=2)
-    exchange = replace(exchange, route=replace(exchange.routed, targets=exchange.routed.targets * 2))
+    exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED)
+    exchange = exchange.with_fields(**route_fields(*exchange.route.targets * 2, made=2))
     call = Call(exchange, cast(Settings, None), first_failure=FIRST)
     for name, value in changes.items():
         setattr(call, name, value)

@@ -296,7 +296,7 @@ async def test_only_failures_of_the_provider_open_its_circuit(
         fail(deps, call, failure, lagged=lagged)
         await settle(deps, call)
         await asyncio.wait_for(deps.in_flight.close(), BOUND_S)
-    workspace, _ = call.exchange.caller
+    workspace = call.exchange.workspace
     assert deps.store.is_circuit_open(circuit_of(call.exchange.target, workspace)) is is_open
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from rig.ledger import route_fields
 
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import make_reviewed_call
 from policies.exchange import Exchange, Stage
 from policies.family import Estimator, Family
-from policies.model import Key, Model, Prices, Provider, Route, Target, Workspace
+from policies.model import Key, Model, Prices, Provider, Target, Workspace
 from policies.review import ReviewedMessage
 
 PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
@@ -42,8 +43,7 @@ def routed(body: bytes, *targets: Target, made: int = 0) -> Call:
         stage=Stage.ROUTED,
         workspace=WORKSPACE,
         key=KEY,
-        route=Route(targets, "default"),
-        attempts=made,
+        **route_fields(*targets, decided_by="default", made=made),
     )
     settings: Any = None  # They are not used.
     return Call(exchange, settings, request=parse_chat_request(body))

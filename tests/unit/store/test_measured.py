@@ -3,11 +3,11 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 from rig.ledger import locked_by_another
 from rig.metrics import EXCHANGE, read, value
@@ -19,7 +19,6 @@ from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, St
 from addon.store.redis.store import RedisStore
 from addon.store.sqlite.store import SqliteStore
 from addon.telemetry.metrics import Metrics
-from policies.exchange import Stage
 from policies.limits import Counter, Limit
 from policies.spend import NOT_METERED, Denial, Hold
 
@@ -38,7 +37,7 @@ async def store(ledger_path: Path) -> AsyncIterator[SqliteStore]:
 
 def hold_request(call_id: str, most_calls: int = 10) -> HoldRequest:
     limit = Limit("request_cap", Counter("key:acme/ci", "2026-01"), most_calls)
-    row = replace(EXCHANGE, id=call_id, stage=Stage.HELD, attempts=0).interrupted_row()
+    row = replace(EXCHANGE, id=call_id, next_target=EXCHANGE.target, attempts=0).interrupted_row()
     return HoldRequest(call_id, EXCHANGE.created_at, "acme", "ci", NOT_METERED, [limit], row)
 
 

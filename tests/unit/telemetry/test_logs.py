@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
+from rig.ledger import route_fields
 from rig.log_lines import Lines
 
 from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
 from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
 
 
 def _call(**changes: Any) -> Exchange:
@@ -37,8 +38,7 @@ def _call(**changes: Any) -> Exchange:
         Stage.SETTLED,
         Workspace("acme", "Acme", "standard", (key,)),
         key,
-        route=Route((Target(model, "payg", SecretStr("sk-fake0000")),), "pinned"),
-        attempts=1,
+        **route_fields(Target(model, "payg", SecretStr("sk-fake0000"))),
         first_byte_s=100.25,
         status=200,
         stream=True,

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from rig.configuration import ROOT
+from rig.ledger import route_fields
 from rig.metrics import CATALOG, EXCHANGE, KEY, MODEL, SECRET, TESTER, Samples, exchange_by, read, value
 
 from addon.telemetry.metrics import MAX_ADDED, MAX_NAMED_FILES, OTHER, REFUSAL_CODES, UPSTREAM_CODES, Metrics
 from policies.exchange import Exchange
-from policies.model import Route, Target, Usage
+from policies.model import Target, Usage
 from policies.refusal import RefusalCode
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -78,7 +79,7 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     second = Target(other, "payg", SecretStr(SECRET), is_fallback=True)
     targets = (Target(MODEL, "byok", SecretStr(SECRET)), second)
     metrics.attempt_failed("TESTER", "upstream_error")
-    fell_back = replace(EXCHANGE, route=Route(targets, "pinned"), attempts=2, first_byte_s=1.5)
+    fell_back = EXCHANGE.with_fields(**route_fields(*targets, made=2), first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
     samples = read(metrics.render())
     assert list(samples["tollgate_calls_total"]) == [
@@ -90,7 +91,7 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     assert samples["tollgate_fallbacks_total"] == {
         frozenset({"provider": "OTHER", "mode": "payg"}.items()): 1
     }
-    assert "tollgate_fallbacks_total" not in _of_one_call(replace(fell_back, first_byte_s=None))
+    assert "tollgate_fallbacks_total" not in _of_one_call(fell_back.with_fields(first_byte_s=None))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
 def fill_every_metric(metrics: Metrics) -> None:
     """Give each metric a sample."""
     fallback = replace(EXCHANGE.target, is_fallback=True)
-    served = replace(EXCHANGE, route=Route((fallback,), "pinned"), first_byte_s=1.5)
+    served = EXCHANGE.with_fields(**route_fields(fallback), first_byte_s=1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.count_disbelieved("TESTER", "prompt_tokens")
