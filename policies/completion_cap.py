@@ -27,4 +27,5 @@ def find_completion_cap(
     | ``hard_maximum`` | the catalog's maximum | the model is outside the catalog |
     | ``budget`` | the tokens that overage protection allows on platform-metered traffic | it does not apply |
     """
-    return min((cap for cap in (requested, hard_maximum, budget) if cap is not None), default=None)
+    caps = [cap for cap in (requested, hard_maximum, budget) if cap is not None]
+    return min(caps, default=None)

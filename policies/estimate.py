@@ -6,10 +6,11 @@ coefficients of each family were measured on recorded traffic: docs/decisions/pr
 
 import math
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from policies.family import MESSAGE_FIELDS, RESERVED, Estimator, Family
 from policies.large_text import LargeText, TextCounts
@@ -69,10 +70,9 @@ def estimate_prompt_tokens(fields: Mapping[str, object], estimator: Estimator) -
     tally = _Tally()
     for name, value in fields.items():
         if name == "messages":
-            for message in _items(value):
-                tally.add_message(message)
+            tally.add_messages(value if isinstance(value, list) else [])
         elif name == "tools":
-            for tool in _items(value):
+            for tool in value if isinstance(value, list) else []:
                 tally.has_tools = True
                 tally.add(tool)
         elif name not in RESERVED and value is not None:
@@ -105,28 +105,30 @@ def count_text(text: str) -> TextCounts:
     return TextCounts(len(raw) - not_letters, not_letters - other_bytes, other_bytes, len(text))
 
 
-@dataclass(slots=True)
-class _Tally:
-    """The contents of a prompt: bytes of text by kind, and the number of other things that cost tokens."""
+class _Tally(Struct):
+    """The contents of a prompt: counts of its texts, and the number of other things that cost tokens."""
 
-    letters: int = 0
+    counts: list[TextCounts] = []
     marks: int = 0
-    other_bytes: int = 0
     messages: int = 0
     has_tools: bool = False
     images: int = 0
     media_tokens: int = 0
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = []
     waiting_chars: int = 0
 
     def tokens(self, estimator: Estimator) -> int:
-        self.count_texts()
+        letters, marks, other_bytes = 0, self.marks, 0
+        for counts in (*self.counts, count_text("".join(self.texts))):
+            letters += counts.letters
+            marks += counts.marks
+            other_bytes += counts.other_bytes
         return math.ceil(
             estimator.base_tokens
             + self.messages * estimator.tokens_per_message
-            + self.letters / estimator.letters_per_token
-            + self.marks / estimator.marks_per_token
-            + self.other_bytes / estimator.other_bytes_per_token
+            + letters / estimator.letters_per_token
+            + marks / estimator.marks_per_token
+            + other_bytes / estimator.other_bytes_per_token
             + (estimator.tools_tokens if self.has_tools else 0)
             + self.images * estimator.tokens_per_image
             + self.media_tokens
@@ -149,23 +151,27 @@ class _Tally:
         self.texts.append(text)
         self.waiting_chars += len(text)
         if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
-            self.count_texts()
+            self._count_texts()
         if isinstance(text, LargeText):
-            self._add_counts(text.rest.counts)
+            self.counts.append(text.rest.counts)
 
-    def count_texts(self) -> None:
+    def _count_texts(self) -> None:
         """Count the texts that were added."""
-        self._add_counts(count_text("".join(self.texts)))
+        self.counts.append(count_text("".join(self.texts)))
         self.texts.clear()
         self.waiting_chars = 0
 
-    def _add_counts(self, counts: TextCounts) -> None:
-        self.letters += counts.letters
-        self.marks += counts.marks
-        self.other_bytes += counts.other_bytes
+    def add_messages(self, messages: list[Mapping[str, object]]) -> None:
+        self.messages += len(messages)
+        plain = [m for m in messages if not isinstance(m.get("content"), list) and "tool_calls" not in m]
+        self.add_members(plain)
+        if len(plain) < len(messages):
+            for message in messages:
+                if isinstance(message.get("content"), list) or "tool_calls" in message:
+                    self._add_structured(message)
 
-    def add_message(self, message: Mapping[str, object]) -> None:
-        self.messages += 1
+    def _add_structured(self, message: Mapping[str, object]) -> None:
+        """Count a message with content parts or tool calls."""
         for name, value in message.items():
             if name == "content" and isinstance(value, list):
                 for part in value:
@@ -174,29 +180,37 @@ class _Tally:
                 for call in value:
                     self.add_call(call)
             else:
-                self.add_member(name, value)
+                self.add_members([{name: value}])
 
-    def add_member(self, name: str, value: object) -> None:
-        """Count a value, and its name unless the API defines it. ``tokens_per_message`` has the names of the API."""
-        if name not in _NAMES:
-            self._add_text(name)
-        self.add(value)
+    def add_members(self, objects: Iterable[Mapping[str, object]]) -> None:
+        """Count values, and their names unless the API defines them. ``tokens_per_message`` has the names of the API.
+
+        A call counts all plain messages of a request, so its loop calls nothing for a usual member.
+        """
+        for members in objects:
+            for name, value in members.items():
+                if name not in _NAMES:
+                    self._add_text(name)
+                if type(value) is str:
+                    self.texts.append(value)
+                    self.waiting_chars += len(value)
+                else:
+                    self.add(value)
+            if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
+                self._count_texts()
 
     def add_call(self, call: Mapping[str, object]) -> None:
         """Count a tool call that an assistant made, like a message."""
         self.messages += 1
         for name, value in call.items():
             members = value if isinstance(value, dict) else {}
-            self.add_member(name, None if members else value)
-            for inner_name, inner in members.items():
-                self.add_member(inner_name, inner)
+            self.add_members([{name: None if members else value}, members])
 
     def add_part(self, part: Mapping[str, object]) -> None:
         kind = part.get("type")
         other_fields = {name: value for name, value in part.items() if name != "type"}
         if kind not in _MEDIA:
-            for name, value in other_fields.items():
-                self.add_member(name, value)
+            self.add_members([other_fields])
             return
         payload_bytes, other_fields = _split_payload(other_fields)
         if is_image(part):
@@ -245,10 +259,6 @@ def _split_payload(members: Mapping[str, object]) -> tuple[int, dict[str, object
         else:
             other_fields[name] = value
     return decoded_bytes, other_fields
-
-
-def _items(value: object) -> list[dict[str, object]]:
-    return value if isinstance(value, list) else []
 
 
 def _is_other_file(image: object) -> bool:

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class TextCounts(NamedTuple):
+class TextCounts(Struct, frozen=True, gc=False):
     """The bytes of a text in UTF-8, by kind (see ``estimate.count_text``), and its length in characters."""
 
     letters: int = 0
@@ -16,7 +17,12 @@ class TextCounts(NamedTuple):
 
     def plus(self, other: "TextCounts") -> "TextCounts":
         """Return the counts of both texts together."""
-        return TextCounts(*(one + two for one, two in zip(self, other, strict=True)))
+        return TextCounts(
+            self.letters + other.letters,
+            self.marks + other.marks,
+            self.other_bytes + other.other_bytes,
+            self.chars + other.chars,
+        )
 
 
 @dataclass(frozen=True, slots=True)
