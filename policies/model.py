@@ -5,6 +5,7 @@ Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, cos
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -186,12 +187,12 @@ class Workspace:
         return byok if byok and byok.routing else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """The model that an attempt calls, and the key that it sends.
 
     ``secret`` is sent to the model's provider only, and is empty where this takes no key. ``is_fallback``: it replaces
-    a target that failed.
+    a target that failed. Many calls share one target.
     """
 
     model: Model
@@ -199,11 +200,19 @@ class Target:
     secret: SecretStr
     is_fallback: bool = False
 
-    @property
+    @cached_property
     def secrets(self) -> tuple[str, ...]:
         """The texts of this target that no error, log line or ledger row may contain."""
         secret = self.secret.get_secret_value()
         return (secret,) if secret else ()
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """Values that follow from this target alone, made once, by what they are made for. They may contain its secret.
+
+        They are no part of the target's text, and die with it. A copy with another secret has none of them.
+        """
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

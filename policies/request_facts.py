@@ -1,10 +1,11 @@
 """The facts of a request that routing uses. A routing rule sees nothing else of it."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
+
+from msgspec import Struct
 
 from policies.estimate import estimate_prompt_tokens, is_image
 from policies.family import Estimator
@@ -17,41 +18,45 @@ MAX_RULE_CHARS: Final = 250_000
 """The most of a message that keyword rules read: some forty thousand words."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """One chat request as routing sees it.
+class RequestFacts(Struct, frozen=True, dict=True):
+    """One chat request as routing sees it. Each fact is read when a rule first asks for it.
 
-    | field | is |
-    |---|---|
-    | ``model`` | the name that the client gave |
-    | ``last_user_text`` | the text of the last ``user`` message, its first ``MAX_RULE_CHARS`` characters; "" without |
-    | ``has_images`` | whether any message has an image |
-    | ``prompt_tokens`` | a function that estimates the whole prompt, when it is first called |
-
-    The estimate is nearly always an upper bound. It uses the most cautious coefficients, because no model is chosen yet
-    whose family has better ones.
+    ``model`` is the name that the client gave. ``fields`` are those of the validated request that are set.
     """
 
     model: str | None
-    last_user_text: str
-    has_images: bool
-    has_tools: bool
-    wants_json: bool
-    prompt_tokens: Callable[[], int]
+    fields: Mapping[str, Any]
 
+    @cached_property
+    def last_user_text(self) -> str:
+        """The first ``MAX_RULE_CHARS`` characters of the last ``user`` message's text; "" without one."""
+        for message in reversed(self.fields["messages"]):
+            if message["role"] == "user":
+                return text_of(message.get("content"), MAX_RULE_CHARS)
+        return ""
 
-def read_request_facts(model: str | None, fields: Mapping[str, Any]) -> RequestFacts:
-    """Return the facts of a validated request. ``fields`` are the fields of the contract that are set."""
-    messages = fields["messages"]
-    users = (message.get("content") for message in reversed(messages) if message["role"] == "user")
-    return RequestFacts(
-        model=model,
-        last_user_text=text_of(next(users, None), MAX_RULE_CHARS),
-        has_images=any(is_image(part) for part in _parts(messages)),
-        has_tools=bool(fields.get("tools")),
-        wants_json=fields.get("response_format", {}).get("type") in _JSON_FORMATS,
-        prompt_tokens=cache(partial(estimate_prompt_tokens, fields, _MOST_CAUTIOUS)),
-    )
+    @cached_property
+    def has_images(self) -> bool:
+        """Whether any message has an image."""
+        return any(is_image(part) for part in _parts(self.fields["messages"]))
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the request has a tool."""
+        return bool(self.fields.get("tools"))
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the request asks for an answer in JSON."""
+        return self.fields.get("response_format", {}).get("type") in _JSON_FORMATS
+
+    @cached_property
+    def prompt_tokens(self) -> int:
+        """An estimate of the whole prompt, nearly always an upper bound.
+
+        It uses the most cautious coefficients, because no model is chosen yet whose family has better ones.
+        """
+        return estimate_prompt_tokens(self.fields, _MOST_CAUTIOUS)
 
 
 def text_of(content: str | list[Mapping[str, Any]] | None, max_chars: int = sys.maxsize) -> str:

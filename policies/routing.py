@@ -149,7 +149,7 @@ def _applies(heuristic: Heuristic, request: RequestFacts) -> bool:
             return request.wants_json
         case "prompt_tokens_above":
             threshold = heuristic.threshold_tokens
-            return threshold is not None and request.prompt_tokens() > threshold
+            return threshold is not None and request.prompt_tokens > threshold
 
 
 def _by_default(workspace: Workspace, models: Mapping[str, Model]) -> _Choice | None:

@@ -19,9 +19,8 @@ from policies.completion_cap import find_completion_cap
 from policies.limits import limits_of
 from policies.model import Route, Target
 from policies.refusal import Refusal
-from policies.request_facts import read_request_facts
+from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
-from policies.routing import choose_route
 from policies.sanitize import Sanitized, sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
@@ -36,9 +35,10 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 
 def find_route(call: Call) -> Route:
     """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
-    facts = read_request_facts(call.chat.model, call.chat.fields)
-    route = choose_route(facts, call.exchange.workspace, call.settings.models, call.settings.providers)
-    _check_custom_name(route.targets[0].model.slug, call)
+    chat, settings = call.chat, call.settings
+    route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
+    if route.targets[0].model.slug not in settings.models:
+        _check_custom_name(route.targets[0].model.slug, call)
     return route
 
 
@@ -49,7 +49,7 @@ def accept_route(call: Call, route: Route) -> None:
 
 def _check_custom_name(slug: str, call: Call) -> None:
     """Raise Refusal for a name outside the catalog that contains a key. It would go upstream and into the ledger."""
-    if slug not in call.settings.models and slug != call.exchange.requested_model:
+    if slug != call.exchange.requested_model:
         raise Refusal(
             "bad_request",
             "The name of the model contains text that looks like a credential. Have the model added to the catalog.",
@@ -62,9 +62,11 @@ def ask_policies(call: Call) -> tuple[int | None, int | None]:
 
     Both are in tokens, None for no limit. Raises Refusal, or PolicyFailed where a policy fails.
     """
-    policies = call.settings.policies
-    policy_cap_tokens = review(make_reviewed_call(call), policies) if policies else None
-    return policy_cap_tokens, find_completion_cap(call.chat.requested_cap, policy_cap_tokens)
+    requested_cap, policies = call.chat.requested_cap, call.settings.policies
+    if not policies:
+        return None, requested_cap
+    policy_cap_tokens = review(make_reviewed_call(call), policies)
+    return policy_cap_tokens, find_completion_cap(requested_cap, policy_cap_tokens)
 
 
 def make_reviewed_call(call: Call) -> ReviewedCall:
@@ -73,7 +75,7 @@ def make_reviewed_call(call: Call) -> ReviewedCall:
     target, workspace = exchange.next_target, exchange.workspace
     model = target.model
     messages = reviewed_messages(chat.fields["messages"])
-    facts = read_request_facts(chat.model, chat.fields)
+    facts = RequestFacts(chat.model, chat.fields)
     return ReviewedCall(
         workspace=workspace.id,
         plan=workspace.plan,

@@ -5,7 +5,7 @@ Source: docs/configuration.md.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -23,6 +23,7 @@ from addon.settings.validation import validate
 from policies.family import Family
 from policies.model import Key, Model, Provider, Workspace
 from policies.review import Policy
+from policies.route_table import RouteTable
 
 __all__ = ["NEEDS_RESTART", "Settings", "SettingsFiles", "load_conf", "load_settings"]
 
@@ -39,6 +40,7 @@ class Settings:
     - ``written`` is proxy.conf as the file has it, ``conf`` as it is in force. They differ when the command line
       overrides the file, and while a change waits for a restart.
     - ``problems`` are the files that do not load.
+    - ``routes`` are made of the other fields.
     """
 
     conf: ProxyConf
@@ -53,6 +55,10 @@ class Settings:
     egress_proxy: EgressProxy | None
     fingerprint: str
     problems: tuple[Problem, ...] = ()
+    routes: RouteTable = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "routes", RouteTable(self.models, self.providers))
 
     def with_builtin_url(self, url: str, key: SecretStr) -> Self:
         """Return a copy in which the builtin providers, also those of models, have this ``url`` and ``key``."""

@@ -26,7 +26,7 @@ from policies.exchange import Exchange, Stage
 from policies.limits import Limit, limits_of
 from policies.model import Workspace
 from policies.refusal import Refusal
-from policies.request_facts import read_request_facts
+from policies.request_facts import RequestFacts
 from policies.routing import choose_route
 from policies.sanitize import count_choices, sanitize
 from policies.spend import NOT_METERED, CounterUse, Denial, compute_max_cost, make_denial_refusal, place_hold
@@ -60,7 +60,7 @@ def refusal_by_the_decisions(
     """Return the code and message of the first attempt's refusal, from the pure functions alone."""
     try:
         chat = parse_chat_request(content)
-        asked = read_request_facts(chat.model, chat.fields)
+        asked = RequestFacts(chat.model, chat.fields)
         target = choose_route(asked, workspace, loaded().models, loaded().providers).targets[0]
         model = target.model
         extras = {name: value for name, value in chat.extras.items() if name in model.family.extra}

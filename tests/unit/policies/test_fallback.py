@@ -14,7 +14,7 @@ from policies.fallback import find_idle_fallback, find_refusal_after_failure, is
 from policies.limits import Counter, Limit
 from policies.model import Byok, Target, Workspace
 from policies.refusal import Refusal
-from policies.request_facts import read_request_facts
+from policies.request_facts import RequestFacts
 from policies.routing import choose_route
 from policies.spend import Denial, DenialReason, make_denial_refusal
 from unit.policies.test_routing import (
@@ -48,7 +48,7 @@ class After:
 
 def targets(after: After) -> str:
     """Return the route in one line: its targets as ``slug mode``, and the code of its fallback refusal."""
-    facts = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    facts = RequestFacts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     route = choose_route(facts, after.workspace, MODELS, PROVIDERS)
     made = [f"{target.model.slug} {target.mode}" for target in route.targets]
     return " → ".join([*made, route.fallback_refusal.code] if route.fallback_refusal else made)
@@ -150,7 +150,7 @@ def test_a_used_up_account_or_a_missing_model_is_a_failure_only_before_the_safet
     ],
 )
 def test_a_route_knows_whether_the_safety_net_follows(after: After, has_net: bool) -> None:
-    asked = read_request_facts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
+    asked = RequestFacts(after.name, {"messages": [{"role": "user", "content": "hello"}]})
     assert choose_route(asked, after.workspace, MODELS, PROVIDERS).has_safety_net is has_net
 
 
@@ -191,7 +191,7 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
     when: When, slug: str | None, net: bool
 ) -> None:
     workspace = replace(when.workspace, fallback_model=slug, safety_net=net)
-    asked = read_request_facts(when.name, when.fields)
+    asked = RequestFacts(when.name, when.fields)
     with suppress(Refusal):
         route = choose_route(asked, workspace, MODELS, PROVIDERS)
         first, *others = route.targets
@@ -215,6 +215,6 @@ def test_a_second_attempt_differs_from_the_first_and_is_allowed(
 
 
 def _alone(when: When) -> tuple[Any, Any, str]:
-    route = choose_route(read_request_facts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
+    route = choose_route(RequestFacts(when.name, when.fields), when.workspace, MODELS, PROVIDERS)
     [only] = route.targets
     return only.model, only.mode, route.decided_by

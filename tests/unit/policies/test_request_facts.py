@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.request_facts import MAX_RULE_CHARS, read_request_facts, text_of
+from policies.request_facts import MAX_RULE_CHARS, RequestFacts, text_of
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
@@ -31,7 +31,7 @@ def text(words: str) -> dict[str, str]:
     ],
 )
 def test_the_text_is_that_of_the_last_user_message(messages: list[Any], last_user_text: str) -> None:
-    assert read_request_facts(None, {"messages": messages}).last_user_text == last_user_text
+    assert RequestFacts(None, {"messages": messages}).last_user_text == last_user_text
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,18 @@ def test_the_text_is_that_of_the_last_user_message(messages: list[Any], last_use
     ],
 )
 def test_images_tools_and_json_are_facts(fields: dict[str, Any], facts: tuple[bool, bool, bool]) -> None:
-    found = read_request_facts("m", {"messages": [said("user", "hi")], **fields})
+    found = RequestFacts("m", {"messages": [said("user", "hi")], **fields})
     assert (found.has_images, found.has_tools, found.wants_json) == facts
     assert found.model == "m"
 
 
 def test_the_prompt_is_estimated_once_when_it_is_asked_for() -> None:
     fields: dict[str, Any] = {"messages": [said("user", "hi")]}
-    found = read_request_facts(None, fields)
+    found = RequestFacts(None, fields)
     fields["messages"].append(said("user", "x" * 10_000))
-    first = found.prompt_tokens()
+    first = found.prompt_tokens
     fields["messages"].append(said("user", "x" * 10_000))
-    assert found.prompt_tokens() == first > 2_000
+    assert found.prompt_tokens == first > 2_000
 
 
 def test_a_text_without_content_is_empty() -> None:

@@ -13,14 +13,14 @@ from addon.settings.settings import Settings, load_settings
 from policies.family import Family
 from policies.model import Prices
 from policies.refusal import Refusal
-from policies.request_facts import read_request_facts
+from policies.request_facts import RequestFacts
 from policies.routing import choose_route
 
 OPENAI_KEY = 'platform_key = "env:OPENAI_KEY"'
 OPENAI = 'dialect = "openai"\nplatform_key = "env:OPENAI_KEY"'
 URL = '"https://api.openai.com/v1/"'
 KEYS = {"OPENAI_KEY": "sk-obviously-fake"}
-HELLO = read_request_facts("gpt-4o-mini", {"messages": [{"role": "user", "content": "hello"}]})
+HELLO = RequestFacts("gpt-4o-mini", {"messages": [{"role": "user", "content": "hello"}]})
 
 
 @pytest.fixture
