@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import checkouts, chunks, comparison, cpu, hostile, memory, slow_streams, stores
+from benchmarks import checkouts, chunks, comparison, cpu, hostile, memory, slow_streams, stores, workers
 from benchmarks.certificate import write_certificate
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, load_generator, stock_mitmdump, upstream
@@ -45,6 +45,7 @@ def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
         help="resident memory with N open slow streams; default: 2000",
     )
     modes.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
+    modes.add_argument("--workers", action="store_true", help="what a second worker costs, on each store")
     modes.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
     modes.add_argument("--hostile", action="store_true", help="what hostile requests and answers cost; Linux")
     modes.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
@@ -67,6 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tollgate-bench-")))
         if options.hostile:
             hostile.run(folder, options.only)
+        elif options.stores:
+            stores.run(folder)
+        elif options.workers:
+            workers.run(folder, options.rounds)
         elif options.slow_streams:
             slow_streams.run(folder, options.slow_streams, options.against)
         else:
@@ -85,8 +90,6 @@ def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, 
         setup = Setup("against", checkout=options.against) if options.against else Setup()
         with gateway(alone.port, folder, setup) as target:
             memory.run(load, target)
-    elif options.stores:
-        stores.run(load, alone, folder, options.rounds)
     elif options.against:
         chosen = comparison.scenarios(options.only)
         checkouts.run(load, alone, folder, checkouts.Checkouts(options.against), chosen, options.rounds)

@@ -1,5 +1,6 @@
 """The main benchmark: interleaved rounds over all targets, a table of medians, then a comparison with the aims."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,10 @@ SCENARIOS = (
     Scenario("alone", connections=4, calls=12, tls=True),
     Scenario("firehose", connections=1, calls=2),
 )
-AIM_RATIO = 1.2
-AIM_ADDED_MS = 1.0
+AIM_RATE = {"whole": 3.0, "streamed": 2.5}
+"""The requests per second over many connections, divided by those of the stock mitmdump that does the same."""
+AIM_ADDED = 0.5
+"""The median time added to a sequential call, divided by what that stock mitmdump adds."""
 AIM_ALONE = {False: 0.65, True: 0.85}
 """The cost of a chunk that arrives alone, divided by stock mitmdump's; the key: whether the client uses TLS."""
 AIM_EVENTS_PER_S = 20_000
@@ -146,12 +149,13 @@ def print_comparison(results: Results, targets: Targets) -> None:
         ours, *others = targets.of(scenario)
         by_name = {target.name: results[scenario, target.name] for target in (ours, *others)}
         if scenario.kind in ("whole", "streamed"):
-            rows += _rates(scenario, ours.name, by_name)
+            peer = targets.streaming if scenario.kind == "streamed" else targets.stock
+            rows += _rates(scenario, ours.name, peer.name, by_name)
         elif scenario.kind == "alone":
             chunk_us = {name: cpu_us_per_chunk(scenario, samples) for name, samples in by_name.items()}
-            ratio = chunk_us[ours.name] / chunk_us[targets.streaming.name]
+            share = ratio(chunk_us[ours.name], chunk_us[targets.streaming.name])
             aim = f"≤ {AIM_ALONE[scenario.tls]}"
-            rows.append((f"CPU a chunk ÷ {targets.streaming.name}: {scenario}", f"{ratio:.2f}", aim))
+            rows.append((f"CPU a chunk ÷ {targets.streaming.name}: {scenario}", f"{share:.2f}", aim))
         else:
             per_s = requests_per_s(by_name[ours.name]) * EVENTS[scenario.kind]
             rows.append((f"events/s: {scenario}", f"{per_s:.0f}", f"≥ {AIM_EVENTS_PER_S}"))
@@ -159,14 +163,31 @@ def print_comparison(results: Results, targets: Targets) -> None:
     print(tabulate(rows, ("tollgate", "measured", "aim"), disable_numparse=True))
 
 
-def _rates(scenario: Scenario, ours: str, by_name: dict[str, list[Sample]]) -> list[tuple[str, str, str]]:
+def _rates(
+    scenario: Scenario, ours: str, peer: str, by_name: dict[str, list[Sample]]
+) -> list[tuple[str, str, str]]:
     """Return the rows of a scenario that counts calls. The last target is the upstream alone."""
     *others, alone = [name for name in by_name if name != ours]
+    if scenario.connections == 1:
+        added_ms = {name: added_median_ms(by_name[name], by_name[alone]) for name in (ours, peer)}
+        name = f"median added to a call ÷ {peer}: {scenario}"
+        return [
+            (f"median added to a call: {scenario}", f"{added_ms[ours]:.2f} ms", ""),
+            (name, f"{ratio(added_ms[ours], added_ms[peer]):.2f}", f"≤ {AIM_ADDED}"),
+        ]
     rows = []
     for other in others:
-        ratio = requests_per_s(by_name[ours]) / requests_per_s(by_name[other])
-        rows.append((f"requests/s ÷ {other}: {scenario}", f"{ratio:.2f}", f"≥ {AIM_RATIO}"))
-    if scenario.connections == 1:
-        added_ms = latency_ms(by_name[ours], 50) - latency_ms(by_name[alone], 50)
-        rows.append((f"median added to a call: {scenario}", f"{added_ms:.2f} ms", f"≤ {AIM_ADDED_MS} ms"))
+        measured = requests_per_s(by_name[ours]) / requests_per_s(by_name[other])
+        aim = f"≥ {AIM_RATE[scenario.kind]}" if other == peer else ""
+        rows.append((f"requests/s ÷ {other}: {scenario}", f"{measured:.2f}", aim))
     return rows
+
+
+def added_median_ms(samples: Sequence[Sample], alone: Sequence[Sample]) -> float:
+    """Return how much longer the median call takes than one to the upstream alone."""
+    return latency_ms(samples, 50) - latency_ms(alone, 50)
+
+
+def ratio(ours: float, theirs: float) -> float:
+    """Return ours ÷ theirs, or NaN if theirs adds no time: noise can make a difference of medians negative."""
+    return ours / theirs if theirs > 0 else math.nan

@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        if self._answered and not self._answered.done() and _is_whole(self._buffer):
+        if self._answered and not self._answered.done() and is_whole(self._buffer):
             self._answered.set_result(bytes(self._buffer))
 
     @override
@@ -65,7 +65,8 @@ class Connection(asyncio.Protocol):
             self._answered.set_exception(exc or ConnectionResetError("closed in the middle of an answer"))
 
 
-def _is_whole(answer: bytes | bytearray) -> bool:
+def is_whole(answer: bytes | bytearray) -> bool:
+    """Return whether the answer is complete: its head, and a body as long as the head says or with its last chunk."""
     end = answer.find(b"\r\n\r\n")
     if end < 0:
         return False

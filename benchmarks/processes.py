@@ -17,6 +17,8 @@ from benchmarks.traffic import Scenario, Target
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
+OWN_REDIS = Path(__file__).resolve().parents[1] / ".redis" / "server" / "redis-server"
+"""The server that the tests unpack when there is none on the path."""
 MITMDUMP = "from mitmproxy.tools.main import mitmdump; mitmdump()"
 
 
@@ -71,25 +73,39 @@ def stock_mitmdump(upstream_port: int, folder: Path, *, streaming: bool = False)
 
     It buffers a streamed answer until its end. With ``streaming`` it passes each piece on, as a gateway must.
     """
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-c", MITMDUMP, "-q", "--mode", f"reverse:http://127.0.0.1:{upstream_port}"]
     command += ["--listen-host", "127.0.0.1", "--listen-port", str(port)]
     command += ["--set", "connection_strategy=lazy", "--set", f"confdir={folder / 'mitmproxy'}"]
     if streaming:
         command += ["--set", "stream_large_bodies=1"]
     with running(command, log=folder / f"mitmdump-{port}.log") as process:
-        _await_port(process, port)
+        await_port(process, port)
         yield Target("stock, streaming" if streaming else "stock mitmdump", process.pid, port)
 
 
+@dataclass(frozen=True, slots=True)
+class RedisServer:
+    """A running Redis that saves nothing."""
+
+    pid: int
+    port: int
+
+    def url(self, database: int = 0) -> str:
+        """Return the URL of one of its 16 databases."""
+        return f"redis://127.0.0.1:{self.port}/{database}"
+
+
 @contextlib.contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
-    """Yield the URL of a new Redis that saves nothing. Raise ``OSError`` if Redis is not installed."""
-    port = _free_port()
-    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+def redis_server(folder: Path) -> Iterator[RedisServer]:
+    """Yield a new Redis with its files in ``folder``. Raise ``OSError`` if Redis is not installed."""
+    port = free_port()
+    program = str(OWN_REDIS) if OWN_REDIS.exists() else "redis-server"
+    folder.mkdir()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     with running([*command, "--save", "", "--appendonly", "no"], log=folder / "redis.log") as process:
-        _await_port(process, port)
-        yield f"redis://127.0.0.1:{port}/0"
+        await_port(process, port)
+        yield RedisServer(process.pid, port)
 
 
 @contextlib.contextmanager
@@ -129,13 +145,14 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _await_port(process: subprocess.Popen[str], port: int) -> None:
+def await_port(process: subprocess.Popen[str], port: int) -> None:
     """Wait until ``port`` accepts. Raise ``RuntimeError`` when the process ends or the time is over."""
     for _ in while_starting(process):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

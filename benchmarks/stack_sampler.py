@@ -50,9 +50,9 @@ _OLDER: Final = {
 _LIBRARIES: Final = {
     "wire": (
         *("mitmproxy", "asyncio", "selectors", "socket", "ssl", "OpenSSL", "h2", "hpack", "hyperframe"),
-        *("h11", "httptools", "concurrent", "contextvars"),
+        *("h11", "httptools", "concurrent", "contextvars", "uvloop"),
     ),
-    "JSON": ("json", "pydantic", "pydantic_core"),
+    "JSON": ("json", "pydantic", "pydantic_core", "msgspec"),
     "store": ("sqlite3", "redis"),
     "log": ("logging", "prometheus_client"),
 }

@@ -1,7 +1,6 @@
-"""The cost of limits and money: the three steps of a call alone, and the gateway's throughput on each store."""
+"""The cost of limits and money: the three steps of a call, each alone, on each store."""
 
 import asyncio
-import contextlib
 import statistics
 import time
 from collections.abc import Awaitable
@@ -15,17 +14,13 @@ from tabulate import tabulate
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.protocol import HoldRequest, Settlement, Store
-from benchmarks.gateways import Setup, gateway
-from benchmarks.processes import LoadGenerator, Sample, redis_server
-from benchmarks.traffic import Scenario, Target
+from benchmarks.processes import redis_server
 from policies.limits import limits_of
 from policies.model import Key, Prices, Workspace
 from policies.spend import compute_max_cost
 
 CALLS = 3_000
 AIMS_MS = {"sqlite": 0.25, "redis": 0.6}
-AIM_WORKERS = 1.6
-LOAD = Scenario("whole", connections=32, calls=2_000)
 
 _KEY = Key("bench", "00", spend_cap_nanousd=10**15, request_cap=10**9)
 _WORKSPACE = Workspace("bench", "Benchmark", "standard", (_KEY,), monthly_spend_cap_nanousd=10**15)
@@ -115,52 +110,7 @@ def _steps_table(folder: Path, urls: dict[str, str]) -> str:
     return tabulate(rows, headers, floatfmt=".3f")
 
 
-def run(load: LoadGenerator, alone: Target, folder: Path, rounds: int) -> None:
-    """Print the cost of the steps, then the throughput with one worker and with two, on SQLite and on Redis."""
-    with contextlib.ExitStack() as running:
-        redis = folder / "redis"
-        redis.mkdir()
-        urls = {"sqlite": "", "redis": running.enter_context(redis_server(redis))}
-        print(_steps_table(folder, urls))
-        targets = {
-            (backend, workers): running.enter_context(
-                gateway(
-                    alone.port,
-                    folder / f"{backend}-{workers}",
-                    Setup(f"{backend}, {workers} worker{'s'[: workers > 1]}", workers=workers, redis_url=url),
-                )
-            )
-            for backend, url in urls.items()
-            for workers in (1, 2)
-        }
-        samples: dict[tuple[str, int], list[Sample]] = {}
-        for _ in range(rounds):
-            for name, target in targets.items():
-                samples.setdefault(name, []).append(load.run(target, LOAD))
-    print()
-    print(_throughput_table(samples))
-
-
-def _throughput_table(samples: dict[tuple[str, int], list[Sample]]) -> str:
-    rows = []
-    for (backend, workers), taken in samples.items():
-        per_s = _per_s(taken)
-        ratio = per_s / _per_s(samples[backend, 1])
-        p50 = statistics.median(statistics.median(sample.answers.latencies_ms) for sample in taken)
-        cpu_ms = 1000 * sum(sample.cpu_s for sample in taken) / (LOAD.calls * len(taken))
-        errors = sum(sample.answers.errors for sample in taken)
-        rows.append((backend, workers, per_s, f"{ratio:.2f}", p50, cpu_ms, errors))
-    headers = (
-        "store",
-        "workers",
-        "requests/s",
-        f"÷ one (aim {AIM_WORKERS})",
-        "p50 ms",
-        "CPU ms/call",
-        "errors",
-    )
-    return tabulate(rows, headers, floatfmt=("", ".0f", ".0f", "", ".2f", ".2f", ".0f"))
-
-
-def _per_s(samples: list[Sample]) -> float:
-    return statistics.median(len(taken.answers.latencies_ms) / taken.answers.elapsed_s for taken in samples)
+def run(folder: Path) -> None:
+    """Print the cost of the steps, on SQLite and on Redis."""
+    with redis_server(folder / "redis") as server:
+        print(_steps_table(folder, {"sqlite": "", "redis": server.url()}))
