@@ -20,11 +20,22 @@ class GuardedReader(ReaderWrapper):
 
     def __init__(self, inner: AnswerReader, secrets: Sequence[str] = ()) -> None:
         super().__init__(inner)
-        self.masked_secrets = tuple(filter(is_unmistakable, secrets))
+        self._secrets = [(secret, secret.encode()) for secret in secrets if is_unmistakable(secret)]
+        self._is_broken = False
 
     def feed(self, piece: bytes) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
-        return self._guard(self.inner.feed, piece)
+        if self._is_broken:
+            return b""
+        try:
+            shown = self.inner.feed(piece)
+        except Exception:
+            log.exception("an answer could not be read")
+            return self._break()
+        for _, secret in self._secrets:
+            if secret in shown or b"\\" in shown:
+                return self._mask(shown)
+        return shown
 
     def finish(self) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
@@ -34,15 +45,22 @@ class GuardedReader(ReaderWrapper):
         """Do as the inner reader; an exception becomes ``failure``."""
         return self._guard(self.inner.flush_pending)
 
-    def _guard(self, read: Callable[..., bytes], *piece: bytes) -> bytes:
-        if self.own_failure:
+    def _guard(self, read: Callable[[], bytes]) -> bytes:
+        if self._is_broken:
             return b""
         try:
-            shown = read(*piece)
+            shown = read()
         except Exception:
             log.exception("an answer could not be read")
-            self.own_failure = INTERNAL_ERROR
-            return b""
-        for secret in self.masked_secrets:
+            return self._break()
+        return self._mask(shown)
+
+    def _break(self) -> bytes:
+        self._is_broken = True
+        self.inner.failure = INTERNAL_ERROR
+        return b""
+
+    def _mask(self, shown: bytes) -> bytes:
+        for secret, _ in self._secrets:
             shown = mask_secret(shown, secret)
         return shown

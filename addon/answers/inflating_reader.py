@@ -3,7 +3,7 @@
 import zlib
 
 from addon.answers.reader import AnswerReader, ReaderWrapper
-from addon.text.errors import unreadable_answer
+from addon.text.errors import ErrorAnswer, unreadable_answer
 
 
 class InflatingReader(ReaderWrapper):
@@ -14,22 +14,31 @@ class InflatingReader(ReaderWrapper):
     def __init__(self, inner: AnswerReader) -> None:
         super().__init__(inner)
         self.inflator = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._is_broken = False
 
     def feed(self, piece: bytes) -> bytes:
         """Inflate at most ``MAX_PIECE_BYTES`` for each piece, so that no small answer becomes a huge one."""
-        if self.own_failure:
+        if self._is_broken:
             return b""
         try:
             plain = self.inflator.decompress(piece, self.MAX_PIECE_BYTES)
         except zlib.error:
-            self.own_failure = self.error_so_far() or unreadable_answer("its compression is malformed.")
+            self._break(self._failure("its compression is malformed."))
             return b""
-        if self.inflator.unconsumed_tail:
-            self.own_failure = self.error_so_far() or unreadable_answer(
-                "it is too large when it is decompressed."
-            )
-        return self.inner.feed(plain) if plain else b""
+        if not self.inflator.unconsumed_tail:
+            return self.inner.feed(plain) if plain else b""
+        failure = self._failure("it is too large when it is decompressed.")
+        shown = self.inner.feed(plain)
+        self._break(failure)
+        return shown
 
     def finish(self) -> bytes:
         """End the inner reader, unless the compression broke."""
-        return b"" if self.own_failure else self.inner.finish()
+        return b"" if self._is_broken else self.inner.finish()
+
+    def _failure(self, reason: str) -> ErrorAnswer:
+        return self.error_so_far() or unreadable_answer(reason)
+
+    def _break(self, failure: ErrorAnswer) -> None:
+        self._is_broken = True
+        self.inner.failure = failure

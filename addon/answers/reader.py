@@ -1,5 +1,6 @@
 """The protocol of answer readers, and the base classes of readers. Pure."""
 
+from operator import attrgetter
 from typing import Protocol
 
 from addon.answers.context import AnswerContext
@@ -64,34 +65,32 @@ class BufferingReader(EndOnlyReader):
     def __init__(self, context: AnswerContext) -> None:
         self.context = context
         self.body = bytearray()
+        self.buffered_bytes = 0
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.relayed_text_chars = 0
         self.failure: ErrorAnswer | None = None
         self.has_finished = self.is_done = False
 
-    @property
-    def buffered_bytes(self) -> int:
-        """The size of the body so far."""
-        return len(self.body)
-
 
 class ReaderWrapper:
-    """A reader around another one. The facts are those of the inner reader; ``own_failure`` is the wrapper's."""
+    """A reader around another one. All facts are those of the inner reader; a fault of the wrapper becomes its failure.
+
+    The facts are asked for with every piece, so their getters are C functions.
+    """
 
     def __init__(self, inner: AnswerReader) -> None:
         self.inner = inner
-        self.own_failure: ErrorAnswer | None = None
 
-    usage = property(lambda self: self.inner.usage)
-    finish_reason = property(lambda self: self.inner.finish_reason)
-    relayed_text_chars = property(lambda self: self.inner.relayed_text_chars)
-    failure = property(lambda self: self.own_failure or self.inner.failure)
-    has_finished = property(lambda self: self.inner.has_finished)
-    is_done = property(lambda self: self.inner.is_done)
-    is_complete = property(lambda self: self.own_failure is None and self.inner.is_complete)
-    has_pending = property(lambda self: self.inner.has_pending)
-    buffered_bytes = property(lambda self: self.inner.buffered_bytes)
+    usage = property(attrgetter("inner.usage"))
+    finish_reason = property(attrgetter("inner.finish_reason"))
+    relayed_text_chars = property(attrgetter("inner.relayed_text_chars"))
+    failure = property(attrgetter("inner.failure"))
+    has_finished = property(attrgetter("inner.has_finished"))
+    is_done = property(attrgetter("inner.is_done"))
+    is_complete = property(attrgetter("inner.is_complete"))
+    has_pending = property(attrgetter("inner.has_pending"))
+    buffered_bytes = property(attrgetter("inner.buffered_bytes"))
 
     def flush_pending(self) -> bytes:
         """Do as the inner reader."""
