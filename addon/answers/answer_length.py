@@ -37,10 +37,13 @@ def relayed_chars(choice: object) -> int:
 
 def shows_nothing(message: Mapping[str, object]) -> bool:
     """Return whether a message has no text of any kind, no tool call, no sound and no picture."""
+    content = message.get("content")
+    if content and type(content) is str:
+        return False
     return (
         not text_chars(message)
         and not any(message.get(name) for name in _THINGS)
-        and not _has_other_parts(message.get("content"))
+        and not _has_other_parts(content)
     )
 
 
@@ -51,7 +54,9 @@ def _message_chars(message: Mapping[str, object], count_other: Callable[[object]
         if not value:
             continue
         if name in _ANSWER:
-            chars += _chars(value, count_other)
+            chars += len(value) if type(value) is str else _chars(value, count_other)
+        elif name in _LABELS:
+            continue
         elif name in _REASONING:
             text = _chars(value, _text_alone)
             reasoning = max(reasoning, text)
@@ -60,7 +65,7 @@ def _message_chars(message: Mapping[str, object], count_other: Callable[[object]
             chars += sum(_call_chars(call, count_other) for call in value)
         elif name == "function_call":
             chars += _argument_chars(value)
-        elif name not in _LABELS:
+        else:
             chars += count_other(value)
     return chars + reasoning
 

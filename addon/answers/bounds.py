@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+import msgspec
 from pydantic_core import from_json
 
 from addon.text.errors import ErrorAnswer, unreadable_answer
@@ -18,6 +19,7 @@ SMALL_BYTES = 64 * 1024
 
 TOO_MANY_CHOICES = unreadable_answer(f"it has more than {MAX_CHOICES} choices.")
 _LISTS = ("choices", "candidates")
+_decode = msgspec.json.Decoder().decode
 
 
 class BoundExceededError(Exception):
@@ -37,7 +39,11 @@ def parse_bounded(text: bytes, max_values: int = MAX_VALUES) -> object:
     if len(text) > SMALL_BYTES or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         _check_structure(text, max_values)
     if len(text) <= SMALL_BYTES:
-        return json.loads(text.decode())
+        try:
+            return _decode(text)
+        except ValueError:
+            # Only the standard library reads NaN, a float out of range, and half a surrogate pair.
+            return json.loads(text.decode())
     try:
         return from_json(text)
     except ValueError:

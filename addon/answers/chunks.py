@@ -3,13 +3,12 @@
 ``answers/normalize/`` says how choices change; ``usage_placement`` says which chunk carries the usage.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from addon.answers.answer_length import relayed_chars
 from addon.answers.chunk_template import Template
-from addon.answers.context import AnswerContext
+from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.normalize.reasoning import rename_edits
@@ -40,7 +39,7 @@ class ChatChunks:
         self.text_chars = 0
         self.placement = UsagePlacement(separate_usage=context.include_usage)
         self._context = context
-        self._model = json.dumps(context.model_slug).encode()
+        self._model = encode_slug(context.model_slug)
         self._normalizer = ChunkNormalizer(context.family, context.choices, seed=context.answer_id)
         self._answer_id = context.answer_id
         self._secrets = StreamedSecrets(context.secrets)

@@ -1,16 +1,16 @@
 """``AnswerContext``: the facts of an attempt that the reader of its answer needs. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
+
+import msgspec
 
 from addon.text.errors import NO_NAMES
 from policies.family import Family
-from policies.model import Target
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerContext:
+class AnswerContext(msgspec.Struct, frozen=True, gc=False):
     """The facts of an attempt that the reader of its answer needs.
 
     | field | meaning |
@@ -19,7 +19,7 @@ class AnswerContext:
     | ``secrets`` | texts that error messages never show |
     | ``answer_id`` | the id of an answer that has none; unique for each answer |
     | ``created_s`` | the Unix time of the call, for an answer that has none |
-    | ``choices`` | how many choices were asked for, None where that is unknown |
+    | ``choices`` | how many choices were asked for, None where that is unknown; read for streams only |
     | ``include_usage`` | the client asked for the usage of a stream |
     """
 
@@ -33,18 +33,7 @@ class AnswerContext:
     include_usage: bool = False
 
 
-def answer_context(
-    target: Target, created_s: int, choices: int, *, call_id: str, include_usage: bool
-) -> AnswerContext:
-    """Return the context of the answer to ``target``. The client sees the slug as the only name of the model."""
-    model = target.model
-    return AnswerContext(
-        model_slug=model.slug,
-        family=model.family,
-        names=MappingProxyType({model.upstream_model_id: model.slug}),
-        secrets=target.secrets,
-        created_s=created_s,
-        choices=choices,
-        answer_id=f"chatcmpl-{call_id}",
-        include_usage=include_usage,
-    )
+@lru_cache(maxsize=1024)
+def encode_slug(model_slug: str) -> bytes:
+    """Return a model's slug as JSON."""
+    return encode_basestring_ascii(model_slug).encode()

@@ -22,6 +22,7 @@ class ErrorAnswerReader(BufferingReader):
         """Keep ``piece``, unless the body is already longer than the part that is read of an error."""
         if len(self.body) <= MAX_READ_BYTES:
             self.body += piece
+            self.buffered_bytes = len(self.body)
         return b""
 
     def finish(self) -> bytes:

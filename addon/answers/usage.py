@@ -1,7 +1,7 @@
 """Token counts as the provider reported them. None is computed, and an absent count stays unknown. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 
@@ -9,7 +9,8 @@ from policies.family import Family
 from policies.model import Usage
 from policies.plausible_usage import NOT_A_COUNT
 
-type Paths = tuple[tuple[str, ...], ...]
+type Path = tuple[str, tuple[str, ...]]
+"""The place of a count in a report: a name, and the names inside its value."""
 
 # Most specific first: when a provider writes one count twice, the first place in this list decides.
 CACHED_TOKENS_AT = (
@@ -22,7 +23,8 @@ CACHED_TOKENS_AT = (
     "cache_read_input_tokens",
 )
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
-_CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
+CACHE_WRITE_TOKENS_AT = ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens")
+_TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NOTHING = Usage()
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
 _NAMES = tuple(field.name for field in fields(Usage))
@@ -37,7 +39,7 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """
     vendor = payload.get("x_groq")  # where Groq reports in streams
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
-        if isinstance(report, dict) and (usage := _read(report, family)) != _NOTHING:
+        if isinstance(report, dict) and report and (usage := _read(report, family)) != _NOTHING:
             return usage
     return None
 
@@ -51,27 +53,36 @@ def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
 
 
 def _read(report: Mapping[str, object], family: Family) -> Usage:
-    return Usage(
-        prompt_tokens=_count(report, (("prompt_tokens",),)),
-        completion_tokens=_count(report, (("completion_tokens",),)),
-        total_tokens=_count(report, (("total_tokens",),)),
-        cached_tokens=_count(report, _paths(family.cached_tokens_at or CACHED_TOKENS_AT)),
-        reasoning_tokens=_count(report, _paths(family.reasoning_tokens_at or REASONING_TOKENS_AT)),
-        cache_write_tokens=_count(report, _CACHE_WRITE),
-    )
+    counts: list[int | None] = []
+    for name in _TOTALS:
+        value = report.get(name)
+        if value is None or (type(value) is int and value >= 0):
+            counts.append(value)
+        else:
+            counts.append(read_count(value))
+    for places in (
+        family.cached_tokens_at or CACHED_TOKENS_AT,
+        family.reasoning_tokens_at or REASONING_TOKENS_AT,
+        CACHE_WRITE_TOKENS_AT,
+    ):
+        names, paths = _compile(places)
+        counts.append(None if names.isdisjoint(report) else _find_count(report, paths))
+    return Usage(*counts)
 
 
 @lru_cache(maxsize=256)
-def _paths(places: tuple[str, ...]) -> Paths:
-    return tuple(tuple(place.split(".")) for place in places)
+def _compile(places: tuple[str, ...]) -> tuple[frozenset[str], tuple[Path, ...]]:
+    """Return the names in a report that may have a count, and the whole paths."""
+    paths = [place.split(".") for place in places]
+    return frozenset(path[0] for path in paths), tuple((path[0], tuple(path[1:])) for path in paths)
 
 
-def _count(report: Mapping[str, object], paths: Paths) -> int | None:
-    for path in paths:
-        value: object = report
-        for name in path:
+def _find_count(report: Mapping[str, object], paths: Sequence[Path]) -> int | None:
+    for first, inside in paths:
+        value = report.get(first)
+        for name in inside:
             value = value.get(name) if isinstance(value, dict) else None
-        if (count := read_count(value)) is not None:
+        if value is not None and (count := read_count(value)) is not None:
             return count
     return None
 

@@ -3,14 +3,14 @@
 A rewritten answer keeps its bytes, except for the model's name, the answer's identity, and choices that need a change.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from addon.answers.answer_length import relayed_chars, shows_nothing
 from addon.answers.bounds import BoundExceededError, exceeded_bound, parse_bounded
-from addon.answers.context import AnswerContext
+from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import normalize_message_choices
 from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.reader import BufferingReader
@@ -25,8 +25,7 @@ BILLING_NOTE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """One whole answer for the client. ``body`` is empty when there is a ``failure``.
 
     ``text_chars`` counts the characters of answer, reasoning and tool arguments, for estimates.
@@ -60,8 +59,10 @@ class WholeAnswerReader(BufferingReader):
         """Keep ``piece``."""
         if self.failure is None:
             self.body += piece
-            if len(self.body) > self.max_bytes:
+            self.buffered_bytes = len(self.body)
+            if self.buffered_bytes > self.max_bytes:
                 self.body.clear()
+                self.buffered_bytes = 0
                 self.failure = unreadable_answer("it is too large.")
         return b""
 
@@ -71,6 +72,7 @@ class WholeAnswerReader(BufferingReader):
             return b""
         body = bytes(self.body)
         self.body.clear()
+        self.buffered_bytes = 0
         answer = self.read(body, self.context)
         self.usage, self.finish_reason = answer.usage, answer.finish_reason
         self.failure = answer.failure
@@ -120,7 +122,7 @@ def rewrite_answer(body: bytes, context: AnswerContext) -> Answer:
 def _rewritten(
     body: bytes, payload: dict[str, Any], given: list[Any], choices: list[Any], context: AnswerContext
 ) -> bytes:
-    edits = model_edits(body, payload, json.dumps(context.model_slug).encode(), insert=True)
+    edits = model_edits(body, payload, encode_slug(context.model_slug), insert=True)
     edits += identity_edits(body, payload, context.answer_id, context.created_s, "chat.completion")
     if choices is not given:
         edits.append(value_edit(body, "choices", encode_json(choices)))
@@ -132,14 +134,17 @@ def with_billing_notes(choices: list[Any], usage: Usage | None) -> list[Any]:
 
     Return ``choices`` itself when no message needs a note. Source: contract, "choices[] element".
     """
-    if usage is None or (usage.completion_tokens or 0) <= 0 or not any(map(_shows_nothing, choices)):
+    if usage is None or (usage.completion_tokens or 0) <= 0:
         return choices
-    return [_with_note(choice) if _shows_nothing(choice) else choice for choice in choices]
-
-
-def _shows_nothing(choice: object) -> bool:
-    message = choice.get("message") if isinstance(choice, dict) else None
-    return isinstance(message, dict) and shows_nothing(message)
+    is_silent = [
+        isinstance(choice, dict)
+        and isinstance(message := choice.get("message"), dict)
+        and shows_nothing(message)
+        for choice in choices
+    ]
+    if not any(is_silent):
+        return choices
+    return [_with_note(choice) if note else choice for choice, note in zip(choices, is_silent, strict=True)]
 
 
 def _with_note(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The reader of an upstream answer, chosen by the head of that answer. No I/O."""
 
 from datetime import datetime
+from types import MappingProxyType
 
-from addon.answers.context import answer_context
+from addon.answers.context import AnswerContext
 from addon.answers.error import ErrorAnswerReader, UnreadableAnswerReader
 from addon.answers.guarded_reader import GuardedReader
 from addon.answers.inflating_reader import InflatingReader
@@ -12,37 +13,53 @@ from addon.calls.call_state import Call
 from addon.dialects import DIALECTS
 from addon.text.errors import unreadable_answer
 from addon.text.http_heads import ResponseHead
-from addon.text.retry_after import parse_retry_advice
+from addon.text.retry_after import RETRY_FIELDS, parse_retry_advice
 
 
 def open_reader(call: Call, attempt: UpstreamAttempt, head: ResponseHead, now: datetime) -> AnswerReader:
     """Note the head of an answer in its attempt, and return the reader of the body."""
-    attempt.status, attempt.retry_after = head.status, head.headers.get("retry-after")
-    attempt.advice = parse_retry_advice(head.headers, now)
-    attempt.reader = reader = _reader_of(call, attempt, head)
+    fields = {name for name, _ in head.headers.fields}
+    attempt.status = head.status
+    if not RETRY_FIELDS.isdisjoint(fields):
+        attempt.retry_after = head.headers.get("retry-after")
+        attempt.advice = parse_retry_advice(head.headers, now)
+    context = _context(call, attempt)
+    reader = _reader_of(call, attempt, head.status, context)
+    if "content-encoding" in fields:
+        reader = _decompressed(reader, head.headers.get("content-encoding", "").lower())
+    attempt.reader = reader = GuardedReader(reader, context.secrets)
     return reader
 
 
-def _reader_of(call: Call, attempt: UpstreamAttempt, head: ResponseHead) -> AnswerReader:
-    dialect = DIALECTS[attempt.target.model.provider.dialect]
-    context = answer_context(
-        attempt.target,
-        int(call.exchange.created_at.timestamp()),
-        call.chat.choices(attempt.target.model.family),
-        call_id=call.exchange.id,
-        include_usage=call.chat.include_usage,
+def _context(call: Call, attempt: UpstreamAttempt) -> AnswerContext:
+    """Return the context of the answer. The client sees the slug as the only name of the model."""
+    model, streams = attempt.target.model, call.exchange.stream
+    return AnswerContext(
+        model_slug=model.slug,
+        family=model.family,
+        names=MappingProxyType({model.upstream_model_id: model.slug}),
+        secrets=attempt.target.secrets,
+        created_s=int(call.exchange.created_at.timestamp()),
+        choices=call.chat.choices(model.family) if streams else None,
+        answer_id=f"chatcmpl-{call.exchange.id}",
+        include_usage=streams and call.chat.include_usage,
     )
-    reader: AnswerReader
-    if not 200 <= head.status < 300:
-        reader = ErrorAnswerReader(head.status, context)
-    elif call.exchange.stream:
-        reader = dialect.stream(context)
-    else:
-        reader = dialect.whole(context, call.settings.conf.upstream.max_response_bytes)
-    encoding = head.headers.get("content-encoding", "identity").lower()
+
+
+def _reader_of(call: Call, attempt: UpstreamAttempt, status: int, context: AnswerContext) -> AnswerReader:
+    if not 200 <= status < 300:
+        return ErrorAnswerReader(status, context)
+    dialect = DIALECTS[attempt.target.model.provider.dialect]
+    if call.exchange.stream:
+        return dialect.stream(context)
+    return dialect.whole(context, call.settings.conf.upstream.max_response_bytes)
+
+
+def _decompressed(reader: AnswerReader, encoding: str) -> AnswerReader:
+    """Return a reader of the answer in this ``content-encoding``, which may be empty."""
     if encoding in ("gzip", "deflate"):
-        reader = InflatingReader(reader)
-    elif encoding not in ("identity", ""):
-        unasked = unreadable_answer("it is compressed in a way that was not asked for.")
-        reader = UnreadableAnswerReader(reader.error_so_far() or unasked)
-    return GuardedReader(reader, attempt.target.secrets)
+        return InflatingReader(reader)
+    if encoding in ("identity", ""):
+        return reader
+    unasked = unreadable_answer("it is compressed in a way that was not asked for.")
+    return UnreadableAnswerReader(reader.error_so_far() or unasked)

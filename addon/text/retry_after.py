@@ -16,6 +16,8 @@ from typing import Final
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.text.http_heads import Headers
 
+RETRY_FIELDS: Final = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
+"""The headers that are read. Most answers have none of them."""
 MAX_CHARS: Final = 100
 MAX_SDK_WAIT_S: Final = 60
 """The longest wait that the SDKs respect."""

@@ -9,7 +9,11 @@ from typing import Any, Final, NamedTuple
 from addon.answers.bounds import check_choices
 from addon.answers.normalize.content import with_plain_content, with_text
 from addon.answers.normalize.edits import same_or, with_member, without
-from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
+from addon.answers.normalize.finish_reason import (
+    STANDARD_WORDS,
+    finish_reason_of_empty,
+    standard_finish_reason,
+)
 from addon.answers.normalize.reasoning import with_reasoning_content
 from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
 from addon.answers.normalize.think_tags import split_text
@@ -87,19 +91,16 @@ class ChunkNormalizer:
         index, delta = choice.get("index"), choice.get("delta")
         if type(index) is not int or (index and self._is_single) or type(delta) is not dict:
             return False
-        if delta.get("tool_calls") is not None or delta.get("reasoning") or delta.get("role"):
+        if delta.get("tool_calls") is not None or delta.get("role") or delta.get("annotations"):
             return False
-        if delta.get("reasoning_details") or delta.get("annotations"):
-            return False
-        content, reasoning = delta.get("content"), delta.get("reasoning_content")
-        if type(content) not in _TEXT_OR_NONE or type(reasoning) not in _TEXT_OR_NONE:
+        if not _has_plain_text(delta):
             return False
         state = self._choices.get(index)
         if state is None or state.tags is not None:
             return False
-        if content:
+        if delta.get("content"):
             state.message.has_delta_text = True
-        if reasoning:
+        if delta.get("reasoning_content"):
             state.has_reasoning = True
         return True
 
@@ -130,6 +131,8 @@ def normalize_message_choices(
 
     ``answer_id`` makes generated ids of tool calls differ from answer to answer.
     """
+    if not family.think_tags and all(map(_is_plain_whole, choices)):
+        return None
     made = [
         _whole_choice(choice, position, answer_id, think_tags=family.think_tags)
         if isinstance(choice, dict)
@@ -138,6 +141,25 @@ def normalize_message_choices(
     ]
     normal = same_or(choices, made)
     return None if normal is choices else normal
+
+
+def _is_plain_whole(choice: Any) -> bool:
+    """Return whether no rule applies, after a quick look. Nearly every whole choice is plain."""
+    if type(choice) is not dict or type(choice.get("index")) is not int:
+        return False
+    message, reason = choice.get("message"), choice.get("finish_reason")
+    if type(message) is not dict or not message.get("role") or message.get("tool_calls") is not None:
+        return False
+    if reason is not None and (type(reason) is not str or reason not in STANDARD_WORDS):
+        return False
+    return _has_plain_text(message)
+
+
+def _has_plain_text(shown: dict[str, Any]) -> bool:
+    """Return whether the text of a message or delta is where the contract has it, so that no rule moves it."""
+    if type(shown.get("content")) not in _TEXT_OR_NONE or shown.get("reasoning"):
+        return False
+    return type(shown.get("reasoning_content")) in _TEXT_OR_NONE and not shown.get("reasoning_details")
 
 
 def _whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:

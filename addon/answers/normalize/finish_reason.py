@@ -44,6 +44,7 @@ _STANDARD = (
     | dict.fromkeys(_CONTENT_FILTER, "content_filter")
     | {"function_call": "function_call"}
 )
+STANDARD_WORDS = frozenset(_STANDARD.values())
 _NUMBERED = {2: "length", 3: "content_filter", 4: "content_filter", 7: "content_filter", 8: "content_filter"}
 """Gemini's enumeration. Any other number, such as that of the last token, says only that the answer ended."""
 

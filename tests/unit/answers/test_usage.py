@@ -1,8 +1,19 @@
 """Usage is what the provider reported: no count is invented, and none is lost."""
 
-import pytest
+from collections.abc import Mapping, Sequence
 
-from addon.answers.usage import merge_usage, parse_usage
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from addon.answers.usage import (
+    CACHE_WRITE_TOKENS_AT,
+    CACHED_TOKENS_AT,
+    REASONING_TOKENS_AT,
+    merge_usage,
+    parse_usage,
+    read_count,
+)
 from policies.family import Family
 from policies.model import Usage
 from policies.plausible_usage import NOT_A_COUNT
@@ -75,3 +86,35 @@ def test_a_family_says_where_its_counts_are() -> None:
     family = Family("odd", cached_tokens_at=("cache.hits",), reasoning_tokens_at=("thoughts",))
     reported = {**COUNTS, "cache": {"hits": 3}, "thoughts": 2, "cached_tokens": 8, "reasoning_tokens": 9}
     assert parse_usage({"usage": reported}, family) == Usage(**READ, cached_tokens=3, reasoning_tokens=2)
+
+
+COUNT_PLACES = (
+    *(("prompt_tokens",), ("completion_tokens",), ("total_tokens",)),
+    *(CACHED_TOKENS_AT, REASONING_TOKENS_AT, CACHE_WRITE_TOKENS_AT),
+)
+NAMES = st.sampled_from(sorted({name for places in COUNT_PLACES for at in places for name in at.split(".")}))
+COUNTS_AS_WRITTEN = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["7", "", "-1", "\u0661", "9" * 41, [], [3]])
+)
+
+
+def first_count(report: object, places: Sequence[str]) -> int | None:
+    """Return the first count at ``places``, found by the plainest way there is."""
+    for place in places:
+        value = report
+        for name in place.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if (count := read_count(value)) is not None:
+            return count
+    return None
+
+
+@given(st.dictionaries(NAMES, COUNTS_AS_WRITTEN | st.dictionaries(NAMES, COUNTS_AS_WRITTEN, max_size=3)))
+@settings(max_examples=300, deadline=None)
+def test_each_count_is_the_first_one_at_its_places(report: dict[str, object]) -> None:
+    expected = Usage(*[first_count(report, places) for places in COUNT_PLACES])
+    assert parse_usage({"usage": report}, FAMILY) == (None if expected == Usage() else expected)

@@ -1,12 +1,12 @@
 """One chunk carries the usage, the last chunk is held for it, and events without a choice are merged."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rig.scripts import DONE, USAGE, chunk, event
 
 from addon.answers.chunks import ChatChunks

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.normalized import FAMILY, relayed
 
-from addon.answers.normalize.choices import ChunkNormalizer, normalize_message_choices
+from addon.answers.normalize.choices import (
+    ChunkNormalizer,
+    _is_plain_whole,
+    _whole_choice,
+    normalize_message_choices,
+)
 from policies.family import Family
 
 
@@ -118,3 +123,23 @@ def test_any_stream_is_normalized_once(choices: list[Any], think_tags: bool):
             assert second.normalize({"choices": made}).choices is None
     first.finish()
     assert json.dumps(choices) == before
+
+
+WORDS = st.sampled_from([None, "", "a", "stop", "eos", "tool_calls", 0, 1, {}, [], ["x"]])
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["assistant", "assistant", "", None])},
+    optional=dict.fromkeys(
+        ("content", "reasoning", "reasoning_content", "reasoning_details", "tool_calls"), WORDS
+    ),
+)
+WHOLE_CHOICES = st.fixed_dictionaries(
+    {"index": st.sampled_from([0, 1, 2, True]), "message": MESSAGES | WORDS, "finish_reason": WORDS},
+    optional={"text": WORDS, "logprobs": WORDS},
+)
+
+
+@given(choice=WHOLE_CHOICES)
+@settings(max_examples=500, deadline=None)
+def test_no_rule_changes_a_whole_choice_that_is_plain(choice: dict[str, Any]):
+    if _is_plain_whole(choice):
+        assert _whole_choice(choice, 5, "seed", think_tags=False) is choice
