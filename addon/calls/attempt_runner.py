@@ -4,7 +4,9 @@ Every wait ends: with the provider's time (``[upstream]`` of proxy.conf), or whe
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from addon.answers.reader import AnswerReader
 from addon.calls.answer_reader import open_reader
@@ -26,7 +28,7 @@ from addon.text.errors import (
 )
 from addon.text.http_heads import Response, ResponseHead
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
-from addon.upstream.pool import PoolFull, Unreachable
+from addon.upstream.pool import Origin, PoolFull, Unreachable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
 
@@ -49,6 +51,10 @@ class AttemptRunner:
         self.call, self.attempt, self.stream, self.deps = call, attempt, stream, deps
         self.deadline = ProviderDeadline(call, attempt, deps.clock)
         self.connection: UpstreamConnection | None = None
+        self._unsent = b""
+        """A piece of a streamed answer that the client has no room for now."""
+        self._last = b""
+        """The last bytes of a streamed answer."""
 
     async def run(self) -> ErrorAnswer | None:
         """Return how the attempt failed, or None once the client has its whole answer and the call is settled.
@@ -68,7 +74,6 @@ class AttemptRunner:
                 await self.deps.unrelayed.read_rest(self.call, self.attempt, self.connection, self.deps.clock)
             raise
         finally:
-            self.deadline.timeout.close()
             if self.connection:
                 # The pool keeps the connection if the message is complete, and closes it otherwise.
                 self.connection.release()
@@ -85,17 +90,27 @@ class AttemptRunner:
         # The attempt is never sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")
         self.attempt.head_s = self.deps.clock.monotonic_s()
-        return await self._relay(open_reader(self.call, self.attempt, head, self.deps.clock.now()))
+        reader = open_reader(self.call, self.attempt, head, self.deps.clock.now())
+        if head.status >= 300:
+            self.deadline.note_head()
+        return await self._relay(reader)
 
     # Connect, send, and wait for the head.
 
     async def _connect(self, *, fresh: bool) -> UpstreamConnection:
+        if self.stream.is_client_gone:
+            raise ClientLeft
         workspace = self.call.exchange.workspace
         origin = origin_of(self.attempt, workspace.id)
+        connection = None if fresh else self.deps.pool.try_acquire(origin, workspace.id)
+        self.connection = connection or await self._open_connection(origin, workspace.id, fresh=fresh)
+        return self.connection
+
+    async def _open_connection(self, origin: Origin, workspace: str, *, fresh: bool) -> UpstreamConnection:
         timeout_s = self.call.settings.conf.upstream.connect_timeout_s
         try:
             with self.stream.while_connected():
-                connection = await self.deps.pool.acquire(origin, workspace.id, timeout_s, fresh=fresh)
+                return await self.deps.pool.acquire(origin, workspace, timeout_s, fresh=fresh)
         except PoolFull:
             self.attempt.lagged = True
             log_no_connection(self.call.exchange, "all connections were in use for too long")
@@ -104,19 +119,23 @@ class AttemptRunner:
             self.attempt.lagged = error.lagged
             log_no_connection(self.call.exchange, error.reason)
             raise _Failed(provider_unreachable()) from None
-        self.connection = connection
-        return connection
 
     async def _send(self, connection: UpstreamConnection) -> ResponseHead:
-        self.deadline.start()
+        self.deadline.start(connection.deadline)
         self.attempt.is_sent = True
         connection.send(request_head(self.attempt), self.attempt.request.content)
-        while True:
-            try:
-                with self.stream.while_connected(), self.deadline.timeout:
-                    return await connection.head()
-            except TimeoutError:
+        while (head := connection.take_head()) is None:
+            if not await self._next_news(connection):
                 await self._handle_silence()
+        return head
+
+    def _next_news(
+        self, connection: UpstreamConnection, on_news: Callable[[], bool] | None = None
+    ) -> asyncio.Future[bool]:
+        """As ``UpstreamConnection.expect_news``, but the future raises ClientLeft when the client leaves."""
+        news = connection.expect_news(on_news)
+        self.stream.interrupts(news)
+        return news
 
     async def _send_again(self, stale: UpstreamConnection) -> ResponseHead:
         stale.close()
@@ -129,53 +148,75 @@ class AttemptRunner:
     # Relay the answer.
 
     async def _relay(self, reader: AnswerReader) -> ErrorAnswer | None:
-        self.deadline.renew()
-        while True:
-            piece = await self._read(reader)
-            if not piece:
-                return await self._end(reader, await run_heavy_work(reader.buffered_bytes, reader.finish))
-            had_pending = reader.has_pending
-            output = reader.feed(piece)
-            if reader.is_done:
-                return await self._end(reader, output)
-            await self._pass_on(output)
-            if reader.failure:
-                return reader.failure
-            if reader.has_pending:
-                if not had_pending:
-                    self.deadline.limit_pending()
-            else:
-                self.deadline.renew()
-
-    async def _read(self, reader: AnswerReader) -> bytes:
-        """Return the next piece of the answer, or ``b""`` at its end. The provider may have ended it improperly."""
         connection = self._connection()
-        while True:
-            try:
-                with self.stream.while_connected(), self.deadline.timeout:
-                    return await connection.read()
-            except UpstreamConnectionError:
-                if reader.is_complete:
-                    return b""
-                raise _Failed(self._error_of_break(reader)) from None
-            except TimeoutError:
+        relay_news = partial(self._relay_news, connection, reader)
+        while not self._relay_now(connection, reader):
+            if self._unsent:
+                unsent, self._unsent = self._unsent, b""
+                await self.stream.send(unsent)
+                if not reader.has_pending:
+                    self.deadline.renew()
+            elif not await self._next_news(connection, relay_news):
                 if reader.has_pending:
                     await self._pass_on(reader.flush_pending())
                     self.deadline.renew()
                 elif reader.is_complete and self.deadline.is_over:
-                    return b""
+                    break
                 else:
                     await self._handle_silence()
+        if reader.failure and not reader.is_done:
+            return reader.failure
+        last = self._last if reader.is_done else await run_heavy_work(reader.buffered_bytes, reader.finish)
+        return await self._end(reader, last)
 
-    async def _pass_on(self, output: bytes) -> None:
-        """Send a piece of a streamed answer to the client."""
-        if not output:
+    def _relay_news(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
+        """Relay what has arrived, while the task waits. Return whether it may wait on."""
+        return not self._relay_now(connection, reader) and not self._unsent
+
+    def _relay_now(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
+        """Relay what is there, up to a piece that the client has no room for. Return whether the answer has ended.
+
+        The provider may have ended it improperly. Raises _Failed if the answer broke off.
+        """
+        try:
+            while not (self._unsent or reader.is_done or reader.failure):
+                piece = connection.take()
+                if not piece:
+                    return piece is not None
+                self._relay_piece(piece, reader)
+        except UpstreamConnectionError:
+            if reader.is_complete:
+                return True
+            raise _Failed(self._error_of_break(reader)) from None
+        return not self._unsent
+
+    def _relay_piece(self, piece: bytes, reader: AnswerReader) -> None:
+        had_pending = reader.has_pending
+        output = reader.feed(piece)
+        if reader.is_done:
+            self._last = output
             return
+        if output:
+            self._note_output()
+            if not self.stream.try_send(output):
+                self._unsent = output
+        if reader.has_pending:
+            if not had_pending:
+                self.deadline.limit_pending()
+        elif had_pending or self.call.first_byte_s is not None:
+            self.deadline.renew()
+
+    def _note_output(self) -> None:
+        """Send the head before the first piece. Put off the next heartbeat."""
         if self.call.first_byte_s is None:
             self._send_head()
             self.call.first_byte_s = self.deps.clock.monotonic_s()
         self.deadline.note_output()
-        with self.stream.while_connected():
+
+    async def _pass_on(self, output: bytes) -> None:
+        """Send a piece of a streamed answer to the client."""
+        if output:
+            self._note_output()
             await self.stream.send(output)
 
     async def _end(self, reader: AnswerReader, last: bytes) -> ErrorAnswer | None:
@@ -213,13 +254,12 @@ class AttemptRunner:
     async def _handle_silence(self) -> None:
         """Send a heartbeat while the provider has time left. Raises _Failed once it has none."""
         if self.deadline.is_over or not self.deadline.has_heartbeats:
-            self.attempt.lagged = self.deadline.timeout.lagged
+            self.attempt.lagged = self.deadline.lagged
             reader = self.attempt.reader
             raise _Failed((reader.error_so_far() if reader else None) or provider_timed_out())
         if not self.stream.has_backlog:
             self._send_head()
-            with self.stream.while_connected():
-                await self.stream.send(HEARTBEAT)
+            await self.stream.send(HEARTBEAT)
         self.deadline.resume_after_heartbeat()
 
     def _error_of_break(self, reader: AnswerReader) -> ErrorAnswer:

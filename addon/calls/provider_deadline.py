@@ -6,7 +6,7 @@ Source: docs/configuration.md, ``[upstream]``.
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
-from addon.runtime.deadline import WaitTimeout
+from addon.runtime.deadline import MovableDeadline
 
 PENDING_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it will carry."""
@@ -15,15 +15,15 @@ PENDING_TIMEOUT_S = 1.0
 class ProviderDeadline:
     """The time that the provider of one attempt has.
 
-    ``timeout`` ends each wait: when the time is over or, before that, when a heartbeat is due.
+    It sets the ``timer`` of the attempt's connection: to the end of that time or, before it, to the next heartbeat.
     """
 
     def __init__(self, call: Call, attempt: UpstreamAttempt, clock: Clock) -> None:
-        self.timeout = WaitTimeout(0)
         self._call, self._attempt, self._clock = call, attempt, clock
-        self._conf = call.settings.conf.upstream
-        self._idle_timeout_s = self._conf.idle_timeout_s
-        self._heartbeat_s = self._conf.heartbeat_s if call.exchange.stream else 0.0
+        self._conf = conf = call.settings.conf.upstream
+        self._idle_timeout_s = conf.idle_timeout_s
+        self._heartbeat_s = conf.heartbeat_s if call.exchange.stream else 0.0
+        self._timer: MovableDeadline | None = None
         self._sent_s = self._last_output_s = self._due_s = clock.monotonic_s()
 
     @property
@@ -32,33 +32,45 @@ class ProviderDeadline:
         return self._clock.monotonic_s() >= self._due_s
 
     @property
+    def lagged(self) -> bool:
+        """Whether this process was late at the last timeout, so the provider may have been in time."""
+        return self._timer is not None and self._timer.lagged
+
+    @property
     def has_heartbeats(self) -> bool:
         """Whether the client gets heartbeats. It gets none while an error is read: another attempt may follow."""
         status = self._attempt.status
         return self._heartbeat_s > 0 and (status is None or status < 300)
 
-    def start(self) -> None:
+    def start(self, timer: MovableDeadline) -> None:
         """Start the provider's time: the request is sent now."""
-        self._sent_s = self._clock.monotonic_s()
+        self._timer = timer
+        self._sent_s = now_s = self._clock.monotonic_s()
         if self._call.first_sent_s is None:
-            self._call.first_sent_s = self._sent_s
-        self.renew()
+            self._call.first_sent_s = now_s
+        self._due_s = self._first_due_s()
+        self._wait_from(now_s)
+
+    def note_head(self) -> None:
+        """Limit the time of an error's body: its head is there."""
+        self._due_s = self._first_due_s()
+        self._wait_from(self._clock.monotonic_s())
 
     def renew(self) -> None:
-        """Set the time for the next piece of a stream, or what is left for the rest of a whole answer."""
+        """Set the time for the next piece of a stream. The time for the rest of any other answer stays."""
         now_s = self._clock.monotonic_s()
-        is_streaming = self._call.first_byte_s is not None
-        self._due_s = now_s + self._idle_timeout_s if is_streaming else self._first_due_s()
+        if self._call.first_byte_s is not None:
+            self._due_s = now_s + self._idle_timeout_s
         self._wait_from(now_s)
 
     def limit_pending(self) -> None:
         """Limit the time that the pending chunk waits."""
-        self.timeout.restart(PENDING_TIMEOUT_S)
+        if self._timer is not None:
+            self._timer.set(PENDING_TIMEOUT_S)
 
     def note_output(self) -> None:
         """Note that the client is sent something now, which puts off its next heartbeat."""
-        if self._heartbeat_s:
-            self._last_output_s = self._clock.monotonic_s()
+        self._last_output_s = self._clock.monotonic_s()
 
     def resume_after_heartbeat(self) -> None:
         """Note a heartbeat, and let the rest of the provider's time run."""
@@ -69,7 +81,8 @@ class ProviderDeadline:
         until_s = self._due_s
         if self._heartbeat_s and self.has_heartbeats:
             until_s = min(until_s, self._last_output_s + self._heartbeat_s)
-        self.timeout.restart(max(0.0, until_s - now_s))
+        if self._timer is not None:
+            self._timer.set(max(0.0, until_s - now_s))
 
     def _first_due_s(self) -> float:
         """Return when a stream's first event, or the whole of any other answer, must be there.

@@ -84,11 +84,14 @@ class MovableDeadline:
         self._timer_due_s = math.inf
         self._due_s = math.inf
         self._late_looks_left = self.LATE_LOOKS
+        self.has_expired = False
+        """Whether it expired after the last ``set``."""
         self.lagged = False
         """Whether the last deadline that expired was noticed late, even after it was postponed."""
 
     def set(self, bound_s: float) -> None:
         """Expire in ``bound_s`` seconds, in place of the time before."""
+        self.has_expired = False
         self._late_looks_left = self.LATE_LOOKS
         self._due_s = due_s = self._loop.time() + bound_s
         if due_s < self._timer_due_s:
@@ -129,7 +132,7 @@ class MovableDeadline:
             self._due_s = now_s + self.GRACE_S
             self._start_timer()
         else:
-            self._due_s = math.inf
+            self._due_s, self.has_expired = math.inf, True
             self._expire()
 
 

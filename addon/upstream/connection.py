@@ -60,6 +60,7 @@ class UpstreamConnection:
         "_is_held",
         "_is_sent",
         "_method",
+        "_on_news",
         "_on_returned",
         "_pieces",
         "_searched",
@@ -67,6 +68,7 @@ class UpstreamConnection:
         "_socket",
         "_unread_bytes",
         "_waiter",
+        "deadline",
         "is_reused",
     )
 
@@ -74,11 +76,13 @@ class UpstreamConnection:
         self, socket: ProviderSocket, on_returned: Callable[[ProviderSocket, bool], None], *, is_reused: bool
     ) -> None:
         self.is_reused = is_reused
+        self.deadline = socket.deadline
         self._socket = socket
         self._on_returned = on_returned
         self._is_held = True
         self._is_sent = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._on_news: Callable[[], bool] | None = None
         self._send_waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamConnectionError | None = None
         self._method = "POST"
@@ -92,7 +96,7 @@ class UpstreamConnection:
         self._has_bytes = False
         self._is_done = False
         self._can_be_kept = True
-        socket.begin(self)
+        socket.receiver = self
 
     @property
     def is_ended(self) -> bool:
@@ -125,29 +129,58 @@ class UpstreamConnection:
 
     async def head(self) -> ResponseHead:
         """Return the answer's head. Skip interim answers. Raise ``UpstreamConnectionError``."""
-        while self._head is None:
-            if self._failure is not None:
-                raise self._failure
-            await self._wait()
-        return self._head
+        while (head := self.take_head()) is None:
+            await self.expect_news()
+        return head
 
     async def read(self) -> bytes:
         """Return all bytes of the body since the last read, or ``b""`` when the body is complete.
 
         Raise ``UpstreamConnectionError``, but only after the bytes that arrived before the error.
         """
-        while not self._pieces:
+        while (piece := self.take()) is None:
+            await self.expect_news()
+        return piece
+
+    def take_head(self) -> ResponseHead | None:
+        """As ``head``, but return None if a wait is needed."""
+        if self._head is None and self._failure is not None:
+            raise self._failure
+        return self._head
+
+    def take(self) -> bytes | None:
+        """As ``read``, but return None if a wait is needed."""
+        pieces = self._pieces
+        if not pieces:
             if self._is_done:
                 return b""
             if self._failure is not None:
                 raise self._failure
-            await self._wait()
-        joined = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self._unread_bytes = 0
-        if self._is_held:
+            return None
+        joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        was_full, self._unread_bytes = self._unread_bytes >= HIGH_WATER_BYTES, 0
+        if was_full and self._is_held:
             self._socket.resume()
         return joined
+
+    def expect_news(self, on_news: Callable[[], bool] | None = None) -> asyncio.Future[bool]:
+        """Return a future that is True as soon as ``take_head`` or ``take`` may return something else than before.
+
+        It is False when ``deadline`` is over. If the deadline ended while no one waited, it has another ``GRACE_S``:
+        the bytes may have arrived already. At each news, ``on_news`` runs first: it handles them itself, and returns
+        whether the wait goes on. Whatever it raises, the future raises.
+        """
+        if self._waiter is not None and not self._waiter.done():
+            raise RuntimeError("another task waits for this connection")
+        self._on_news = on_news
+        waiter: asyncio.Future[bool] = asyncio.Future(loop=asyncio.get_running_loop())
+        self._waiter = waiter
+        if self.deadline.has_expired:
+            self.deadline.set(self.deadline.GRACE_S)
+        if self._failure is not None:
+            waiter.set_result(True)
+        return waiter
 
     def release(self) -> None:
         """Return the connection to the pool if nothing of this answer is left, else close it."""
@@ -162,10 +195,12 @@ class UpstreamConnection:
         if not self._is_held:
             return
         self._is_held = False
-        self._socket.end()
+        self._on_news = None
+        self._socket.receiver = None
         if not is_clean:
             self._fail("the connection was closed by this process")
             self._socket.abort()
+        self._waiter = None
         self._on_returned(self._socket, is_clean)
 
     # Called by the socket: ``Receiver``.
@@ -207,7 +242,7 @@ class UpstreamConnection:
 
     def all_written(self) -> None:
         """Handle that the kernel has all of the request."""
-        self._wake()
+        self._wake_sender()
 
     # The answer.
 
@@ -272,16 +307,25 @@ class UpstreamConnection:
             )
         self._wake()
 
-    async def _wait(self) -> None:
-        if self._waiter is not None:
-            raise RuntimeError("another task waits for this connection")
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
     def _wake(self) -> None:
-        for waiter in (self._waiter, self._send_waiter):
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
+        if self._send_waiter is not None:
+            self._wake_sender()
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        try:
+            if self._on_news is not None and self._on_news():
+                return
+        except Exception as fault:  # noqa: BLE001  (the one that waits handles it)
+            waiter.set_exception(fault)
+        else:
+            waiter.set_result(True)
+
+    def deadline_expired(self) -> None:
+        """Handle that ``deadline`` is over."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(False)
+
+    def _wake_sender(self) -> None:
+        if self._send_waiter is not None and not self._send_waiter.done():
+            self._send_waiter.set_result(None)

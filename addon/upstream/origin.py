@@ -1,11 +1,11 @@
 """``Origin``: the address that a connection leads to. ``Unreachable``: why there is no connection."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+
+class Origin(Struct, frozen=True, gc=False):
     """A provider's address. Tenants never share a connection. Calls on platform keys have no ``tenant``.
 
     ``is_direct``: it is a part of this process, so an egress proxy is never used for it.

@@ -6,7 +6,9 @@ within the bounds of its workspace and of the origin. When a bound is reached, c
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from addon.runtime.deadline import within
 from addon.settings.egress_proxy import EgressProxy
@@ -62,7 +64,7 @@ class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreacha
     """All connections of the origin or of the workspace were in use for as long as the call would wait."""
 
 
-class _Lease(NamedTuple):
+class _Lease(Struct):
     """A connection that a call holds, with the origin and workspace whose bounds it uses."""
 
     origin: Origin
@@ -105,6 +107,8 @@ class Pool:
         """
         if self._is_closed:
             raise Unreachable(_CLOSED, lagged=True)
+        if not fresh and (connection := self.try_acquire(origin, workspace)):
+            return connection
         if not self._try_reserve(origin, workspace):
             await self._reserve(origin, workspace, timeout_s)
         proxy = self._proxy_for(origin)
@@ -116,8 +120,29 @@ class Pool:
         except BaseException:
             self._free(origin, workspace)
             raise
-        self._reused += idle is not None
-        connection = UpstreamConnection(socket, self._on_returned, is_reused=idle is not None)
+        return self._lease(socket, origin, workspace, proxy, is_reused=idle is not None)
+
+    def try_acquire(self, origin: Origin, workspace: str) -> UpstreamConnection | None:
+        """Return an idle connection as ``acquire`` does, or None if it must wait or connect."""
+        if origin not in self._idle_of or not self._try_reserve(origin, workspace):
+            return None
+        socket = self._take_idle(origin)
+        if socket is None:
+            self._free(origin, workspace)
+            return None
+        return self._lease(socket, origin, workspace, self._proxy_for(origin), is_reused=True)
+
+    def _lease(
+        self,
+        socket: ProviderSocket,
+        origin: Origin,
+        workspace: str,
+        proxy: EgressProxy | None,
+        *,
+        is_reused: bool,
+    ) -> UpstreamConnection:
+        self._reused += is_reused
+        connection = UpstreamConnection(socket, self._on_returned, is_reused=is_reused)
         self._leases[socket] = _Lease(origin, workspace, proxy, connection)
         return connection
 
@@ -208,17 +233,18 @@ class Pool:
     def _on_returned(self, socket: ProviderSocket, is_clean: bool) -> None:
         lease = self._leases.pop(socket)
         if is_clean:
-            self._keep(socket, lease.origin, lease.proxy)
-        self._free(lease.origin, lease.workspace)
+            self._keep(socket, lease)
+        self._origins.release(lease.origin)
+        self._workspaces.release(lease.workspace)
 
     # Idle connections.
 
-    def _keep(self, socket: ProviderSocket, origin: Origin, proxy: EgressProxy | None) -> None:
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        is_full = len(self._idle_of.get(origin, ())) >= self._limits.idle_per_origin
+    def _keep(self, socket: ProviderSocket, lease: _Lease) -> None:
+        origin, now_s = lease.origin, asyncio.get_running_loop().time()
+        idle = self._idle_of.get(origin, ())
+        is_full = len(idle) >= self._limits.idle_per_origin
         is_old = now_s - socket.opened_at_s >= self._limits.age_s
-        if is_full or is_old or self._is_closed or proxy != self._proxy_for(origin):
+        if is_full or is_old or self._is_closed or lease.proxy != self._proxy_for(origin):
             socket.abort()
             return
         if len(self._idle) >= self._limits.idle:
@@ -227,7 +253,7 @@ class Pool:
         self._idle_of.setdefault(origin, []).append(socket)
         self._idle[socket] = origin
         if self._sweep_timer is None:
-            self._sweep_timer = loop.call_at(now_s + self._limits.idle_s, self._sweep)
+            self._sweep_timer = asyncio.get_running_loop().call_at(now_s + self._limits.idle_s, self._sweep)
 
     def _take_idle(self, origin: Origin) -> ProviderSocket | None:
         while idle := self._idle_of.get(origin):

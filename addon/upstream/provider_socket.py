@@ -9,6 +9,8 @@ import select
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from addon.runtime.deadline import MovableDeadline
+
 READ_BYTES: Final = 64 * 1024
 
 
@@ -27,6 +29,9 @@ class Receiver(Protocol):
     def all_written(self) -> None:
         """Handle that the kernel has all that was written."""
 
+    def deadline_expired(self) -> None:
+        """Handle that the socket's ``deadline`` is over."""
+
 
 class ProviderSocket(asyncio.Protocol):
     """An open connection to a provider. It calls ``on_closed`` with itself when its socket is closed."""
@@ -38,8 +43,11 @@ class ProviderSocket(asyncio.Protocol):
         """Nothing more can be sent: the socket is closed, or closes now."""
         self.is_writing = False
         """The kernel does not have all that was written."""
+        self.deadline = MovableDeadline(self._expire)
+        """One after another, for all requests of the connection. To set it to a later time costs no timer."""
         self._on_closed = on_closed
-        self._receiver: Receiver | None = None
+        self.receiver: Receiver | None = None
+        """Gets everything that arrives. With None, nothing may arrive."""
         self._transport: asyncio.Transport | None = None
         self._poller: select.poll | None = None
         self._is_paused = False
@@ -48,14 +56,6 @@ class ProviderSocket(asyncio.Protocol):
     def is_stale(self) -> bool:
         """Whether the provider closed it while it was idle, or sent bytes without a request."""
         return self.is_closed or (self._poller is not None and bool(self._poller.poll(0)))
-
-    def begin(self, receiver: Receiver) -> None:
-        """Pass everything that arrives from now on to ``receiver``."""
-        self._receiver = receiver
-
-    def end(self) -> None:
-        """Expect nothing from now on."""
-        self._receiver = None
 
     def write(self, data: bytes) -> None:
         """Send ``data``."""
@@ -95,24 +95,25 @@ class ProviderSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes to the receiver, or close if there is none."""
-        if self._receiver is None:
+        if self.receiver is None:
             self.abort()
         else:
-            self._receiver.data_received(data)
+            self.receiver.data_received(data)
 
     def eof_received(self) -> None:
         """Pass on a proper end. The transport closes."""
         self.is_closed = True
-        if self._receiver is not None:
-            self._receiver.eof_received()
+        if self.receiver is not None:
+            self.receiver.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the socket."""
         self.is_closed = True
         self.is_writing = False
         self._transport = self._poller = None
-        if self._receiver is not None:
-            self._receiver.connection_lost(_reason(exc))
+        self.deadline.close()
+        if self.receiver is not None:
+            self.receiver.connection_lost(_reason(exc))
         self._on_closed(self)
 
     def pause_writing(self) -> None:
@@ -122,8 +123,12 @@ class ProviderSocket(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the kernel has all of the request."""
         self.is_writing = False
-        if self._receiver is not None:
-            self._receiver.all_written()
+        if self.receiver is not None:
+            self.receiver.all_written()
+
+    def _expire(self) -> None:
+        if self.receiver is not None:
+            self.receiver.deadline_expired()
 
 
 def _reason(exc: Exception | None) -> str:

@@ -5,93 +5,69 @@ from collections import deque
 from collections.abc import Hashable
 
 
-class FairSemaphore:
-    """A semaphore of ``limit`` that serves waiters in their order. Each acquire needs one release."""
-
-    __slots__ = ("_waiters", "in_use", "limit")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.in_use = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether no one holds it and no one waits."""
-        return not self.in_use and not self._waiters
-
-    def try_acquire(self) -> bool:
-        """Acquire and return True, unless it is full or others wait."""
-        if self.in_use >= self.limit or self._waiters:
-            return False
-        self.in_use += 1
-        return True
-
-    async def acquire(self) -> None:
-        """Acquire as soon as all earlier waiters have acquired and one place is free."""
-        if self.try_acquire():
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        except BaseException:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            else:
-                self.release()  # It was acquired at the moment of the cancellation: pass it on.
-            raise
-
-    def release(self) -> None:
-        """Release. The one that has waited longest acquires."""
-        self.in_use -= 1
-        while self._waiters and self.in_use < self.limit:
-            waiter = self._waiters.popleft()
-            self.in_use += 1
-            # The ``acquire`` of a waiter that was cancelled at this moment releases again.
-            if not waiter.done():
-                waiter.set_result(None)
-
-
 class KeyedSemaphores[Key: Hashable]:
-    """A semaphore of ``limit`` for each key. It exists only while it is in use."""
+    """A semaphore of ``limit`` for each key. Each acquire needs one release. Only keys in use take memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._semaphores: dict[Key, FairSemaphore] = {}
+        self._in_use: dict[Key, int] = {}
+        self._waiters: dict[Key, deque[asyncio.Future[None]]] = {}
 
     def __len__(self) -> int:
         """Return how many keys are in use."""
-        return len(self._semaphores)
+        return len(self._in_use.keys() | self._waiters.keys())
 
     def in_use(self, key: Key) -> int:
         """Return how many hold the semaphore of ``key``."""
-        semaphore = self._semaphores.get(key)
-        return semaphore.in_use if semaphore else 0
+        return self._in_use.get(key, 0)
 
     def try_acquire(self, key: Key) -> bool:
-        """As ``FairSemaphore.try_acquire``."""
-        return self._get(key).try_acquire()
+        """Acquire and return True, unless it is full or others wait."""
+        in_use = self._in_use.get(key, 0)
+        if in_use >= self._limit or key in self._waiters:
+            return False
+        self._in_use[key] = in_use + 1
+        return True
 
     async def acquire(self, key: Key) -> None:
-        """As ``FairSemaphore.acquire``."""
+        """Acquire as soon as all earlier waiters have acquired and one place is free."""
+        if self.try_acquire(key):
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(key, deque()).append(waiter)
         try:
-            await self._get(key).acquire()
-        finally:
-            self._forget_unused(key)
+            await waiter
+        except BaseException:
+            if not self._forget(key, waiter):
+                self.release(key)  # It was acquired at the moment of the cancellation: pass it on.
+            raise
 
     def release(self, key: Key) -> None:
-        """As ``FairSemaphore.release``."""
-        self._semaphores[key].release()
-        self._forget_unused(key)
+        """Release. The one that has waited longest acquires."""
+        if in_use := self._in_use[key] - 1:
+            self._in_use[key] = in_use
+        else:
+            del self._in_use[key]
+        if key in self._waiters:
+            self._serve_waiters(key)
 
-    def _get(self, key: Key) -> FairSemaphore:
-        semaphore = self._semaphores.get(key)
-        if semaphore is None:
-            semaphore = self._semaphores[key] = FairSemaphore(self._limit)
-        return semaphore
+    def _serve_waiters(self, key: Key) -> None:
+        waiters = self._waiters[key]
+        while waiters and (in_use := self._in_use.get(key, 0)) < self._limit:
+            waiter = waiters.popleft()
+            self._in_use[key] = in_use + 1
+            # The ``acquire`` of a waiter that was cancelled at this moment releases again.
+            if not waiter.done():
+                waiter.set_result(None)
+        if not waiters:
+            del self._waiters[key]
 
-    def _forget_unused(self, key: Key) -> None:
-        semaphore = self._semaphores.get(key)
-        if semaphore is not None and semaphore.is_unused:
-            del self._semaphores[key]
+    def _forget(self, key: Key, waiter: asyncio.Future[None]) -> bool:
+        """Remove ``waiter``. Return False if it no longer waits."""
+        waiters = self._waiters.get(key, ())
+        if waiter not in waiters:
+            return False
+        self._waiters[key].remove(waiter)
+        if not self._waiters[key]:
+            del self._waiters[key]
+        return True

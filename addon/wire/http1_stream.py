@@ -156,6 +156,12 @@ class Http1Stream(Stream):
         if self._transport.is_full:
             await self._transport.drain()
 
+    def try_send(self, piece: bytes) -> bool:
+        if self.is_client_gone or self._transport.is_full:
+            return False
+        self._write_piece(piece)
+        return True
+
     async def end(self, last_piece: bytes = b"") -> None:
         if self.is_client_gone:
             raise ClientLeft

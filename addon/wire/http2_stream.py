@@ -139,6 +139,16 @@ class Http2Stream(Stream):
         if piece:
             await self._write(piece, is_last=False)
 
+    def try_send(self, piece: bytes) -> bool:
+        if self.is_client_gone or self._output.is_full:
+            return False
+        if self._has_body and len(piece) > min(self._output.room(self.stream_id), MAX_DATA_BYTES):
+            return False
+        self._send_head(is_last=False)
+        if piece and self._has_body:
+            self._output.send_data(self.stream_id, piece, is_last=False)
+        return True
+
     async def end(self, last_piece: bytes = b"") -> None:
         await self._write(last_piece, is_last=True)
 

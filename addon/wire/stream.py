@@ -5,6 +5,7 @@ HTTP/1.1 and HTTP/2 each have their own kind. A connection calls ``mark_client_g
 
 import asyncio
 from abc import ABC, abstractmethod
+from typing import Any
 
 from addon.text.http_heads import RequestHead, Response, ResponseHead
 
@@ -58,6 +59,7 @@ class Stream(ABC):
         self.is_ended = False
         """The whole answer was sent."""
         self._while_connected = WhileConnected(self)
+        self._interrupted: asyncio.Future[Any] | None = None
 
     def while_connected(self) -> "WhileConnected":
         """Return a context manager that raises ``ClientLeft`` if the client has left, or leaves within the block.
@@ -71,6 +73,19 @@ class Stream(ABC):
         if not self.is_client_gone:
             self.is_client_gone, self.is_cut_off = True, cut_off
             self._while_connected.end()
+            waiter, self._interrupted = self._interrupted, None
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(ClientLeft())
+
+    def interrupts(self, waiter: asyncio.Future[Any]) -> None:
+        """Let ``waiter`` raise ``ClientLeft`` when the client leaves. Raise it if the client has left already.
+
+        A stream interrupts at most one wait at a time.
+        """
+        if self.is_client_gone:
+            waiter.cancel()
+            raise ClientLeft
+        self._interrupted = waiter
 
     @abstractmethod
     async def read(self) -> bytes:
@@ -96,6 +111,10 @@ class Stream(ABC):
     @abstractmethod
     async def send(self, piece: bytes) -> None:
         """Send a piece of a streamed answer. Wait while the client reads too slowly."""
+
+    @abstractmethod
+    def try_send(self, piece: bytes) -> bool:
+        """Send a piece of a streamed answer if that needs no wait. Return whether it was sent."""
 
     @abstractmethod
     async def end(self, last_piece: bytes = b"") -> None:

@@ -67,7 +67,7 @@ for owner, names in (
     (reservation, ("make_hold_request", "make_attempt")),
     (attempt_runner, ("origin_of", "open_reader")),
     (attempt_runner.AttemptRunner, ("_pass_on", "_end")),
-    (UpstreamConnection, ("send", "head")),
+    (UpstreamConnection, ("send", "take_head")),
     (in_flight, ("compute_outcome",)),
 ):
     for name in names:
@@ -350,7 +350,7 @@ def test_a_provider_breaks_after_the_first_byte(plain: Gateway, upstream: Upstre
 # --- the gateway fails ---------------------------------------------------------------------------------------
 
 UNSENT = ["admit", "read_chat_request", "find_route", "reserve_first", "make_hold_request", "make_attempt"]
-SENT = ["origin_of", "send", "head", "open_reader", "_end"]
+SENT = ["origin_of", "send", "take_head", "open_reader", "_end"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,5 +1,6 @@
 """A call's stream that also records the request and the answer, unnoticed by the call and its client."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,9 @@ class ObservedStream(Stream):
 
     def while_connected(self) -> WhileConnected:
         return self._stream.while_connected()
+
+    def interrupts(self, waiter: asyncio.Future[Any]) -> None:
+        self._stream.interrupts(waiter)
 
     def mark_client_gone(self, *, cut_off: bool = False) -> None:
         self._stream.mark_client_gone(cut_off=cut_off)
@@ -54,6 +58,12 @@ class ObservedStream(Stream):
     async def send(self, piece: bytes) -> None:
         await self._stream.send(piece)
         self._recording.answer_body.add(piece)
+
+    def try_send(self, piece: bytes) -> bool:
+        is_sent = self._stream.try_send(piece)
+        if is_sent:
+            self._recording.answer_body.add(piece)
+        return is_sent
 
     async def end(self, last_piece: bytes = b"") -> None:
         await self._stream.end(last_piece)

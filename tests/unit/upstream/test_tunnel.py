@@ -2,9 +2,9 @@
 
 import base64
 import ssl
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rig.egress_proxy import GRANTED, run_egress_proxy
 from rig.provider import Peer, Provider, stay_silent
 from rig.upstream_pool import acquire, exchange, fail_to_acquire, pool_of
