@@ -10,7 +10,7 @@ from mitmproxy.addons.termlog import TermLogHandler
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from addon.gateway.addon import Gateway
-from addon.telemetry.logs import OURS, JsonFormatter, is_ours
+from addon.telemetry.log_format import OURS, JsonFormatter, is_ours
 
 _CONNECTION_LOGGER = "mitmproxy.proxy.server"
 _HARMLESS = ("client connect", "client disconnect", "server connect ", "server disconnect ")

@@ -23,7 +23,7 @@ from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
 from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
 from addon.telemetry.log_limits import LogLimit
-from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved, log_refusal
+from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
@@ -140,7 +140,7 @@ class InFlightCalls:
             call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
             self._remove(call)
             if call.exchange.workspace or self._keyless_limit.admit():
-                log_refusal(call.exchange, self._clock.monotonic_s())
+                log_call(call.exchange, self._clock.monotonic_s(), event="refusal")
             self.metrics.call_refused(error_code)
 
     def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class InFlightCalls:
 
     def _finish(self, call: Call, now_s: float) -> None:
         try:
-            log_call(call.exchange, now_s)
+            log_call(call.exchange, now_s, event="call")
             self.metrics.call_ended(call.exchange, call.settings.models, now_s)
         finally:
             self._remove(call)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import addon
-from addon.telemetry.logs import JsonFormatter, log_call
+from addon.telemetry.log_format import JsonFormatter
+from addon.telemetry.logs import log_call
 from policies.exchange import Exchange
 
 ADDON = Path(inspect.getfile(addon)).parent
@@ -118,7 +119,7 @@ def test_every_event_has_the_documented_level_and_fields() -> None:
 
 
 def test_every_field_of_a_calls_line_is_documented_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    log_call(Exchange(id="req_1", created_at=datetime.now(UTC), started_s=0.0), 1.0)
+    log_call(Exchange(id="req_1", created_at=datetime.now(UTC), started_s=0.0), 1.0, event="call")
     line = json.loads(JsonFormatter().format(caplog.records[0]))
     shared = rows("Fields of every line").keys() - {"id"}
     assert list(rows("Fields of the call line")) == [name for name in line if name not in shared]

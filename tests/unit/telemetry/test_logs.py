@@ -6,95 +6,18 @@ import logging
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT
-from rig.ledger import route_fields
 from rig.log_lines import Lines
 
-from addon.telemetry.logs import WITHHELD, JsonFormatter, configure_logging, log_call, log_refusal
-from addon.text.masking import MASK, mask_credentials
-from policies.exchange import Exchange, Stage
-from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
-
-
-def _call(**changes: Any) -> Exchange:
-    provider = Provider("OPENAI", "https://api.example.com/v1", "openai", (SecretStr("sk-fake0000"),))
-    prices = Prices(1, 1, 1)
-    model = Model("fast", provider, "gpt-fast", Family("openai-chat"), prices, prices, 4096, False, True)
-    key = Key("ci", "0" * 64)
-    exchange = Exchange(
-        "req_1",
-        datetime(2026, 1, 31, tzinfo=UTC),
-        100.0,
-        Stage.SETTLED,
-        Workspace("acme", "Acme", "standard", (key,)),
-        key,
-        **route_fields(Target(model, "payg", SecretStr("sk-fake0000"))),
-        first_byte_s=100.25,
-        status=200,
-        stream=True,
-        finish_reason="stop",
-        usage=Usage(10, 20, 30),
-    )
-    return exchange.with_fields(**changes)
-
-
-def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
-    log_call(_call(), 101.5)
-    line = lines.one
-    assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
-    assert line == {
-        "level": "info",
-        "logger": "tollgate.call",
-        "message": "call",
-        "event": "call",
-        "id": "req_1",
-        "workspace": "acme",
-        "key_id": "ci",
-        "slug": "fast",
-        "provider": "OPENAI",
-        "mode": "payg",
-        "decided_by": "pinned",
-        "attempts": 1,
-        "fallback": False,
-        "status": 200,
-        "error_code": None,
-        "stream": True,
-        "finish_reason": "stop",
-        "prompt_tokens": 10,
-        "completion_tokens": 20,
-        "first_byte_ms": 250,
-        "duration_ms": 1500,
-    }
-
-
-def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines) -> None:
-    stranger = Exchange(
-        "req_2", datetime.now(UTC), 5.0, Stage.REFUSED, status=401, error_code="invalid_api_key"
-    )
-    log_refusal(stranger, 5.002)
-    line = lines.one
-    assert {name for name, value in line.items() if value is None} == {
-        "workspace", "key_id", "slug", "provider", "mode", "decided_by", "finish_reason", "prompt_tokens",
-        "completion_tokens", "first_byte_ms",
-    }  # fmt: skip
-    assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
-    assert line["duration_ms"] == 2
-
-
-def test_a_call_shows_no_secret_even_if_a_provider_returned_it(lines: Lines) -> None:
-    log_call(_call(finish_reason="sk-fake0000"), 101.0)
-    assert "sk-fake" not in lines.getvalue()
-    assert (lines.one["finish_reason"], lines.one["id"]) == (MASK, "req_1")
+from addon.telemetry.log_format import WITHHELD, JsonFormatter
+from addon.telemetry.logs import configure_logging
+from addon.text.masking import mask_credentials
 
 
 @pytest.mark.parametrize(
@@ -259,6 +182,18 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end(lines: Lines) -> None:
     assert line_read["exception"].startswith("Traceback (most recent call last):\n")
     assert " … " in line_read["exception"]
     assert line_read["exception"].endswith("RuntimeError")
+
+
+def test_a_line_that_waits_is_written_at_the_exit_of_its_process() -> None:
+    code = (
+        "import asyncio, logging; from addon.telemetry.logs import configure_logging; configure_logging()\n"
+        "async def leave():\n    logging.getLogger('tollgate').info('the last line'); raise SystemExit(3)\n"
+        "asyncio.run(leave())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True, check=False
+    )
+    assert (ended.returncode, json.loads(ended.stderr)["message"]) == (3, "the last line")
 
 
 def test_a_pipe_without_a_reader_ends_no_call() -> None:

@@ -1,0 +1,175 @@
+"""The log line of a call, read back as JSON."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from rig.ledger import route_fields
+from rig.log_lines import Lines
+
+from addon.telemetry.logs import configure_logging, log_call
+from addon.text.masking import MASK, mask_credentials
+from policies.exchange import Exchange, Stage
+from policies.family import Family
+from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
+
+
+def _call(**changes: Any) -> Exchange:
+    provider = Provider("OPENAI", "https://api.example.com/v1", "openai", (SecretStr("sk-fake0000"),))
+    prices = Prices(1, 1, 1)
+    model = Model("fast", provider, "gpt-fast", Family("openai-chat"), prices, prices, 4096, False, True)
+    key = Key("ci", "0" * 64)
+    exchange = Exchange(
+        "req_1",
+        datetime(2026, 1, 31, tzinfo=UTC),
+        100.0,
+        Stage.SETTLED,
+        Workspace("acme", "Acme", "standard", (key,)),
+        key,
+        **route_fields(Target(model, "payg", SecretStr("sk-fake0000"))),
+        first_byte_s=100.25,
+        status=200,
+        stream=True,
+        finish_reason="stop",
+        usage=Usage(10, 20, 30),
+    )
+    return exchange.with_fields(**changes)
+
+
+class Records(logging.Handler):
+    """Keeps the records that it handles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
+    log_call(_call(), 101.5, event="call")
+    line = lines.one
+    assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
+    assert line == {
+        "level": "info",
+        "logger": "tollgate.call",
+        "message": "call",
+        "event": "call",
+        "id": "req_1",
+        "workspace": "acme",
+        "key_id": "ci",
+        "slug": "fast",
+        "provider": "OPENAI",
+        "mode": "payg",
+        "decided_by": "pinned",
+        "attempts": 1,
+        "fallback": False,
+        "status": 200,
+        "error_code": None,
+        "stream": True,
+        "finish_reason": "stop",
+        "prompt_tokens": 10,
+        "completion_tokens": 20,
+        "first_byte_ms": 250,
+        "duration_ms": 1500,
+    }
+
+
+def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines) -> None:
+    stranger = Exchange(
+        "req_2", datetime.now(UTC), 5.0, Stage.REFUSED, status=401, error_code="invalid_api_key"
+    )
+    log_call(stranger, 5.002, event="refusal")
+    line = lines.one
+    assert {name for name, value in line.items() if value is None} == {
+        "workspace", "key_id", "slug", "provider", "mode", "decided_by", "finish_reason", "prompt_tokens",
+        "completion_tokens", "first_byte_ms",
+    }  # fmt: skip
+    assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
+    assert line["duration_ms"] == 2
+
+
+def test_a_call_shows_no_secret_even_if_a_provider_returned_it(lines: Lines) -> None:
+    log_call(_call(finish_reason="sk-fake0000"), 101.0, event="call")
+    assert "sk-fake" not in lines.getvalue()
+    assert (lines.one["finish_reason"], lines.one["id"]) == (MASK, "req_1")
+
+
+# The line of a call does not go through logging while no other code handles it.
+
+WORDS = st.text(max_size=30) | st.sampled_from(["sk-fake0000", 'a "quote"', "x" * 5_000, "password: hunter2"])
+COUNTS = st.none() | st.integers(0, 10**30)
+
+
+@contextmanager
+def only_handler(worker: int | None = None) -> Iterator[Lines]:
+    """Configure logging in a process without other handlers."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    root.handlers[:] = []
+    configure_logging(stream := Lines(), worker)
+    try:
+        yield stream
+    finally:
+        root.handlers[:] = before
+
+
+@given(
+    finish_reason=st.none() | WORDS,
+    error_code=st.none() | WORDS,
+    key=st.none() | WORDS.map(lambda name: Key(name, "0" * 64)),
+    status=st.none() | st.integers(100, 599),
+    usage=st.builds(Usage, COUNTS, COUNTS),
+    first_byte_s=st.none() | st.floats(100, 1e6),
+    stream=st.booleans(),
+    worker=st.none() | st.integers(1, 99),
+)
+@settings(max_examples=100)
+def test_the_line_of_a_call_is_the_same_with_other_handlers_and_without(
+    worker: int | None, **fields: Any
+) -> None:
+    exchange = _call(**fields)
+    with only_handler(worker) as stream:
+        log_call(exchange, 101.5, event="call")
+        direct = stream.getvalue()
+        logging.getLogger("tollgate").addHandler(others := Records())
+        log_call(exchange, 101.5, event="call")
+        logging.getLogger("tollgate").removeHandler(others)
+    through_logging = stream.getvalue().removeprefix(direct)
+    assert direct.partition(", ")[2] == through_logging.partition(", ")[2]
+    assert len(others.records) == 1
+    assert len(direct) <= 4096
+    line = json.loads(direct)
+    assert direct == json.dumps(line) + "\n"
+    if len(direct) < 4_000:
+        shown = {
+            name: text and mask_credentials(text) for name, text in fields.items() if isinstance(text, str)
+        }
+        assert line.items() >= (shown | {"status": fields["status"]}).items()
+
+
+def test_the_lines_of_one_turn_of_the_loop_share_a_write_and_none_waits_longer() -> None:
+    reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+    seen: list[int] = []
+
+    async def serve() -> None:
+        for count in (3, 1):
+            for _ in range(count):
+                log_call(_call(), 101.5, event="call")
+            await asyncio.sleep(0)
+            seen.append(os.read(reading, 8192).count(b"\n"))
+
+    with open(writing, "w", encoding="utf-8") as stream, only_handler():
+        configure_logging(stream)
+        asyncio.run(serve())
+    os.close(reading)
+    assert seen == [3, 1]
