@@ -6,11 +6,15 @@ expect text that ``json.loads`` has accepted. Positions are byte offsets.
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 
-# Every string is closed. The end is optional here so that a search never starts again inside an open string.
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{\]}:,]|[^\s"\[{\]}:,]++', re.DOTALL)
+import msgspec
+
+_BETWEEN = re.compile(r"[ \t\n\r,]*+")
+_KEY = re.compile(r'[ \t\n\r,]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
+# Finds the end of the value at an offset, in C. Numbers stay text, so that no number is too long.
+_skip_value = json.JSONDecoder(parse_int=str, parse_float=str).scan_once  # type: ignore[attr-defined]
 _MODEL = b'"model"'
 _STRING_MEMBER = re.compile(rb'"model"\s*:\s*("[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL)
 _EMPTY_OBJECT = re.compile(rb"\{\s*\}")
@@ -21,7 +25,7 @@ type Edit = tuple[int, int, bytes]
 """Replace the bytes from the first offset up to the second by these bytes."""
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True, gc=False):
     """The place of one value in an object or array. ``key`` is empty in an array."""
 
     key: str
@@ -53,13 +57,13 @@ def model_edits(text: bytes, parsed: Mapping[str, object], model: bytes, *, inse
     only_once = text.find(_MODEL, at + 1) < 0 and _ESCAPED_LETTER not in text
     if only_once and (found := _STRING_MEMBER.match(text, at)):
         return [(found.start(1), found.end(1), model)]
-    return [(m.start, m.end, model) for m in members(text, text.index(b"{")) if m.key == "model"]
+    return [(m.start, m.end, model) for m in members(text, text.index(b"{"), "model")]
 
 
 def prepend_edit(text: bytes, start: int, key: str, value: bytes) -> Edit:
     """Return the edit that puts ``key: value`` before the members of the object at ``start``."""
     comma = b"" if _EMPTY_OBJECT.match(text, start) else b","
-    return start + 1, start + 1, json.dumps(key).encode() + b":" + value + comma
+    return start + 1, start + 1, encode_basestring_ascii(key).encode() + b":" + value + comma
 
 
 def identity_edits(
@@ -92,23 +96,35 @@ def value_edit(text: bytes, key: str, value: bytes) -> Edit:
 
     It changes the last member of that name, which is the one that readers keep. Raises IndexError when there is none.
     """
-    found = [member for member in members(text, text.index(b"{")) if member.key == key][-1]
+    found = members(text, text.index(b"{"), key)[-1]
     return found.start, found.end, value
 
 
-def members(text: bytes, start: int) -> Iterator[Member]:
-    """Yield the members of the object or array at ``start``, in order, with duplicates."""
-    depth, key, value_start, value_end = 0, "", -1, -1
-    for token in _TOKEN.finditer(text, start):
-        symbol = token[0]
-        if depth == 1 and symbol in (b",", b"}", b"]") and value_start >= 0:
-            yield Member(key, value_start, value_end)
-            key, value_start = "", -1
-        elif depth == 1 and symbol == b":":
-            key, value_start = json.loads(text[value_start:value_end]), -1
-        elif depth == 1 and value_start < 0 and symbol not in (b"]", b"}"):
-            value_start = token.start()
-        depth += (symbol in (b"{", b"[")) - (symbol in (b"}", b"]"))
-        value_end = token.end()
-        if depth == 0:
-            return
+def members(text: bytes | str, start: int, key: str | None = None) -> list[Member]:
+    """Return the members of the object or array at ``start``, in order, with duplicates. Any other value has none.
+
+    With ``key``, return only the members of that name. Text is decoded as latin-1: each byte is one character, so the
+    offsets are the same. A caller that asks many times decodes it once.
+    """
+    chars = text if isinstance(text, str) else text.decode("latin-1")
+    if chars[start] == "[":
+        return _elements(chars, start + 1)
+    found: list[Member] = []
+    at = start + 1
+    while chars[start] == "{" and (opening := _KEY.match(chars, at)):
+        name = opening[1]
+        if "\\" in name or not name.isascii():
+            name = json.loads(f'"{name}"'.encode("latin-1"))
+        value_at = opening.end()
+        _, at = _skip_value(chars, value_at)
+        if key is None or name == key:
+            found.append(Member(name, value_at, at))
+    return found
+
+
+def _elements(chars: str, at: int) -> list[Member]:
+    found: list[Member] = []
+    while (begin := _BETWEEN.match(chars, at)) and chars[begin.end()] != "]":
+        _, at = _skip_value(chars, begin.end())
+        found.append(Member("", begin.end(), at))
+    return found

@@ -46,7 +46,8 @@ def rename_edits(payload: bytes, chunk: Mapping[str, Any]) -> list[Edit]:
     only_once = payload.count(_KEY) == len(chunk["choices"]) == 1 and not _ESCAPED_LETTER.search(payload)
     if only_once and (found := _KEY_MEMBER.search(payload)):
         return [(found.start(), found.start() + len(_KEY), _NEW_KEY)]
-    return [edit for start in _delta_starts(payload) for edit in _key_edits(payload, start)]
+    chars = payload.decode("latin-1")
+    return [edit for start in _delta_starts(chars) for edit in _key_edits(chars, start)]
 
 
 def _renamed(shown: Mapping[str, Any], text: str) -> dict[str, Any]:
@@ -65,17 +66,17 @@ def _details_text(details: object) -> str:
     return "".join(map(text_of, details)) if isinstance(details, list) else ""
 
 
-def _delta_starts(payload: bytes) -> list[int]:
-    tops = [one.start for one in members(payload, payload.index(b"{")) if one.key == "choices"]
+def _delta_starts(payload: str) -> list[int]:
+    tops = [one.start for one in members(payload, payload.index("{"), "choices")]
     choices = [one.start for top in tops[-1:] for one in members(payload, top)]
-    return [one.start for choice in choices for one in members(payload, choice) if one.key == "delta"]
+    return [one.start for choice in choices for one in members(payload, choice, "delta")]
 
 
-def _key_edits(payload: bytes, start: int) -> list[Edit]:
+def _key_edits(payload: str, start: int) -> list[Edit]:
     edits, search_from = [], start + 1
     for one in members(payload, start):
         if one.key == "reasoning":
-            at = payload.index(b'"', search_from)
-            edits.append((at, payload.index(b'"', at + 1) + 1, _NEW_KEY))
+            at = payload.index('"', search_from)
+            edits.append((at, payload.index('"', at + 1) + 1, _NEW_KEY))
         search_from = one.end
     return edits
