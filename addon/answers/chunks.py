@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from addon.answers.answer_length import relayed_chars
-from addon.answers.chunk_template import Template
+from addon.answers.chunk_template import Filled, Template, make_template
 from addon.answers.context import AnswerContext, encode_slug
 from addon.answers.normalize.choices import ChunkNormalizer, ChunkResult
 from addon.answers.normalize.finish_reason import last_finish_reason
@@ -57,26 +57,25 @@ class ChatChunks:
         """Whether the answer is complete and has as many choices as were asked for."""
         return self.is_complete and len(self.placement.finished_choices) >= (self._context.choices or 1)
 
-    def fill(self, event: bytes) -> bytes | None:
-        """Return an event that fits the template of an earlier chunk, with its own text; else None."""
+    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
+        """Return the events that fit the template of an earlier chunk; see ``Template.fill``."""
         if self._template is None:
             return None
-        if (filled := self._template.fill(event)) is None:
-            self._misses += 1
+        filled = self._template.fill(events, max_bytes, self._text.is_clear if self._text else None)
+        if not filled.end:
             return None
         self._misses = 0
-        relayed, text = filled
-        if self._text and not self._text.is_clear(text):
-            return None
-        self.text_chars += self._template.other_chars + len(text)
-        return relayed
+        self.text_chars += filled.chars
+        return filled
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return the event with its identity replaced and with normalized choices."""
         result = self._normalizer.normalize(chunk)
         choices = chunk.get("choices") if result.choices is None else result.choices
         chars, says_more = self._read_facts(chunk, choices)
-        self._template = None
+        if self._template is not None:
+            self._misses += 1
+            self._template = None
         if result.is_empty:
             return b""
         if choices and (masked := self._secrets.mask(choices)) is not choices:
@@ -91,7 +90,7 @@ class ChatChunks:
         if self._secrets.is_needed and not self._text:
             return sent
         if is_alike and event.start >= 0 and sent == frame(made):
-            self._template = Template.of(event.text, event.start, event.payload, edits, chars)
+            self._template = make_template(event.text, event.start, event.payload, edits, chars)
         return sent
 
     def finish(self) -> bytes:

@@ -4,7 +4,6 @@ Source: WHATWG HTML, "Server-sent events".
 """
 
 import re
-from collections.abc import Iterator
 
 DONE_EVENT = b"data: [DONE]\n\n"
 
@@ -18,46 +17,52 @@ _FIELD_LINE = re.compile(rb"(?<![^\r\n])[^:\r\n]")  # any line but a comment or 
 
 
 class EventSplitter:
-    """Cuts a stream into events. The result is the same for every way of cutting the stream into pieces."""
+    """Cuts a stream into events. The result is the same for every way of cutting the stream into pieces.
+
+    ``pending`` begins with the next event.
+    """
 
     def __init__(self) -> None:
-        self._pending = bytearray()
+        self.pending = bytearray()
         self._scanned = 0
         self._has_cr = False
 
     @property
     def pending_bytes(self) -> int:
         """The size of the event that has not ended yet."""
-        return len(self._pending)
+        return len(self.pending)
 
-    def split(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the events that end in ``piece``. Call ``clear`` after a loop that stops before the last one."""
-        self._pending += piece
+    def add(self, piece: bytes) -> None:
+        """Add the next bytes of the stream."""
+        self.pending += piece
         self._has_cr = self._has_cr or b"\r" in piece
-        start = 0
-        while end := self._event_end(max(start, self._scanned)):
-            yield bytes(self._pending[start:end])
-            start = end
-        del self._pending[:start]
-        self._scanned = max(0, len(self._pending) - _EVENT_END_MAX_BYTES)
+
+    def find_end(self) -> int:
+        """Return where the next event ends, or 0 when its end has not come."""
+        if not self._has_cr:  # Nearly every stream; this search is several times as fast.
+            end = self.pending.find(b"\n\n", self._scanned) + 2
+            if end > 1:
+                return end
+        elif found := _EVENT_END.search(self.pending, self._scanned):
+            return found.end()
+        self._scanned = max(0, len(self.pending) - _EVENT_END_MAX_BYTES)
+        return 0
+
+    def cut(self, end: int) -> bytes:
+        """Return the bytes up to ``end``, and forget them."""
+        event = bytes(self.pending[:end])
+        del self.pending[:end]
+        self._scanned = 0
+        return event
 
     def rest(self) -> bytes:
         """Return the bytes after the last event, and forget them."""
-        rest = bytes(self._pending)
-        self._pending.clear()
-        return rest
+        return self.cut(len(self.pending))
 
     def clear(self) -> None:
         """Forget all bytes."""
-        self._pending.clear()
-
-    def _event_end(self, start: int) -> int:
-        """Return where the next event ends, searching from ``start`` on, or 0 when its end has not come."""
-        if not self._has_cr:  # Nearly every stream; this search is several times as fast.
-            at = self._pending.find(b"\n\n", start)
-            return at + 2 if at >= 0 else 0
-        found = _EVENT_END.search(self._pending, start)
-        return found.end() if found else 0
+        self.pending.clear()
+        self._scanned = 0
 
 
 def frame(payload: bytes) -> bytes:

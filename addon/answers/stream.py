@@ -1,6 +1,7 @@
 """The reader of a streamed answer: it checks each event, and a dialect interprets it. Pure."""
 
 import re
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from addon.answers.bounds import (
@@ -11,6 +12,7 @@ from addon.answers.bounds import (
     exceeded_bound,
     parse_bounded,
 )
+from addon.answers.chunk_template import Filled
 from addon.answers.context import AnswerContext
 from addon.answers.sse import (
     DONE_EVENT,
@@ -89,8 +91,11 @@ class Chunks(Protocol):
     def is_closed(self) -> bool:
         """Whether the provider has said, in another way than with [DONE], that nothing follows."""
 
-    def fill(self, event: bytes) -> bytes | None:
-        """Return what the client gets for an event that is like an earlier one, or None when it must be read."""
+    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
+        """Return what the client gets for ``events``, up to one that must be read. Return None when that is the first.
+
+        An event of more than ``max_bytes`` must be read.
+        """
 
     def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
         """Return what the client gets for one event. Raises ValueError when it can't be understood."""
@@ -117,24 +122,37 @@ class StreamedAnswerReader:
         self._splitter = EventSplitter()
         self._held: bytearray | None = bytearray()  # None as soon as the first event is out
 
-    has_pending = property(lambda self: self._chunks.placement.has_pending)
+    has_pending = property(attrgetter("_chunks.placement.has_pending"))
     buffered_bytes = 0
-    usage = property(lambda self: self._chunks.usage)
-    finish_reason = property(lambda self: self._chunks.finish_reason)
+    usage = property(attrgetter("_chunks.usage"))
+    finish_reason = property(attrgetter("_chunks.finish_reason"))
     has_finished = property(lambda self: self.is_done or self._chunks.is_complete)
-    relayed_text_chars = property(lambda self: self._chunks.text_chars)
+    relayed_text_chars = property(attrgetter("_chunks.text_chars"))
 
     def feed(self, piece: bytes) -> bytes:
         """Take the next bytes of the upstream's answer. Return those that are ready for the client."""
-        if self._is_over:
+        if self.is_done or self.failure is not None:
             return b""
-        relayed: list[bytes] = []
-        for event in self._splitter.split(piece):
-            relayed.append(self._relay(event))
-            if self._is_over:
-                self._splitter.clear()
+        if self._splitter.pending or (filled := self._chunks.fill(piece, self._max_event_bytes)) is None:
+            return self._relay_events(piece)
+        if filled.end == len(piece):
+            return filled.relayed
+        return filled.relayed + self._relay_events(piece[filled.end :])
+
+    def _relay_events(self, piece: bytes) -> bytes:
+        """Relay the events that end in ``piece``."""
+        splitter, relayed = self._splitter, []
+        splitter.add(piece)
+        while end := splitter.find_end():
+            if filled := self._chunks.fill(splitter.pending, self._max_event_bytes):
+                relayed.append(filled.relayed)
+                splitter.cut(filled.end)
+                continue
+            relayed.append(self._relay(splitter.cut(end)))
+            if self.is_done or self.failure is not None:
+                splitter.clear()
                 break
-        if self._splitter.pending_bytes > self._max_event_bytes:
+        if splitter.pending_bytes > self._max_event_bytes:
             relayed.append(self._fail(_TOO_LARGE))
         return b"".join(relayed)
 
@@ -172,8 +190,6 @@ class StreamedAnswerReader:
         """Return the client's bytes for one event. At the end, an unreadable event is treated as cut off."""
         if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
-        if (filled := self._chunks.fill(text)) is not None:
-            return self._release(filled)
         if count_lines(text) > MAX_EVENT_LINES:
             return self._fail(_TOO_MANY_LINES)
         lines = data_lines(text)

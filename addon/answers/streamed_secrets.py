@@ -39,8 +39,11 @@ class SecretFreeText:
     def is_clear(self, piece: str) -> bool:
         """Take the next piece and return True, or return False and do nothing when it may touch a secret."""
         text = self._shown + piece
-        if self.held or any(beginning in text for beginning in self._beginnings):
+        if self.held:
             return False
+        for beginning in self._beginnings:
+            if beginning in text:
+                return False
         self._shown = text[1 - MIN_FRAGMENT_CHARS :]
         return True
 

@@ -41,6 +41,8 @@ class UsagePlacement:
         self._is_late = False
         self._extra_members: dict[str, bytes] = {}
         self._held: bytes | None = None
+        self.has_pending = False
+        """A chunk waits for the usage."""
 
     @property
     def has_begun(self) -> bool:
@@ -51,11 +53,6 @@ class UsagePlacement:
     def is_complete(self) -> bool:
         """Whether every choice that was seen has its ``finish_reason``."""
         return bool(self.finished_choices) and not self._open_choices
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether a chunk waits for the usage."""
-        return self._held is not None
 
     def add_chunk(self, payload: bytes, choices: Sequence[Any], *, has_usage: bool) -> bytes:
         """Add a chunk that has ``choices``; return what is sent now. ``payload`` is its JSON, on one line."""
@@ -115,26 +112,29 @@ class UsagePlacement:
         """Hold the end of the last open choice. Return its text in a chunk of its own."""
         listed = [choice for choice in choices if isinstance(choice, dict)]
         if all(shows_nothing(choice["delta"]) for choice in listed):
-            self._held = payload
+            self._hold(payload)
             return b""
         ends = [_without_text(choice) for choice in listed if choice.get("finish_reason") is not None]
         if not ends:
             return frame(payload)
-        self._held = encode_json({**self.head, "choices": ends})
+        self._hold(encode_json({**self.head, "choices": ends}))
         texts = encode_json([_without_end(choice) for choice in listed])
         return frame(apply_edits(payload, [value_edit(payload, "choices", texts)]))
 
+    def _hold(self, payload: bytes) -> None:
+        self._held, self.has_pending = payload, True
+
     def _send_held(self, *, with_usage: bool = False) -> bytes:
-        held, self._held = self._held, None
-        if held is None:
+        if self._held is None:
             return b""
+        held, self._held, self.has_pending = self._held, None, False
         held = self._with_extra_members(held)
         return self._with_usage(held) if with_usage else frame(held)
 
     # Members that move from one chunk to another, as the bytes that their provider wrote.
 
     def _keep_usage(self, payload: bytes) -> None:
-        usage = next(one for one in reversed([*members(payload, 0)]) if one.key == "usage")
+        usage = members(payload, 0, "usage")[-1]
         text = payload[usage.start : usage.end]
         if self._usage is None or text.strip(b"{} ") != b"":
             self._usage = text

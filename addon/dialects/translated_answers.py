@@ -49,7 +49,7 @@ class TranslatedChunks:
         """Whether the provider has said that nothing follows."""
         return self._translator.is_closed
 
-    def fill(self, _event: bytes) -> bytes | None:
+    def fill(self, _events: bytes | bytearray, _max_bytes: int) -> None:
         """Return None: each event is read."""
 
     def read(self, _event: Event, chunk: dict[str, Any]) -> bytes:

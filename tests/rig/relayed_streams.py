@@ -29,8 +29,8 @@ def reader_of(max_event_bytes: int = MAX_EVENT_BYTES, source: AnswerContext = SO
     return StreamedAnswerReader(ChatChunks(source), source, max_event_bytes)
 
 
-def relay(*pieces: bytes, max_event_bytes: int = 2000) -> Result:
-    reader = reader_of(max_event_bytes)
+def relay(*pieces: bytes, max_event_bytes: int = 2000, source: AnswerContext = SOURCE) -> Result:
+    reader = reader_of(max_event_bytes, source)
     out = b"".join([*map(reader.feed, pieces), reader.finish()])
     assert reader.feed(b"data: {}\n\n") + reader.finish() == b"", "nothing follows the end"
     return Result(
