@@ -6,7 +6,15 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from addon.store.protocol import CallNotHeld, HoldRequest, Settlement, Store, StoreUnavailable, WalletEntry
+from addon.store.protocol import (
+    CallNotHeld,
+    HoldRequest,
+    NoToken,
+    Settlement,
+    Store,
+    StoreUnavailable,
+    WalletEntry,
+)
 from addon.telemetry.metric_families import STORE_BUCKETS_S
 from addon.telemetry.metrics import Metrics, StoreOperation
 from policies.spend import Denial, Hold
@@ -37,6 +45,19 @@ class MeasuredStore:
             self._held.add(request.id)
             self._held_count[0] = len(self._held)
         return decided
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """As the store. It counts as a take and a hold, each of which took as long as both."""
+        decided = await self._measure(
+            "take", self._measure("hold", self._store.take_and_hold(request, limit_rpm))
+        )
+        if isinstance(decided, Hold):
+            self._held.add(request.id)
+            self._held_count[0] = len(self._held)
+        return decided
+
+    def was_bucket_empty(self, workspace: str) -> bool:
+        return self._store.was_bucket_empty(workspace)
 
     def move_hold(self, request: HoldRequest) -> Coroutine[Any, Any, Hold | Denial]:
         return self._measure("move", self._store.move_hold(request))

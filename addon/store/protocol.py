@@ -5,9 +5,10 @@ never waits longer, and it never lets a call pass unchecked.
 """
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+import msgspec
 
 from policies.limits import Limit
 from policies.spend import Denial, Hold, MaxCost
@@ -37,8 +38,7 @@ class IllegalRowError(ValueError):
     """A programming error: the row breaks a rule of its table, so it can never be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class HoldRequest:
+class HoldRequest(msgspec.Struct, frozen=True):
     """A call that is about to be sent: the hold that it asks for, and the limits that apply.
 
     ``interrupted_row`` becomes its ledger row if the process ends before the call does. Each attempt of a call has a
@@ -54,16 +54,20 @@ class HoldRequest:
     interrupted_row: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class NoToken(msgspec.Struct, frozen=True):
+    """The workspace's bucket has no token. One is back in ``wait_us``."""
+
+    wait_us: int
+
+
+class Settlement(msgspec.Struct, frozen=True):
     """The end of a call: its ledger row, as ``Exchange.ledger_row`` returns it, and whether its wallet pays."""
 
     row: Mapping[str, Any]
     from_wallet: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WalletEntry:
+class WalletEntry(msgspec.Struct, frozen=True):
     """Money that was put into a wallet; a negative amount was taken out. An ``id`` is entered only once."""
 
     id: str
@@ -76,9 +80,9 @@ class WalletEntry:
 class Store(Protocol):
     """The interface of a store. Its methods belong to one event loop; every process opens its own store.
 
-    Each method is one atomic step, however many processes work on the same data. A call uses ``take_token``, ``hold``,
-    ``move_hold`` for each attempt after the first, then ``settle`` or ``void``. All of these raise
-    ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
+    Each method is one atomic step, however many processes work on the same data. A call uses ``take_token`` and
+    ``hold``, or ``take_and_hold`` instead of both, ``move_hold`` for each attempt after the first, then ``settle`` or
+    ``void``. All of these raise ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
     """
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
@@ -92,6 +96,15 @@ class Store(Protocol):
 
         When the process ends before the call does, another process settles the hold with its ``interrupted_row``. An
         id is held once: a second request returns the hold that exists.
+        """
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """Do ``take_token`` and then, when there was a token, ``hold``, in one step."""
+
+    def was_bucket_empty(self, workspace: str) -> bool:
+        """Return whether the last take of this process found no token in the workspace's bucket.
+
+        A call of such a workspace is likely to be refused. It takes its token first, before any other work.
         """
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:

@@ -110,7 +110,7 @@ def ledger_counters(connection: sqlite3.Connection) -> ReadUsed:
         raise StoreUnavailable(
             "the counters are in Redis; the next gateway that starts on this ledger takes them over"
         )
-    return lambda limit, workspace, key_id: read_used(connection, limit, workspace, key_id)
+    return lambda limit, workspace, key_id: read_used(connection, [limit], workspace, key_id)[0]
 
 
 LIMIT_COLUMNS = (

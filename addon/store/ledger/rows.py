@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from addon.store.ledger.file import NEVER_WRITABLE
+from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.migrations import LARGEST, migrate
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from msgspec import structs
+
 from addon.store.ledger.rows import make_storable
 from addon.store.protocol import NO_HOLD_TO_MOVE, CallNotHeld, HoldRequest, StoreUnavailable
 from addon.store.redis.client import RedisClient, has_changed_nothing
@@ -65,7 +67,7 @@ class Holds:
 
     async def place(self, request: HoldRequest) -> Hold | Denial:
         """Place a hold. When it is not known whether that succeeded, the call counts as held."""
-        request = replace(request, max_cost=make_exact(request.max_cost, request.limits))
+        request = structs.replace(request, max_cost=make_exact(request.max_cost, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
         try:
@@ -83,7 +85,7 @@ class Holds:
         held = self._held.get(request.id)
         if held is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
-        request = replace(request, max_cost=make_exact(request.max_cost, request.limits))
+        request = structs.replace(request, max_cost=make_exact(request.max_cost, request.limits))
         return await self._place(request, held, is_moved=True)
 
     async def release(self, call_id: str) -> None:
@@ -108,7 +110,7 @@ class Holds:
         if outcome == "held":
             hold = Hold(*map(int, found))
             max_cost = replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
-            held.request = replace(request, limits=(), max_cost=max_cost)
+            held.request = structs.replace(request, limits=(), max_cost=max_cost)
             return hold
         if outcome == "denied":
             reason, number, *in_flight = found

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile
+from addon.store.ledger.connection import NEVER_WRITABLE
+from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.rows import iso, write_call, write_entry
 from addon.store.pending_writes import log_lost_row
 from addon.store.protocol import Settlement, StoreUnavailable, WalletEntry

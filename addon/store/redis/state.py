@@ -137,7 +137,7 @@ class RedisState:
         await self._client.command("HSET", WORKSPACES, workspace, "ready")
 
     async def _read(self) -> LedgerIdentity:
-        return await self._file.run(lambda: read_identity(self._file.connection))
+        return await self._file.read(lambda: read_identity(self._file.connection))
 
     async def _open(self) -> str:
         await self._check_server()

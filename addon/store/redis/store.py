@@ -26,11 +26,19 @@ from pydantic import SecretStr
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.store.circuits import Circuits, SharedCircuitsMixin
-from addon.store.ledger.file import LedgerFile, raising_unavailable
+from addon.store.ledger.connection import raising_unavailable
+from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.rows import RowChecker, find_recorded
 from addon.store.pending_writes import PendingWrites, log_lost_row
 from addon.store.process_lock import ProcessLock
-from addon.store.protocol import HoldRequest, IllegalRowError, Settlement, StoreUnavailable, WalletEntry
+from addon.store.protocol import (
+    HoldRequest,
+    IllegalRowError,
+    NoToken,
+    Settlement,
+    StoreUnavailable,
+    WalletEntry,
+)
 from addon.store.redis.circuits import RedisCircuits
 from addon.store.redis.client import RedisClient
 from addon.store.redis.holds import Holds
@@ -59,6 +67,7 @@ class RedisStore(SharedCircuitsMixin):
     def __init__(self, path: Path, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         self._pending = PendingWrites()
         self._unconfirmed = UnconfirmedCalls(clock)
+        self._empty_buckets: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds = 0
         with ExitStack() as half_open, raising_unavailable(path):
@@ -83,7 +92,11 @@ class RedisStore(SharedCircuitsMixin):
             outcome, *wait_us = await self._state.run(
                 TAKE_TOKEN, workspace, (keys.state, keys.takes), *bucket
             )
-        return 0 if outcome == "taken" else int(*wait_us)
+        if outcome == "taken":
+            self._empty_buckets.discard(workspace)
+            return 0
+        self._empty_buckets.add(workspace)
+        return int(*wait_us)
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
@@ -94,6 +107,15 @@ class RedisStore(SharedCircuitsMixin):
             if request.id in self._holds:  # It is not known whether it was placed.
                 self._run_in_background(self._try_void(request.id))
             raise
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """See ``Store.take_and_hold``."""
+        wait_us = await self.take_token(request.workspace, limit_rpm)
+        return NoToken(wait_us) if wait_us else await self.hold(request)
+
+    def was_bucket_empty(self, workspace: str) -> bool:
+        """See ``Store.was_bucket_empty``."""
+        return workspace in self._empty_buckets
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
@@ -205,7 +227,7 @@ class RedisStore(SharedCircuitsMixin):
         """Forget calls that the ledger has. The ledger of another machine had the time to get them."""
         due = self._unconfirmed.due()
         if due and self._state.owns_ledger:
-            recorded = await self._file.run(lambda: find_recorded(self._file.connection, due))
+            recorded = await self._file.read(lambda: find_recorded(self._file.connection, due))
             self._unconfirmed.forget(recorded)
         else:
             self._unconfirmed.forget(due)

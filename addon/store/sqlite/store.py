@@ -3,6 +3,7 @@
 Committed data survives the death of the process. Source: docs/limits.md, docs/ledger.md.
 """
 
+import asyncio
 import logging
 import sqlite3
 from contextlib import ExitStack, suppress
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from addon.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_us
 from addon.store.circuits import Circuits, CircuitSnapshot, SharedCircuitsMixin
-from addon.store.ledger.file import NEVER_WRITABLE, LedgerFile, raising_unavailable
+from addon.store.ledger.connection import NEVER_WRITABLE, raising_unavailable
+from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.recount import reclaim_counters
 from addon.store.pending_writes import PendingWrites
 from addon.store.process_lock import ProcessLock
@@ -21,6 +23,7 @@ from addon.store.protocol import (
     CallNotHeld,
     HoldRequest,
     IllegalRowError,
+    NoToken,
     Settlement,
     StoreUnavailable,
     WalletEntry,
@@ -51,16 +54,17 @@ class SqliteStore(SharedCircuitsMixin):
             self._process = ProcessLock(path.with_name(f"{path.name}-owners"))
             half_open.callback(self._process.close)
             self._file.transact(reclaim_counters)
-            self._file.transact(self._interrupt_dead)
+            (ended,) = self._file.transact(self._interrupt_dead)
             half_open.pop_all()
         self._file.disable_busy_timeout()
         self._circuits = Circuits(SqliteCircuits(self._file, clock), clock)
+        _log_interrupted(ended)
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take_token``."""
         if workspace in self._empty_buckets:
             # Reading needs no lock, so a flood of refused calls blocks no other call.
-            wait_us = await self._file.run(
+            wait_us = await self._file.read(
                 lambda: transactions.token_wait_us(
                     self._file.connection, workspace, limit_rpm, monotonic_us(self._clock)
                 )
@@ -76,15 +80,36 @@ class SqliteStore(SharedCircuitsMixin):
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
         self._pending.check_room()
-        return await self._file.write(
-            lambda c: transactions.hold(c, request, self._process.id, self._clock.now())
-        )
+        owner, clock = self._process.id, self._clock
+        try:
+            return await self._file.write(lambda c: transactions.hold(c, request, owner, clock))
+        except asyncio.CancelledError:
+            self._pending.voids.add(request.id)  # It is not known whether it was placed.
+            raise
+
+    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+        """See ``Store.take_and_hold``."""
+        self._pending.check_room()
+        owner, clock = self._process.id, self._clock
+        try:
+            decided = await self._file.write(
+                lambda c: transactions.take_and_hold(c, request, limit_rpm, owner, clock)
+            )
+        except asyncio.CancelledError:
+            self._pending.voids.add(request.id)  # It is not known whether it was placed.
+            raise
+        if isinstance(decided, NoToken):
+            self._empty_buckets.add(request.workspace)
+        return decided
+
+    def was_bucket_empty(self, workspace: str) -> bool:
+        """See ``Store.was_bucket_empty``."""
+        return workspace in self._empty_buckets
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
-        moved = await self._file.write(
-            lambda c: transactions.move_hold(c, request, self._process.id, self._clock.now())
-        )
+        owner, clock = self._process.id, self._clock
+        moved = await self._file.write(lambda c: transactions.move_hold(c, request, owner, clock))
         if moved is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
         return moved
@@ -117,8 +142,8 @@ class SqliteStore(SharedCircuitsMixin):
         """See ``Store.maintain``."""
         await self._pending.write_all(self._settle, self._void)
         # This read needs no lock and does not write to the disk.
-        if await self._file.run(lambda: self._find_dead(self._file.connection)):
-            await self._file.write(self._interrupt_dead)
+        if await self._file.read(lambda: self._find_dead(self._file.connection)):
+            _log_interrupted(await self._file.write(self._interrupt_dead))
         await self._circuits.refresh()
 
     async def check(self) -> None:
@@ -152,9 +177,8 @@ class SqliteStore(SharedCircuitsMixin):
     def _find_dead(self, connection: sqlite3.Connection) -> list[str]:
         return [owner for owner in transactions.find_owners(connection) if not self._process.is_alive(owner)]
 
-    def _interrupt_dead(self, connection: sqlite3.Connection) -> None:
-        if ended := transactions.interrupt(connection, self._find_dead(connection)):
-            log.warning("%d calls of a gateway that ended were interrupted", ended)
+    def _interrupt_dead(self, connection: sqlite3.Connection) -> int:
+        return transactions.interrupt(connection, self._find_dead(connection))
 
 
 class SqliteCircuits:
@@ -166,7 +190,7 @@ class SqliteCircuits:
 
     async def read(self) -> CircuitSnapshot:
         """See ``CircuitTable.read``. This needs no lock."""
-        rows = await self._file.run(lambda: self._file.connection.execute(_CIRCUITS).fetchall())
+        rows = await self._file.read(lambda: self._file.connection.execute(_CIRCUITS).fetchall())
         return CircuitSnapshot({name: Circuit(*values) for name, *values in rows}, monotonic_us(self._clock))
 
     async def change(self, name: str, change: Change) -> tuple[Circuit, Circuit]:
@@ -183,6 +207,11 @@ class SqliteCircuits:
             values = (name, after.failures, after.began_us, after.retry_us)
             connection.execute("INSERT OR REPLACE INTO circuits VALUES (?, ?, ?, ?)", values)
         return before, after
+
+
+def _log_interrupted(calls: int) -> None:
+    if calls:
+        log.warning("%d calls of a gateway that ended were interrupted", calls)
 
 
 _CIRCUITS = "SELECT name, failures, began_at_us, retry_at_us FROM circuits"

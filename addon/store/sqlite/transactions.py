@@ -5,13 +5,26 @@ All raise ``sqlite3.Error``. Source of the rules: ``policies.token_bucket``, ``p
 
 import json
 import sqlite3
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
+import msgspec
+
+from addon.runtime.clock import Clock
 from addon.store.ledger.migrations import count_statement
-from addon.store.ledger.rows import iso, write_call, write_entry
-from addon.store.protocol import LEASE_S, HoldRequest, Settlement, WalletEntry
-from policies.limits import LIMITS_OF_KEYS, Limit, counters_of, period_end, period_start, wallet_counter
+from addon.store.ledger.rows import Row, write_call, write_entry
+from addon.store.protocol import LEASE_S, HoldRequest, NoToken, Settlement, WalletEntry
+from policies.limits import (
+    EVER,
+    LIMITS_OF_KEYS,
+    Limit,
+    counters_of_day,
+    period_end,
+    period_start,
+    wallet_counter,
+)
 from policies.spend import CounterUse, Denial, Hold, place_hold
 from policies.token_bucket import WINDOW_US, slice_us
 
@@ -23,33 +36,44 @@ def token_wait_us(connection: sqlite3.Connection, workspace: str, limit_rpm: int
 
     Takes with a time in the future are from before the clock started again. They do not count.
     """
-    newest, oldest = _window(connection, workspace, now_us)
-    return (
-        _wait_us(connection, workspace, limit_rpm, now_us, newest)
-        if _tokens_out(newest, oldest) >= limit_rpm
-        else 0
-    )
+    found = connection.execute(_WINDOW, (now_us - WINDOW_US, workspace, now_us)).fetchone()
+    _, total, _, tokens_out = found or _NO_TAKES
+    return _wait_us(connection, workspace, limit_rpm, now_us, total) if tokens_out >= limit_rpm else 0
 
 
 def take_token(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int) -> int:
     """Take a token and return 0, or return in how many µs one is back."""
-    newest, oldest = _window(connection, workspace, now_us)
-    if _tokens_out(newest, oldest) >= limit_rpm:
-        return _wait_us(connection, workspace, limit_rpm, now_us, newest)
-    joins = newest is not None and now_us - newest[0] < slice_us(limit_rpm)
-    began_at_us, total = (newest[0] if joins else now_us, newest[1]) if newest else (now_us, 0)
-    if not joins:
-        connection.execute(_FORGET, (workspace, oldest[0] if oldest else now_us, now_us))
-    connection.execute(_TAKE, (workspace, began_at_us, now_us, total + 1))
+    found = connection.execute(_WINDOW, (now_us - WINDOW_US, workspace, now_us)).fetchone()
+    newest_us, total, oldest_us, tokens_out = found or _NO_TAKES
+    if tokens_out >= limit_rpm:
+        return _wait_us(connection, workspace, limit_rpm, now_us, total)
+    if newest_us is None or now_us - newest_us >= slice_us(limit_rpm):
+        newest_us = now_us
+        forget_before_us = now_us if oldest_us is None else oldest_us
+        connection.execute(_FORGET, (workspace, forget_before_us, now_us))
+    connection.execute(_TAKE, (workspace, newest_us, now_us, total + 1))
     return 0
 
 
-type _Group = tuple[int, int, int]
-"""A group of takes: its start, the total of all takes including it, and its count."""
+def _wait_us(connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int, total: int) -> int:
+    """Return the wait for the first group that is followed by fewer takes than the limit."""
+    within = (workspace, now_us - WINDOW_US, total - limit_rpm)
+    (back_at_us,) = connection.execute(_NEXT_BACK, within).fetchone()
+    return max(1, int(back_at_us) + WINDOW_US - now_us)
 
-_GROUPS = "SELECT began_at_us, total, count FROM takes WHERE workspace = ?"
-_NEWEST = f"{_GROUPS} AND began_at_us <= ? ORDER BY began_at_us DESC LIMIT 1"
-_OLDEST = f"{_GROUPS} AND taken_at_us > ? ORDER BY began_at_us LIMIT 1"
+
+_WINDOW = """
+    SELECT newest.began_at_us, newest.total, oldest.began_at_us,
+           coalesce(newest.total - oldest.total + oldest.count, 0)
+    FROM takes AS newest
+    LEFT JOIN takes AS oldest ON oldest.workspace = newest.workspace AND oldest.taken_at_us > ?
+    WHERE newest.workspace = ? AND newest.began_at_us <= ?
+    ORDER BY newest.began_at_us DESC, oldest.began_at_us LIMIT 1
+"""
+"""Of the newest group of takes, its start and the total of all takes with it. Of the oldest group whose tokens are not
+back yet, its start (NULL without such a group). Last, how many tokens are out."""
+_NO_TAKES = (None, 0, None, 0)
+
 _NEXT_BACK = (
     "SELECT taken_at_us FROM takes WHERE workspace = ? AND taken_at_us > ? AND total > ?"
     " ORDER BY began_at_us LIMIT 1"
@@ -62,106 +86,139 @@ _TAKE = """
 """
 
 
-def _window(
-    connection: sqlite3.Connection, workspace: str, now_us: int
-) -> tuple[_Group | None, _Group | None]:
-    """Return the newest group, and the oldest group whose tokens are not back yet."""
-    newest = connection.execute(_NEWEST, (workspace, now_us)).fetchone()
-    oldest = newest and connection.execute(_OLDEST, (workspace, now_us - WINDOW_US)).fetchone()
-    return newest, oldest
-
-
-def _tokens_out(newest: _Group | None, oldest: _Group | None) -> int:
-    return newest[1] - oldest[1] + oldest[2] if newest and oldest else 0
-
-
-def _wait_us(
-    connection: sqlite3.Connection, workspace: str, limit_rpm: int, now_us: int, newest: _Group | None
-) -> int:
-    """Return the wait for the first group that is followed by fewer takes than the limit."""
-    total = newest[1] if newest else 0
-    within = (workspace, now_us - WINDOW_US, total - limit_rpm)
-    (back_at_us,) = connection.execute(_NEXT_BACK, within).fetchone()
-    return max(1, int(back_at_us) + WINDOW_US - now_us)
-
-
 # Holds.
 
 
-def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
-    """Place the hold that ``policies.spend`` allows, or return its denial."""
-    if placed := connection.execute(_PLACED, (request.id,)).fetchone():
-        return Hold(*placed)
-    return _place(connection, request, owner, now)
+def take_and_hold(
+    connection: sqlite3.Connection, request: HoldRequest, limit_rpm: int, owner: str, clock: Clock
+) -> Hold | Denial | NoToken:
+    """Take a token, and then do as ``hold``. Without a token, change nothing."""
+    wait_us = take_token(connection, request.workspace, limit_rpm, int(clock.monotonic_s() * 1_000_000))
+    return NoToken(wait_us) if wait_us else hold(connection, request, owner, clock)
+
+
+def hold(connection: sqlite3.Connection, request: HoldRequest, owner: str, clock: Clock) -> Hold | Denial:
+    """Place the hold that ``policies.spend`` allows, or return its denial. Return the hold that a call has already."""
+    # A hold that this call has already is counted against it here, but then it is returned.
+    used = read_used(connection, request.limits, request.workspace, request.key_id)
+    decided = _decide(request, used)
+    if isinstance(decided, Hold):
+        values = _hold_values(request, decided, owner, clock)
+        if connection.execute(_INSERT_HOLD, values).rowcount:
+            return decided
+    placed = connection.execute(_PLACED, (request.id,)).fetchone()
+    return Hold(*placed) if placed else decided
 
 
 def move_hold(
-    connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime
+    connection: sqlite3.Connection, request: HoldRequest, owner: str, clock: Clock
 ) -> Hold | Denial | None:
     """Replace the call's hold by the one that is allowed, or keep it. Return None when ``owner`` holds no such call."""
     held = connection.execute(_HELD_ROW, (request.id, owner)).fetchone()
     if held is None:
         return None
-    if held == (json.dumps(request.interrupted_row),):
+    if held == (_encode_row(request.interrupted_row),):
         return Hold(*connection.execute(_PLACED, (request.id,)).fetchone())
-    return _place(connection, request, owner, now)
-
-
-def _place(connection: sqlite3.Connection, request: HoldRequest, owner: str, now: datetime) -> Hold | Denial:
-    by_counter = {
-        limit.counter: read_used(connection, limit, request.workspace, request.key_id, except_id=request.id)
-        for limit in request.limits
-    }
-    decided = place_hold(request.max_cost, request.limits, by_counter)
+    used = read_used(connection, request.limits, request.workspace, request.key_id, except_id=request.id)
+    decided = _decide(request, used)
     if isinstance(decided, Hold):
-        # For people who read the table. The owner's lock decides.
-        expires_at = iso(now + timedelta(seconds=LEASE_S))
-        connection.execute(
-            "INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                request.id,
-                request.interrupted_row["created_at"],
-                expires_at,
-                request.workspace,
-                request.key_id,
-                decided.amount_nanousd,
-                owner,
-                decided.cap_tokens,
-                json.dumps(request.interrupted_row),
-            ),
-        )
+        connection.execute(_REPLACE_HOLD, _hold_values(request, decided, owner, clock))
     return decided
 
 
+def _decide(request: HoldRequest, used: Iterable[CounterUse]) -> Hold | Denial:
+    by_counter = {limit.counter: use for limit, use in zip(request.limits, used, strict=True)}
+    return place_hold(request.max_cost, request.limits, by_counter)
+
+
+def _hold_values(request: HoldRequest, placed: Hold, owner: str, clock: Clock) -> tuple[Any, ...]:
+    """Return the row of a hold. Its ``expires_at`` is for people who read the table: the owner's lock decides."""
+    row = request.interrupted_row
+    return (
+        request.id,
+        row["created_at"],
+        (clock.now() + _LEASE).isoformat(timespec="milliseconds"),
+        request.workspace,
+        request.key_id,
+        placed.amount_nanousd,
+        owner,
+        placed.cap_tokens,
+        _encode_row(row),
+    )
+
+
+def _encode_row(row: Row) -> str:
+    try:
+        return msgspec.json.encode(row).decode()
+    except (UnicodeEncodeError, OverflowError):
+        # It has half a surrogate pair of a client, or a number of more than 64 bits.
+        return json.dumps(dict(row))
+
+
+_LEASE = timedelta(seconds=LEASE_S)
+_INSERT_HOLD = "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+_REPLACE_HOLD = "REPLACE INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PLACED = "SELECT amount_nanousd, cap_tokens FROM holds WHERE id = ?"
 _HELD_ROW = "SELECT interrupted_row FROM holds WHERE id = ? AND owner = ?"
-_COUNTED = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
-_IN_FLIGHT = (
-    "SELECT coalesce(sum(amount_nanousd), 0), count(*) FROM holds"
-    " WHERE workspace = ? AND created_at >= ? AND created_at < ? AND id <> ?"
-)
 
 
 def read_used(
-    connection: sqlite3.Connection, limit: Limit, workspace: str, key_id: str, *, except_id: str = ""
-) -> CounterUse:
-    """Return how much of a limit of ``workspace`` or its key ``key_id`` is used, and how much calls in flight hold.
+    connection: sqlite3.Connection,
+    limits: Sequence[Limit],
+    workspace: str,
+    key_id: str,
+    *,
+    except_id: str | None = None,
+) -> list[CounterUse]:
+    """Return how much of each limit of ``workspace`` or its key ``key_id`` is used, and how much calls in flight hold.
 
     The hold of the call ``except_id`` is not counted.
     """
-    counter = limit.counter
-    counted = connection.execute(_COUNTED, (counter.scope, counter.period)).fetchone() or (0, 0)
-    within = (workspace, period_start(counter.period), period_end(counter.period), except_id)
-    if limit.kind in LIMITS_OF_KEYS:
-        in_flight = connection.execute(f"{_IN_FLIGHT} AND key_id = ?", (*within, key_id)).fetchone()
-    else:
-        in_flight = connection.execute(_IN_FLIGHT, within).fetchone()
-    return CounterUse(*counted, *in_flight)
+    if not limits:
+        return []
+    values: list[str] = []
+    for limit in limits:
+        counter = limit.counter
+        values += (counter.scope, counter.period, workspace)
+        values += (key_id,) if limit.kind in LIMITS_OF_KEYS else ()
+        values += _days_of(counter.period) if counter.period != EVER else ()
+        values += (except_id,) if except_id is not None else ()
+    kinds = tuple([(limit.kind in LIMITS_OF_KEYS, limit.counter.period == EVER) for limit in limits])
+    statement = _used_statement(kinds, has_except=except_id is not None)
+    read = {place: found for place, *found in connection.execute(statement, values)}
+    return [CounterUse(*read[2 * place], *read[2 * place + 1]) for place in range(len(limits))]
+
+
+@lru_cache(maxsize=128)
+def _used_statement(kinds: tuple[tuple[bool, bool], ...], *, has_except: bool) -> str:
+    """Return the SQL that reads the use of several limits: two rows for each, which begin with the row's number.
+
+    ``kinds`` says of each limit whether it is one of a key, and whether its period never ends.
+    """
+    parts = []
+    for place, (is_of_key, is_ever) in enumerate(kinds):
+        within = "workspace = ?"
+        within += " AND key_id = ?" if is_of_key else ""
+        within += "" if is_ever else " AND created_at >= ? AND created_at < ?"
+        within += " AND id <> ?" if has_except else ""
+        counted = "coalesce(sum(spent_nanousd), 0), coalesce(sum(requests), 0)"
+        held = "coalesce(sum(amount_nanousd), 0), count(*)"
+        parts.append(f"SELECT {2 * place}, {counted} FROM spend WHERE scope = ? AND period = ?")  # noqa: S608
+        parts.append(f"SELECT {2 * place + 1}, {held} FROM holds WHERE {within}")  # noqa: S608
+    return " UNION ALL ".join(parts)
+
+
+@lru_cache(maxsize=64)
+def _days_of(period: str) -> tuple[str, str]:
+    return period_start(period), period_end(period)
 
 
 def void(connection: sqlite3.Connection, call_id: str) -> None:
     """Release a hold, if it is there."""
-    connection.execute("DELETE FROM holds WHERE id = ?", (call_id,))
+    connection.execute(_VOID, (call_id,))
+
+
+_VOID = "DELETE FROM holds WHERE id = ?"
 
 
 def find_owners(connection: sqlite3.Connection) -> list[str]:
@@ -188,13 +245,20 @@ def settle(connection: sqlite3.Connection, settlement: Settlement) -> None:
     row, calls = write_call(connection, settlement)
     if calls is not None:
         spent_nanousd = row["retail_nanousd"]
-        counters = counters_of(row["workspace"], row["key_id"], datetime.fromisoformat(row["created_at"]))
-        counted = [value for c in counters for value in (c.scope, c.period, spent_nanousd, calls)]
-        connection.execute(count_statement(len(counters)), counted)
+        day = datetime.fromisoformat(row["created_at"]).date()
+        *counters, wallet = _counters_of(row["workspace"], row["key_id"], day)
+        counted = [value for name in counters for value in (*name, spent_nanousd, calls)]
         if settlement.from_wallet and spent_nanousd:
-            wallet = wallet_counter(row["workspace"])
-            connection.execute(count_statement(1), (wallet.scope, wallet.period, spent_nanousd, 0))
-    void(connection, row["id"])
+            counted += (*wallet, spent_nanousd, 0)
+        connection.execute(count_statement(len(counted) // 4), counted)
+    connection.execute(_VOID, (row["id"],))
+
+
+@lru_cache(maxsize=4096)
+def _counters_of(workspace: str, key_id: str, day: date) -> tuple[tuple[str, str], ...]:
+    """Return the scope and the period of each counter that a call adds to, the wallet's last."""
+    counters = (*counters_of_day(workspace, key_id, day), wallet_counter(workspace))
+    return tuple((counter.scope, counter.period) for counter in counters)
 
 
 def credit(connection: sqlite3.Connection, entry: WalletEntry) -> bool:

@@ -95,7 +95,7 @@ async def test_a_locked_file_is_tried_several_times_even_after_the_timeout(
             raise locked
         return "done"
 
-    assert await store._file.run(succeed_late, timeout_s=0.01) == "done"
+    assert await store._file.read(succeed_late, timeout_s=0.01) == "done"
 
 
 async def test_the_ledger_is_readable_by_its_owner_only(store: Store, ledger_path: Path) -> None:

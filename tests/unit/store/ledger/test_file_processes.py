@@ -15,7 +15,7 @@ from rig.configuration import ROOT
 from rig.ledger import read_ids, read_rows, second_connection
 from rig.stores import Place
 
-from addon.store.ledger import file as ledger_file
+from addon.store.ledger import connection as ledger_connection
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.migrations import migrate
 
@@ -130,7 +130,7 @@ def test_only_one_process_opens_a_new_ledger_at_a_time(
         migrate(connection)
 
     tried: list[Path] = []
-    monkeypatch.setattr(ledger_file, "migrate", migrate_and_try_the_lock)
+    monkeypatch.setattr(ledger_connection, "migrate", migrate_and_try_the_lock)
     for _ in range(2):
         LedgerFile(ledger_path).close()
     assert len(tried) == 2
