@@ -5,9 +5,9 @@ Source: contract, "Chat request body" and "Message object"; docs/decisions/null-
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from addon.calls.chat_schema import FORWARDED, KNOWN, validate
 from addon.text.json_decode import decode_large_object
@@ -18,8 +18,7 @@ from policies.refusal import Refusal
 from policies.sanitize import count_choices
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True, gc=False):
     """A valid chat request.
 
     | field | is |
@@ -39,8 +38,8 @@ class ChatRequest:
     end_user: str | None
     fields: Mapping[str, Any]
     extras: Mapping[str, Any]
-    large: LargeStrings | None = field(default=None, compare=False, repr=False)
-    body_bytes: int = field(default=0, compare=False)
+    large: LargeStrings | None = None
+    body_bytes: int = 0
 
     def sendable(self, family: Family) -> dict[str, Any]:
         """Return the fields that may be sent to a model of ``family``, before ``sanitize``."""
@@ -70,16 +69,15 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     if given.get("messages", []) == []:
         raise Refusal("bad_request", "messages: At least one message is required.", "messages")
     validate(given)
-    fields = {key: value for key, value in given.items() if key in FORWARDED}
-    extras = {key: value for key, value in given.items() if key not in KNOWN}
+    caps = [given[key] for key in CAP_FIELDS if key in given]
     return ChatRequest(
         model=given.get("model"),
         stream=given.get("stream", False),
         include_usage=bool(given.get("stream_options", {}).get("include_usage")),
-        requested_cap=min((given[key] for key in CAP_FIELDS if key in given), default=None),
+        requested_cap=min(caps, default=None),
         end_user=given.get("user"),
-        fields=MappingProxyType(fields),
-        extras=MappingProxyType(extras),
+        fields={key: value for key, value in given.items() if key in FORWARDED},
+        extras={key: value for key, value in given.items() if key not in KNOWN},
         large=large,
         body_bytes=len(body),
     )

@@ -4,7 +4,6 @@ Source: contract, "Chat request body" and "Message object".
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast
 
@@ -35,23 +34,18 @@ class _Object(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-@dataclass(slots=True)
-class _Tally:
-    failures: int = 0
-
-
 class _TooManyFailuresError(Exception):
     """Ends the validation at once. Pydantic would catch a ValueError and go on."""
 
 
 def _counted(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """Validate one element of an array, and count the errors of all of them."""
-    tally = cast(_Tally, info.context)
+    """Validate one element of an array, and count the errors of all of them in the list that is the context."""
     try:
         return check(value)
     except ValidationError as error:
-        tally.failures += error.error_count()
-        if tally.failures > MAX_FOUND_FAILURES:
+        errors = cast(list[int], info.context)
+        errors[0] += error.error_count()
+        if errors[0] > MAX_FOUND_FAILURES:
             raise _TooManyFailuresError from None
         raise
 
@@ -173,6 +167,7 @@ class _Body(_Object):
     user: str | None = None
 
 
+_validate = _Body.__pydantic_validator__.validate_python
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
 KNOWN = frozenset(_Body.model_fields)
 FORWARDED = KNOWN - RESERVED
@@ -189,10 +184,21 @@ _PLAIN_WORDS = MappingProxyType(
 def validate(given: dict[str, Any]) -> None:
     """Raise Refusal ``validation_failed``, naming the invalid fields, unless ``given``, which has no null, is valid."""
     messages = given.get("messages")
-    odd = [at for at, one in enumerate(messages) if not _is_plain(one)] if type(messages) is list else []
-    checked = given | {"messages": [messages[at] for at in odd]} if type(messages) is list else given
+    odd: Sequence[int] = ()
+    if type(messages) is list:
+        # Nearly all messages are only a known role and a text. Pydantic need not check those.
+        odd = [
+            at
+            for at, one in enumerate(messages)
+            if type(one) is not dict
+            or len(one) != 2
+            or type(role := one.get("role")) is not str
+            or role not in _PLAIN_ROLES
+            or not isinstance(one.get("content"), str)
+        ]
+        given = given | {"messages": [messages[at] for at in odd]}
     try:
-        _Body.model_validate(checked, context=_Tally())
+        _validate(given, context=[0])
     except _TooManyFailuresError:
         raise Refusal("validation_failed", f"More than {MAX_FOUND_FAILURES} fields are invalid.") from None
     except ValidationError as error:
@@ -200,17 +206,6 @@ def validate(given: dict[str, Any]) -> None:
         raise _validation_failed(
             (_path(f["loc"], odd), _PLAIN_WORDS.get(f["type"], f["msg"])) for f in failures
         ) from None
-
-
-def _is_plain(message: object) -> bool:
-    """Return whether a message is only a known role and a text, as nearly all are. Pydantic need not check it."""
-    return (
-        type(message) is dict
-        and len(message) == 2
-        and isinstance(role := message.get("role"), str)
-        and role in _PLAIN_ROLES
-        and isinstance(message.get("content"), str)
-    )
 
 
 def _path(location: tuple[int | str, ...], odd: Sequence[int]) -> str:

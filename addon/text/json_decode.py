@@ -11,9 +11,19 @@ import re
 from collections import Counter
 from typing import Any, NoReturn
 
+import msgspec
 from pydantic_core import from_json
 
-from addon.text.json_scan import MAX_DEPTH, MAX_VALUES, Scan, TooDeepError, TooManyValuesError, scan
+from addon.text.json_scan import (
+    LARGE_STRING_BYTES,
+    MAX_DEPTH,
+    MAX_VALUES,
+    Scan,
+    TooDeepError,
+    TooManyValuesError,
+    count_members,
+    scan,
+)
 from addon.text.large_strings import LargeStrings
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
@@ -23,6 +33,7 @@ MAX_NAMED_BYTES = 1 << 20
 _MAX_NAME_CHARS = 64
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
+_parse = msgspec.json.Decoder().decode
 _POSITION = re.compile(r" at line ([0-9]{1,9}) column ([0-9]{1,9})")
 
 
@@ -34,10 +45,34 @@ def decode_object(body: bytes) -> dict[str, Any]:
 
 def decode_large_object(body: bytes) -> tuple[dict[str, Any], LargeStrings | None]:
     """Decode as ``decode_object``, with ``LargeText`` for long strings. The second value puts them back into JSON."""
+    if len(body) < LARGE_STRING_BYTES and (plain := _decode_small(body)) is not None:
+        return plain, None
     _check_encoding(body)
     found = _scan(body)
     large = LargeStrings(body, found.large) if found.large else None
     return _decode(body, found, large), large
+
+
+def _decode_small(body: bytes) -> dict[str, Any] | None:
+    """Return the object in a small body, or None for a body that may break a rule: the whole decoder explains which.
+
+    A body of this size has no long string and not too many values. The parser refuses what the whole decoder refuses,
+    except for depth and repeated keys.
+    """
+    try:
+        members = count_members(body)
+        root = _parse(body)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    if type(root) is not dict:
+        return None
+    nodes: list[Any] = [root]
+    for node in nodes:
+        if type(node) is dict:
+            members -= len(node)
+            node = node.values()
+        nodes += [value for value in node if type(value) is dict or type(value) is list]
+    return None if members else root
 
 
 def _decode(body: bytes, found: Scan, large: LargeStrings | None) -> dict[str, Any]:

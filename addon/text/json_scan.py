@@ -67,6 +67,14 @@ def scan(text: bytes, max_values: int = MAX_VALUES) -> Scan:
     return found
 
 
+def count_members(text: bytes) -> int:
+    """Return the number of members of all objects in a text of one piece. Raises TooDeepError."""
+    structure = b"".join((_outside_escapes(text) if b"\\" in text else text).split(b'"')[::2])
+    if structure.count(b"[") + structure.count(b"{") > MAX_DEPTH:
+        check_depth(structure.translate(_AS_SQUARE, _NOT_BRACKETS))
+    return structure.count(b":")
+
+
 def piece_end(text: bytes | memoryview, start: int) -> int:
     """Return the end of the piece that begins at ``start``. It never splits an escape."""
     end = min(start + PIECE_BYTES, len(text))
