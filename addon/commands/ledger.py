@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import click
@@ -15,7 +15,9 @@ from addon.commands.readers import open_ledger, require_redis_url
 from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
+from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.report import count_rows
+from addon.store.ledger.rollups import find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
@@ -60,6 +62,22 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
         return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
     with open_ledger(path) as connection:
         return count_rows(connection), verify_file(connection)
+
+
+@ledger.command()
+@conf_option
+def recount(conf_file: Path) -> None:
+    """Count the calls of each hour and day again whose sums ``tollgate ledger verify`` finds wrong."""
+    with report_errors():
+        path = load_conf(conf_file).paths.database
+        if not path.exists():
+            click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
+            return
+        with report_ledger_errors(path), closing(LedgerFile(path)) as file:
+            wrong = list(find_wrong(file.connection))
+            for one in wrong:
+                repair(file.connection, one)
+    click.echo(f"{len(wrong)} hours and days were counted again")
 
 
 @ledger.command()

@@ -22,6 +22,7 @@ from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.watcher import Watcher
 from addon.store.backends import open_store
+from addon.store.ledger.rollup_builder import RollupBuilder
 from addon.store.measured import MeasuredStore
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, Store, StoreUnavailable
 from addon.telemetry.admin import Admin, Readiness
@@ -51,6 +52,7 @@ class Lifecycle:
     def __init__(self, files: SettingsFiles | None, settings: Settings) -> None:
         self.metrics = Metrics(VERSION)
         self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
+        self.rollups = RollupBuilder(settings.conf.paths.database)
         self.platform_keys = PlatformKeys(self.metrics)
         self.deps = self._make_deps(settings)
         self.providers: Iterable[str] = settings.providers
@@ -88,6 +90,7 @@ class Lifecycle:
         settings = self.deps.settings
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._maintain_store())
+        self.rollups.start()
         if self.admin:
             await self.admin.start(settings.conf.admin.host, settings.conf.admin.port)
         if self.watcher:
@@ -98,6 +101,7 @@ class Lifecycle:
         await self.deps.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
+        await self.rollups.stop()
         if self.watcher:
             await self.watcher.stop()
         if self.admin:

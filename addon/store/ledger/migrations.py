@@ -6,6 +6,7 @@ from functools import cache
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.recount import write_counters
+from addon.store.ledger.rollup_schema import AFTER_ALL, TABLES
 
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
@@ -156,7 +157,28 @@ def m0006_passed_over(db: Database) -> None:
         db.conn.execute(index)
 
 
-STEPS = (m0001_usage, m0002_money, m0003_ledger, m0004_cache_writes, m0005_circuits, m0006_passed_over)
+def m0007_rollups(db: Database) -> None:
+    """The rollups of all rows that come from now on. ``RollupBuilder`` adds the earlier rows later."""
+    db.conn.execute(
+        "CREATE TABLE rollup_progress (hours_from TEXT NOT NULL, days_until TEXT NOT NULL) STRICT"
+    )
+    newest = "SELECT max(created_at) || ? FROM usage"
+    db.conn.execute(f"INSERT INTO rollup_progress VALUES (coalesce(({newest}), ''), '')", (AFTER_ALL,))  # noqa: S608
+    for table in TABLES:
+        db.conn.execute(table.creation())
+        for trigger in table.triggers():
+            db.conn.execute(trigger)
+
+
+STEPS = (
+    m0001_usage,
+    m0002_money,
+    m0003_ledger,
+    m0004_cache_writes,
+    m0005_circuits,
+    m0006_passed_over,
+    m0007_rollups,
+)
 
 _MIGRATIONS = Migrations("tollgate")
 for _step in STEPS:

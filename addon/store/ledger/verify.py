@@ -1,4 +1,4 @@
-"""The checks of ``tollgate ledger verify``: rows, counters, wallets and holds agree to the nano-dollar."""
+"""The checks of ``tollgate ledger verify``: rows, counters, wallets, holds and rollups agree to the nano-dollar."""
 
 import asyncio
 import sqlite3
@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store.ledger.recount import CounterTotals, recount
+from addon.store.ledger.rollups import find_wrong
 from addon.store.ledger.rows import CALL
 from addon.store.redis.keys import counter_of, keys_of
 from addon.store.redis.rebuild import sum_holds
@@ -33,6 +34,10 @@ def verify(connection: sqlite3.Connection) -> list[str]:
         *(_check_counters(connection) if redis_state is None else ()),
         *_check_charges(connection),
         *_check_holds(connection),
+        *(
+            f"{table.name} of {period}: the sums differ from the calls"
+            for table, period in find_wrong(connection)
+        ),
     ]
 
 

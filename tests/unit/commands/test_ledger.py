@@ -134,6 +134,10 @@ WRONG = {
         "UPDATE wallet_entries SET id = 'call-9' WHERE id = 'call-1'",
         "charge call-9: the wallet of acme paid 1560 nano-USD, no such call is recorded",
     ),
+    "the sums of an hour": (
+        "UPDATE rollups SET retail_nanousd = 0",
+        "rollups of 2026-01-31T12: the sums differ from the calls",
+    ),
     "a hold of an ended call": (
         "UPDATE holds SET id = 'call-1'",
         "hold call-1: the call is recorded, but money is still held for it",
@@ -159,6 +163,23 @@ def test_a_deleted_row_is_a_discrepancy_of_every_counter(lived: Path) -> None:
     lines = run(lived, "verify").stdout.splitlines()
     assert len([line for line in lines if line.startswith("counter key:acme/ci of ")]) == 8
     assert any(line.startswith("charge call-1: ") for line in lines)
+
+
+def test_a_recount_repairs_the_sums_of_hours_and_no_other_discrepancy(lived: Path) -> None:
+    assert run(lived, "recount").stdout == "0 hours and days were counted again\n"
+    with second_connection(path_of(lived)) as connection:
+        connection.execute("UPDATE rollups SET calls = 7")
+        connection.execute("UPDATE spend SET requests = 3 WHERE scope = 'workspace:acme'")
+    assert run(lived, "recount").stdout == "1 hours and days were counted again\n"
+    [line, _] = run(lived, "verify").stdout.splitlines()
+    assert line == "counter workspace:acme of 2026-01: 3 calls are counted, 2 are recorded"
+
+
+def test_a_missing_ledger_is_not_made_for_a_recount(conf: Path) -> None:
+    assert (
+        run(conf, "recount").stdout == f"There is no ledger yet in {path_of(conf)}: nothing was recorded.\n"
+    )
+    assert not path_of(conf).exists()
 
 
 def test_a_missing_ledger_is_sound(conf: Path) -> None:

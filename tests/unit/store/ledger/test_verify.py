@@ -27,6 +27,7 @@ from addon.store.protocol import Store
         ("INSERT INTO spend VALUES ('key:acme/x', 'ever', 5, 0)", "5 nano-USD are counted, 0 are recorded"),
         ("UPDATE usage SET retail_nanousd = 7", "the wallet of acme paid 1560 nano-USD, acme: 7"),
         ("DELETE FROM usage", "charge a: the wallet of acme paid 1560 nano-USD, no such call is recorded"),
+        ("UPDATE rollups SET calls = 2", "rollups of 2026-11-21T09: the sums differ from the calls"),
         ("UPDATE holds SET id = 'a'", "hold a: the call is recorded, but money is still held for it"),
     ],
     ids=str,

@@ -1,0 +1,186 @@
+"""The build of rollups in small steps, their comparison with the rows, and their repair. Source: docs/ledger.md."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, HOURS, RollupTable, bucket_of
+
+HOUR_DIGITS = len("2026-01-31T12")
+DAY_DIGITS = len("2026-01-31")
+
+
+class Progress(NamedTuple):
+    """The rows that the rollups cover: those by hour from the first moment on, those by day until the second."""
+
+    hours_from: str
+    days_until: str
+
+
+_NOT_BUILT = Progress(AFTER_ALL, "")
+
+
+def read_progress(connection: sqlite3.Connection) -> Progress:
+    """Return how far the rollups are built. Raises ``sqlite3.Error``."""
+    if not _has_rollups(connection):
+        return _NOT_BUILT
+    return Progress(*connection.execute("SELECT hours_from, days_until FROM rollup_progress").fetchone())
+
+
+def _has_rollups(connection: sqlite3.Connection) -> bool:
+    """Return False for a ledger that an older version has used last, before a gateway has opened it."""
+    sql = "SELECT 1 FROM sqlite_schema WHERE name = 'rollup_progress'"
+    return connection.execute(sql).fetchone() is not None
+
+
+def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
+    """Return whether ``build_step`` has something to do. This takes no lock."""
+    progress = read_progress(connection)
+    return (
+        bool(progress.hours_from) or _find_moment(connection, progress.days_until, _hour(now), 0) is not None
+    )
+
+
+def build_step(connection: sqlite3.Connection, now: datetime, rows: int) -> None:
+    """Add at most ``rows`` rows to the rollups, in one transaction. Rows of the same millisecond stay together.
+
+    The step begins where the last one ended, whichever process made it. Raises ``sqlite3.Error``.
+    """
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        progress = read_progress(connection)
+        if progress.hours_from:
+            _build_hours(connection, progress, rows)
+        else:
+            _build_days(connection, progress, _hour(now), rows)
+
+
+def _build_hours(connection: sqlite3.Connection, progress: Progress, rows: int) -> None:
+    """Add earlier rows: the newest hours come first, because people look at them."""
+    sql = "SELECT created_at FROM usage WHERE created_at < ? ORDER BY created_at DESC LIMIT 1 OFFSET ?"
+    found = connection.execute(sql, (progress.hours_from, rows - 1)).fetchone()
+    begin = found[0] if found else ""
+    connection.execute(HOURS.build(), (begin, progress.hours_from))
+    connection.execute("UPDATE rollup_progress SET hours_from = ?", (begin,))
+
+
+def _build_days(connection: sqlite3.Connection, progress: Progress, limit: str, rows: int) -> None:
+    """Add later rows, up to the current hour."""
+    if progress.days_until >= limit:
+        return
+    end = _find_moment(connection, progress.days_until, limit, rows) or limit
+    if end == progress.days_until:
+        end += AFTER_ALL  # All these rows are of one millisecond.
+    for table in DAYS:
+        connection.execute(table.build(), (progress.days_until, end))
+    connection.execute("UPDATE rollup_progress SET days_until = ?", (end,))
+
+
+def _find_moment(connection: sqlite3.Connection, begin: str, end: str, rows: int) -> str | None:
+    """Return the moment of the row that ``rows`` others precede."""
+    sql = "SELECT created_at FROM usage WHERE created_at >= ? AND created_at < ? ORDER BY created_at LIMIT 1 OFFSET ?"
+    found = connection.execute(sql, (begin, end, rows)).fetchone()
+    return found[0] if found else None
+
+
+def _hour(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()[:HOUR_DIGITS]
+
+
+# Comparison and repair.
+
+
+class WrongPeriod(NamedTuple):
+    """An hour or a day of a table whose sums differ from the rows."""
+
+    table: RollupTable
+    period: str
+
+
+def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
+    """Return each hour and each day that differs from the rows. Raises ``sqlite3.Error``.
+
+    In a transaction of ``connection``, everything is read at one moment.
+    """
+    if not _has_rollups(connection):
+        return
+    progress = read_progress(connection)
+    hours = connection.execute(
+        "SELECT hour FROM rollups UNION SELECT substr(created_at, 1, ?) FROM usage WHERE created_at >= ?",
+        (HOUR_DIGITS, progress.hours_from),
+    )
+    for (hour,) in hours:
+        if _read_hour(connection, hour) != _sum_hour(connection, *_bounds(HOURS, hour, progress)):
+            yield WrongPeriod(HOURS, hour)
+    for table in DAYS:
+        for (day,) in connection.execute(_wrong_days(table), (progress.days_until,)):
+            yield WrongPeriod(table, day)
+
+
+def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:
+    """Count the rows of a period again, in one transaction. Raises ``sqlite3.Error``."""
+    table, period = wrong
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"DELETE FROM {table.name} WHERE {table.period} = ?", (period,))  # noqa: S608
+        connection.execute(table.build(), _bounds(table, period, read_progress(connection)))
+
+
+def _bounds(table: RollupTable, period: str, progress: Progress) -> tuple[str, str]:
+    """Return the moments between which a table covers the rows of a period."""
+    end = period + AFTER_ALL
+    if table is HOURS:
+        return max(period, progress.hours_from), end
+    return period, min(end, progress.days_until)
+
+
+type _Groups = dict[tuple[str, ...], tuple[Sequence[int], Sequence[Mapping[str, int]]]]
+"""The sums and the filled buckets of each group."""
+
+
+def _read_hour(connection: sqlite3.Connection, hour: str) -> _Groups:
+    columns = ", ".join(HOURS.columns)
+    rows = connection.execute(f"SELECT {columns} FROM rollups WHERE hour = ?", (hour,))  # noqa: S608
+    return {key: (sums, [json.loads(one) for one in buckets]) for key, sums, buckets in map(_split, rows)}
+
+
+def _sum_hour(connection: sqlite3.Connection, begin: str, end: str) -> _Groups:
+    sums = [f"sum({value})" for value in HOURS.sums.values()]
+    # One list of all calls' buckets. Calls without the duration are not in it.
+    buckets = [
+        f"group_concat(iif({value} IS NULL, NULL, {bucket_of(value)}))" for value in HOURS.buckets.values()
+    ]
+    rows = connection.execute(
+        f"SELECT {', '.join([*HOURS.groups.values(), *sums, *buckets])} FROM usage AS call"  # noqa: S608
+        f" WHERE call.created_at >= ? AND call.created_at < ? GROUP BY {', '.join(HOURS.groups.values())}",
+        (begin, end),
+    )
+    return {
+        key: (sums, [Counter(one.split(",")) if one else {} for one in buckets])
+        for key, sums, buckets in map(_split, rows)
+    }
+
+
+def _split(row: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[int, ...], tuple[Any, ...]]:
+    groups = len(HOURS.groups)
+    sums = groups + len(HOURS.sums)
+    return row[:groups], row[groups:sums], row[sums:]
+
+
+def _wrong_days(table: RollupTable) -> str:
+    """Return the SQL for the days of a table that differ from the rows before a moment."""
+    values = [*table.groups.values(), *(f"sum({value})" for value in table.sums.values())]
+    recorded = (
+        f"SELECT {', '.join(values)} FROM usage AS call WHERE call.created_at < ?"  # noqa: S608
+        f" GROUP BY {', '.join(table.groups.values())}"
+    )
+    columns = ", ".join(table.columns)
+    kept = f"SELECT {columns} FROM {table.name}"  # noqa: S608
+    return (
+        f"WITH recorded ({columns}) AS MATERIALIZED ({recorded})"  # noqa: S608
+        f" SELECT day FROM (SELECT * FROM recorded EXCEPT {kept})"
+        f" UNION SELECT day FROM ({kept} EXCEPT SELECT * FROM recorded) ORDER BY day"
+    )

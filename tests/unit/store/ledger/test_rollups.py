@@ -1,0 +1,249 @@
+"""Rollups: they are the sums of the rows after any change of rows, at any point of a build, and after a repair."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rig.ledger import make_row
+from sqlite_utils import Database, Migrations
+
+from addon.store.ledger.migrations import LARGEST, STEPS, m0007_rollups, migrate
+from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, TABLES
+from addon.store.ledger.rollups import Progress, build_step, find_wrong, is_behind, read_progress, repair
+from addon.store.ledger.rows import write_call
+from addon.store.protocol import Settlement
+
+NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)
+INTERRUPTED: dict[str, Any] = {
+    "status": 499,
+    "error_code": "interrupted",
+    "usage_source": "none",
+    "duration_ms": 0,
+    "first_byte_ms": None,
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "total_tokens": None,
+    "wholesale_nanousd": 0,
+    "retail_nanousd": 0,
+}
+
+
+BEFORE_ROLLUPS = STEPS[: STEPS.index(m0007_rollups)]
+
+
+@contextmanager
+def open_ledger(earlier: Sequence[dict[str, Any]] = ()) -> Iterator[sqlite3.Connection]:
+    """Open a new ledger in memory. It had the rows ``earlier`` before it had rollups."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        old = Migrations("tollgate")
+        for step in BEFORE_ROLLUPS:
+            old()(step)
+        old.apply(Database(connection))
+        for row in earlier:
+            write(connection, row)
+        migrate(connection)
+        yield connection
+
+
+def write(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+    write_call(connection, Settlement(row, from_wallet=False))
+
+
+def build_all(connection: sqlite3.Connection, rows: int = 3) -> int:
+    steps = 0
+    while is_behind(connection, NOW):
+        build_step(connection, NOW, rows)
+        steps += 1
+    return steps
+
+
+MOMENTS = st.integers(0, 4 * 24 * 12).map(lambda step: NOW - timedelta(minutes=5 * step))
+ROWS = st.builds(
+    lambda number, moment, changes: (
+        make_row(f"call-{number}", created_at=moment.isoformat(timespec="milliseconds")) | changes
+    ),
+    st.integers(0, 15),
+    MOMENTS,
+    st.one_of(
+        st.just(INTERRUPTED),
+        st.fixed_dictionaries(
+            {
+                "workspace": st.sampled_from(["acme", "beta"]),
+                "key_id": st.sampled_from(["ci", "web"]),
+                "model_slug": st.sampled_from(["large", "small"]),
+                "mode": st.sampled_from(["payg", "byok"]),
+                "status": st.sampled_from([200, 429, 502]),
+                "usage_source": st.sampled_from(["provider", "estimated"]),
+                "prompt_tokens": st.one_of(st.none(), st.integers(0, LARGEST)),
+                "first_byte_ms": st.one_of(st.none(), st.integers(0, 4_000_000)),
+                "duration_ms": st.integers(1, 4_000_000),
+            }
+        ),
+    ),
+)
+CHANGES = st.lists(
+    st.one_of(
+        ROWS,
+        st.tuples(st.just("DELETE FROM usage WHERE id = ?"), st.integers(0, 15)),
+        st.tuples(
+            st.just("UPDATE usage SET duration_ms = 77, status = 500 WHERE id = ?"), st.integers(0, 15)
+        ),
+        st.integers(1, 4),
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ROWS, max_size=12), CHANGES)
+def test_rollups_are_the_sums_of_the_rows_at_any_point_of_a_build(
+    earlier: list[dict[str, Any]], changes: list[Any]
+) -> None:
+    with open_ledger(earlier) as connection:
+        for change in changes:
+            if isinstance(change, dict):
+                write(connection, change)
+            elif isinstance(change, tuple):
+                connection.execute(change[0], (f"call-{change[1]}",))
+            else:
+                build_step(connection, NOW, change)
+            assert list(find_wrong(connection)) == []
+        build_all(connection)
+        assert list(find_wrong(connection)) == []
+        assert read_progress(connection).hours_from == ""
+        (rows,) = connection.execute("SELECT count(*) FROM usage").fetchone()
+        assert connection.execute("SELECT coalesce(sum(calls), 0) FROM rollups").fetchone() == (rows,)
+
+
+def test_a_row_is_in_the_group_of_its_hour_with_all_its_sums() -> None:
+    with open_ledger() as connection:
+        write(connection, make_row("a", cached_tokens=4, duration_ms=4, first_byte_ms=None))
+        write(
+            connection,
+            make_row("b", status=201, fallback=1, stream=1, usage_source="estimated", duration_ms=5),
+        )
+        connection.row_factory = sqlite3.Row
+        [group] = connection.execute("SELECT * FROM rollups")
+    assert dict(group) == {
+        "hour": "2026-01-31T12",
+        "workspace": "acme",
+        "key_id": "ci",
+        "model_slug": "tester-large",
+        "provider": "TESTER",
+        "mode": "payg",
+        "status_class": "2xx",
+        "calls": 2,
+        "fallback_calls": 1,
+        "streamed_calls": 1,
+        "estimated_calls": 1,
+        "uncounted_calls": 0,
+        "attempts": 2,
+        "prompt_tokens": 20,
+        "completion_tokens": 10,
+        "total_tokens": 30,
+        "cached_tokens": 4,
+        "cache_write_tokens": 0,
+        "reasoning_tokens": 0,
+        "wholesale_nanousd": 3000,
+        "retail_nanousd": 3120,
+        "first_byte_ms": 10,
+        "duration_ms": 9,
+        "first_byte_buckets": '{"3":1}',
+        "duration_buckets": '{"0":1,"1":1}',
+    }
+
+
+BOUNDS = [
+    (0, 0),
+    *((bound, step) for step, bound in enumerate(BUCKET_BOUNDS_MS)),
+    *((bound + 1, step + 1) for step, bound in enumerate(BUCKET_BOUNDS_MS)),
+    (LARGEST, BUCKETS - 1),
+]
+
+
+def test_a_duration_is_in_the_bucket_of_the_first_bound_that_is_not_smaller() -> None:
+    with open_ledger() as connection:
+        for number, (duration_ms, _) in enumerate(BOUNDS):
+            write(connection, make_row(f"call-{number}", key_id=f"{number:03}", duration_ms=duration_ms))
+        found = connection.execute("SELECT duration_buckets FROM rollups ORDER BY key_id").fetchall()
+    assert found == [(f'{{"{bucket}":1}}',) for _, bucket in BOUNDS]
+
+
+def test_sums_beyond_64_bits_keep_no_call_out_of_the_ledger() -> None:
+    with open_ledger() as connection:
+        for number in range(930):
+            write(connection, make_row(f"call-{number}", total_tokens=LARGEST))
+        found = connection.execute("SELECT calls, total_tokens FROM rollups").fetchone()
+    assert found == (930, pytest.approx(930.0 * LARGEST))
+
+
+# The build.
+
+
+def make_rows(count: int, minutes: int = 9) -> list[dict[str, Any]]:
+    """Return rows with the same time between them, the last one of NOW."""
+    moments = [NOW - timedelta(minutes=minutes * number) for number in range(count)]
+    return [
+        make_row(f"call-{number}", created_at=moment.isoformat(timespec="milliseconds"))
+        for number, moment in enumerate(moments)
+    ]
+
+
+def count_calls(connection: sqlite3.Connection) -> dict[str, int]:
+    sums = {table.name: f"SELECT coalesce(sum(calls), 0) FROM {table.name}" for table in TABLES}
+    return {name: connection.execute(sql).fetchone()[0] for name, sql in sums.items()}
+
+
+def test_an_upgrade_adds_no_old_row_itself_and_the_build_ends_with_the_current_hour() -> None:
+    with open_ledger(make_rows(40)) as connection:
+        assert count_calls(connection) == {"rollups": 0, "model_days": 0, "key_days": 0}
+        assert build_all(connection) > 20
+        assert read_progress(connection) == Progress("", "2026-01-31T14")
+        # Three of the calls came in the current hour.
+        assert count_calls(connection) == {"rollups": 40, "model_days": 37, "key_days": 37}
+
+
+def test_rows_of_one_millisecond_do_not_stop_the_build() -> None:
+    with open_ledger([make_row(f"call-{number}") for number in range(20)]) as connection:
+        assert build_all(connection) < 10
+        assert list(find_wrong(connection)) == []
+        assert count_calls(connection) == {"rollups": 20, "model_days": 20, "key_days": 20}
+
+
+# Comparison and repair.
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("UPDATE rollups SET retail_nanousd = 1 WHERE hour = '2026-01-31T12'", ["rollups 2026-01-31T12"]),
+        (
+            "UPDATE rollups SET duration_buckets = '{\"5\":1}' WHERE hour = '2026-01-31T12'",
+            ["rollups 2026-01-31T12"],
+        ),
+        ("DELETE FROM rollups WHERE hour = '2026-01-31T11'", ["rollups 2026-01-31T11"]),
+        (
+            "UPDATE rollups SET hour = '2030' WHERE hour = '2026-01-31T13'",
+            ["rollups 2026-01-31T13", "rollups 2030"],
+        ),
+        ("UPDATE model_days SET calls = 1 WHERE day = '2026-01-31'", ["model_days 2026-01-31"]),
+        ("DELETE FROM key_days", ["key_days 2026-01-31"]),
+        ("UPDATE key_days SET day = '2026-01-30'", ["key_days 2026-01-30", "key_days 2026-01-31"]),
+    ],
+    ids=str,
+)
+def test_a_wrong_period_is_found_and_repaired(damage: str, found: list[str]) -> None:
+    with open_ledger(make_rows(40)) as connection:
+        build_all(connection)
+        assert list(find_wrong(connection)) == []
+        connection.execute(damage)
+        wrong = list(find_wrong(connection))
+        assert [f"{table.name} {period}" for table, period in wrong] == found
+        for one in wrong:
+            repair(connection, one)
+        assert list(find_wrong(connection)) == []
