@@ -6,13 +6,13 @@ Source: contract, "402 situations" and "Limits".
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, get_args
 
-from policies.model import Key, Mode, Reset, Workspace
+from msgspec import Struct
+
+from policies.model import Key, Mode, Plan, Reset, Workspace
 
 EVER = "ever"
 
@@ -23,16 +23,14 @@ LIMITS_OF_KEYS: frozenset[LimitKind] = frozenset({"request_cap", "spend_cap"})
 """The limits of one API key. The others are of its workspace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True, gc=False):
     """The use of a scope ("key:acme/ci", "workspace:acme", "wallet:acme") within one period."""
 
     scope: str
     period: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True, gc=False):
     """A counter that may not exceed ``maximum``: in calls for ``request_cap``, else in nano-USD.
 
     The wallet's counter is the spent amount minus the credited amount, so its limit is always 0.
@@ -62,6 +60,7 @@ def _period_of(day: date, reset: Reset) -> str:
             return EVER
 
 
+@lru_cache(maxsize=64)
 def period_start(period: str) -> str:
     """Return the first UTC day of a period ("2026-W47" → "2026-11-16"). For ``EVER``, it sorts before all days."""
     if period == EVER:
@@ -71,6 +70,7 @@ def period_start(period: str) -> str:
     return period if len(period) == len("2026-11-21") else f"{period}-01"
 
 
+@lru_cache(maxsize=64)
 def period_end(period: str) -> str:
     """Return the first UTC day after a period ("2026-W47" → "2026-11-23"). For ``EVER``, it sorts after all days."""
     if period == EVER:
@@ -99,6 +99,7 @@ def workspace_scope(workspace: str) -> str:
     return f"workspace:{workspace}"
 
 
+@lru_cache(maxsize=4096)
 def wallet_counter(workspace: str) -> Counter:
     """Return the counter of the wallet. Its amount is the negative balance."""
     return Counter(f"wallet:{workspace}", EVER)
@@ -127,33 +128,43 @@ def rpm_of(workspace: Workspace, standard_rpm: int, pro_rpm: int) -> int:
     return pro_rpm if workspace.plan == "pro" else standard_rpm
 
 
-def pays_from_wallet(workspace: Workspace, mode: Mode) -> bool:
+def pays_from_wallet(plan: Plan, mode: Mode) -> bool:
     """Return whether the wallet pays for a call: a metered call of a workspace that is not Pro."""
-    return mode == "payg" and workspace.plan != "pro"
+    return mode == "payg" and plan != "pro"
 
 
 def is_exposed(workspace: Workspace) -> bool:
     """Return whether the workspace's wallet pays for calls, and calls in flight can overdraw it."""
-    return pays_from_wallet(workspace, "payg") and not workspace.overage_protection
+    return pays_from_wallet(workspace.plan, "payg") and not workspace.overage_protection
 
 
 def limits_of(workspace: Workspace, key: Key, mode: Mode, created_at: datetime) -> tuple[Limit, ...]:
     """Return the limits of a call that arrived at ``created_at`` (UTC), in the order of the checks."""
-    return tuple(_limits(workspace, key, mode, created_at))
+    of_workspace = (workspace.id, workspace.plan, workspace.monthly_spend_cap_nanousd)
+    of_key = (key.id, key.request_cap, key.request_reset, key.spend_cap_nanousd, key.spend_reset)
+    return _limits_of_day(of_workspace, of_key, mode, created_at.date())
 
 
-def _limits(workspace: Workspace, key: Key, mode: Mode, created_at: datetime) -> Iterator[Limit]:
-    scope = key_scope(workspace.id, key.id)
-    if key.request_cap is not None:
-        counter = Counter(scope, period_of(created_at, key.request_reset))
-        yield Limit("request_cap", counter, key.request_cap)
+@lru_cache(maxsize=4096)
+def _limits_of_day(
+    of_workspace: tuple[str, Plan, int | None],
+    of_key: tuple[str, int | None, Reset, int | None, Reset],
+    mode: Mode,
+    day: date,
+) -> tuple[Limit, ...]:
+    """As ``limits_of``, for any call of ``day``. Settings that change ask for other values, so no entry gets wrong."""
+    workspace, plan, monthly_spend_cap_nanousd = of_workspace
+    key, request_cap, request_reset, spend_cap_nanousd, spend_reset = of_key
+    scope, limits = key_scope(workspace, key), []
+    if request_cap is not None:
+        limits.append(Limit("request_cap", Counter(scope, _period_of(day, request_reset)), request_cap))
     if mode != "payg":
-        return
-    if key.spend_cap_nanousd is not None:
-        counter = Counter(scope, period_of(created_at, key.spend_reset))
-        yield Limit("spend_cap", counter, key.spend_cap_nanousd)
-    if pays_from_wallet(workspace, mode):
-        yield Limit("wallet", wallet_counter(workspace.id), 0)
-    if workspace.monthly_spend_cap_nanousd is not None:
-        counter = Counter(workspace_scope(workspace.id), period_of(created_at, "monthly"))
-        yield Limit("monthly_spend_cap", counter, workspace.monthly_spend_cap_nanousd)
+        return tuple(limits)
+    if spend_cap_nanousd is not None:
+        limits.append(Limit("spend_cap", Counter(scope, _period_of(day, spend_reset)), spend_cap_nanousd))
+    if pays_from_wallet(plan, mode):
+        limits.append(Limit("wallet", wallet_counter(workspace), 0))
+    if monthly_spend_cap_nanousd is not None:
+        counter = Counter(workspace_scope(workspace), _period_of(day, "monthly"))
+        limits.append(Limit("monthly_spend_cap", counter, monthly_spend_cap_nanousd))
+    return tuple(limits)

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from msgspec import Struct
 from pydantic import SecretStr
 
 from policies.family import CUSTOM_FAMILY, Family
@@ -234,8 +235,7 @@ class Route:
         return self.targets[0].mode == "byok" and (len(self.targets) > 1 or self.fallback_refusal is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False):
     """The token counts that a provider reported. A count that it did not report is None, never zero.
 
     Source: contract, "usage object".

@@ -10,6 +10,7 @@ A sum is rounded half up once, at its end.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
@@ -81,23 +82,26 @@ def compute_retail_prices(prices: Prices, markup_percent: Decimal) -> Prices:
     )
 
 
-def compute_cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
-    """Return the cost of one call at ``prices``, rounded half up once.
+def compute_costs_nanousd(usage: Usage, prices: Iterable[Prices], reasoning_beside: bool) -> list[int]:
+    """Return the cost of one call at each of ``prices``. Each cost is rounded half up once.
 
     Prompt tokens that the provider reports as cached, or as written into its cache, have prices of their own. There are
-    never more of them than the prompt has. A count that was not reported is 0. ``reasoning_beside`` is the family's
-    ``reasoning_beside_completion``. Source: contract, "usage object".
+    never more of them than the prompt has. A count that was not reported is 0. A negative count is no credit: it is 0.
+    ``reasoning_beside`` is the family's ``reasoning_beside_completion``. Source: contract, "usage object".
     """
-    prompt = _count(usage.prompt_tokens)
-    cached = min(_count(usage.cached_tokens), prompt)
-    written = min(_count(usage.cache_write_tokens), prompt - cached)
-    picousd = (
-        (prompt - cached - written) * prices.input_microusd_per_mtok
-        + cached * prices.cached_input_microusd_per_mtok
-        + written * _cache_write_price(prices)
-        + count_billable_output(usage, reasoning_beside) * prices.output_microusd_per_mtok
-    )
-    return _divide_half_up(picousd, PICOUSD_PER_NANOUSD)
+    prompt = max(usage.prompt_tokens or 0, 0)
+    cached = min(max(usage.cached_tokens or 0, 0), prompt)
+    written = min(max(usage.cache_write_tokens or 0, 0), prompt - cached)
+    plain, output = prompt - cached - written, count_billable_output(usage, reasoning_beside)
+    costs_nanousd = []
+    for price in prices:
+        picousd = plain * price.input_microusd_per_mtok + output * price.output_microusd_per_mtok
+        if cached:
+            picousd += cached * price.cached_input_microusd_per_mtok
+        if written:
+            picousd += written * _cache_write_price(price)
+        costs_nanousd.append((2 * picousd + PICOUSD_PER_NANOUSD) // (2 * PICOUSD_PER_NANOUSD))
+    return costs_nanousd
 
 
 def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
@@ -106,20 +110,19 @@ def count_billable_output(usage: Usage, reasoning_beside: bool) -> int:
     Gemini's compatible endpoint counts such reasoning without reporting it, and Gemini leaves out a completion of zero.
     Their totals include both. So the total minus the prompt is the output there.
     """
-    separate = _count(usage.reasoning_tokens) if reasoning_beside else 0
-    output = _count(usage.completion_tokens) + separate
+    output = max(usage.completion_tokens or 0, 0)
+    if reasoning_beside:
+        output += max(usage.reasoning_tokens or 0, 0)
     if usage.completion_tokens is None or (reasoning_beside and usage.reasoning_tokens is None):
-        return max(output, _count(usage.total_tokens) - _count(usage.prompt_tokens))
+        return max(output, max(usage.total_tokens or 0, 0) - max(usage.prompt_tokens or 0, 0))
     return output
 
 
 def compute_highest_input_microusd_per_mtok(prices: Prices) -> int:
     """Return the highest price that a token of a prompt can have."""
-    return max(
-        prices.input_microusd_per_mtok,
-        prices.cached_input_microusd_per_mtok,
-        _cache_write_price(prices),
-    )
+    # A cache write without a price of its own has the input price.
+    written = prices.cache_write_microusd_per_mtok or 0
+    return max(prices.input_microusd_per_mtok, prices.cached_input_microusd_per_mtok, written)
 
 
 def _cache_write_price(prices: Prices) -> int:
@@ -147,11 +150,6 @@ def _parse_usd(text: str, fraction_digits: int, limit_usd: int) -> int:
         if amount <= limit_usd * 10**fraction_digits:
             return amount
     raise ValueError(f"is too large; the limit is {limit_usd} USD")
-
-
-def _count(tokens: int | None) -> int:
-    # A negative count is no credit. It counts as 0.
-    return max(tokens or 0, 0)
 
 
 def _divide_half_up(numerator: int, denominator: int) -> int:

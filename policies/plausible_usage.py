@@ -5,8 +5,9 @@ client's own cap does not matter, because providers overrun it.
 """
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Final
+
+from msgspec import structs
 
 from policies.model import Model, Usage
 
@@ -19,28 +20,42 @@ ORDINARY_PROMPT_TOKENS: Final = 20_000_000
 
 
 def keep_plausible(
-    counted: Usage, model: Model, choices: int, estimate_prompt: Callable[[], int]
+    counted: Usage, model: Model, count_choices: Callable[[], int], estimate_prompt: Callable[[], int]
 ) -> tuple[Usage, tuple[str, ...]]:
     """Return the counts with None for each implausible one, and the names of the implausible ones.
 
-    ``estimate_prompt`` returns the estimate of the prompt. It is called only for an unusually large count.
+    ``count_choices`` returns how many choices were asked for, ``estimate_prompt`` the estimate of the prompt. Each is
+    called only for an unusually large count.
     """
-    most_output = _most_output_tokens(model, choices)
+    counts = [count for count in structs.astuple(counted) if count is not None]
+    most_of_one_choice = _most_output_tokens(model, 1)
+    smallest_bound = ORDINARY_PROMPT_TOKENS
+    if most_of_one_choice is not None:
+        smallest_bound = min(smallest_bound, most_of_one_choice)
+    if not counts or (min(counts) >= 0 and max(counts) <= smallest_bound):
+        return counted, ()
+    bounds = _bounds(counted, _most_output_tokens(model, count_choices()), estimate_prompt)
+    implausible = tuple(
+        name for name, most in bounds.items() if _is_implausible(getattr(counted, name), most)
+    )
+    return structs.replace(counted, **dict.fromkeys(implausible)), implausible
+
+
+def _bounds(
+    counted: Usage, most_output: int | None, estimate_prompt: Callable[[], int]
+) -> dict[str, int | None]:
+    """Return the largest plausible value of each count, None where there is none."""
     most_prompt = ORDINARY_PROMPT_TOKENS
     if max(counted.prompt_tokens or 0, counted.total_tokens or 0) > most_prompt:
         most_prompt = max(most_prompt, FACTOR * estimate_prompt())
-    bounds = {
+    return {
         "prompt_tokens": most_prompt,
-        "cached_tokens": most_prompt,
-        "cache_write_tokens": most_prompt,
         "completion_tokens": most_output,
-        "reasoning_tokens": most_output,
         "total_tokens": None if most_output is None else most_prompt + most_output,
+        "cached_tokens": most_prompt,
+        "reasoning_tokens": most_output,
+        "cache_write_tokens": most_prompt,
     }
-    implausible = tuple(
-        one.name for one in fields(counted) if _is_implausible(getattr(counted, one.name), bounds[one.name])
-    )
-    return (replace(counted, **dict.fromkeys(implausible)) if implausible else counted), implausible
 
 
 def _most_output_tokens(model: Model, choices: int) -> int | None:

@@ -6,10 +6,11 @@ Source: contract, "402 situations"; docs/limits.md.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from policies.limits import Counter, Limit, LimitKind, seconds_to_reset
 from policies.model import Prices
@@ -28,8 +29,7 @@ MIN_SHARE_TOKENS: Final = 4_096
 DenialReason = LimitKind | Literal["budget", "budget_of_prompt"]
 
 
-@dataclass(frozen=True, slots=True)
-class CounterUse:
+class CounterUse(Struct, frozen=True, gc=False):
     """The value of a counter, and what the calls in flight hold of it."""
 
     spent_nanousd: int = 0
@@ -38,8 +38,7 @@ class CounterUse:
     in_flight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MaxCost:
+class MaxCost(Struct, frozen=True, gc=False):
     """The most that a call may cost: ``prompt_nanousd``, and ``token_picousd`` for each of ``cap_tokens``.
 
     ``token_picousd`` is the price of one token in each choice. Tokens that no cap bounds are part of
@@ -54,16 +53,14 @@ class MaxCost:
     names_cap: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True, gc=False):
     """The amount that is held for a call, and the tokens that each of its choices may have."""
 
     amount_nanousd: int
     cap_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(Struct, frozen=True, gc=False):
     """The first limit that has no room for a call.
 
     Where only the calls in flight leave no room, ``in_flight`` is their number, and ``held_nanousd`` is what they hold
@@ -97,7 +94,7 @@ def compute_max_cost(
     token_picousd = prices.output_microusd_per_mtok * choices
     prompt_picousd = prompt_tokens * compute_highest_input_microusd_per_mtok(prices)
     uncapped_picousd = prompt_picousd + uncapped_tokens * token_picousd
-    prompt_nanousd = _divide_up(uncapped_picousd, PICOUSD_PER_NANOUSD)
+    prompt_nanousd = -(-uncapped_picousd // PICOUSD_PER_NANOUSD)  # rounded up
     return MaxCost(prompt_nanousd, token_picousd, cap_tokens, is_protected, names_cap)
 
 
@@ -114,19 +111,28 @@ def place_hold(
     With protection, calls in flight together can't exceed a limit. A call without a cap gets a quarter of what is left,
     or ``MIN_SHARE_TOKENS``, so that later calls have room, too.
     """
+    room_nanousd, tightest = 0, None
     for limit in limits:
-        if denial := _find_reached(limit, used.get(limit.counter, _UNUSED), max_cost.is_protected):
-            return denial
+        use = used.get(limit.counter, _UNUSED)
+        if limit.kind == "request_cap":
+            if use.requests + use.in_flight >= limit.maximum:
+                return Denial(limit.kind, limit)
+            continue
+        unspent_nanousd = limit.maximum - use.spent_nanousd
+        if unspent_nanousd <= 0:
+            return Denial(limit.kind, limit)
+        if not max_cost.is_protected and unspent_nanousd <= use.held_nanousd:
+            return Denial(limit.kind, limit, use.in_flight, use.held_nanousd)
+        left_nanousd = min(unspent_nanousd, MAX_ROOM_NANOUSD) - use.held_nanousd
+        if tightest is None or left_nanousd < room_nanousd:
+            room_nanousd, tightest = left_nanousd, limit
     if not max_cost.is_protected:
         return Hold(max_cost.prompt_nanousd, max_cost.cap_tokens)
-    metered = [limit for limit in limits if limit.kind != "request_cap"]
-    if not metered:
+    if tightest is None:
         whole = _hold(max_cost, max_cost.cap_tokens)
         return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
-    tightest = min(metered, key=lambda limit: _left_nanousd(limit, used))
-    room_nanousd = _left_nanousd(tightest, used)
     if reason := _find_shortage(max_cost, room_nanousd):
-        return _deny(max_cost, reason, metered, tightest, used)
+        return _deny(max_cost, reason, limits, tightest, used)
     return _hold(max_cost, _cap_within(max_cost, room_nanousd))
 
 
@@ -165,22 +171,12 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
 )
 
 
-def _find_reached(limit: Limit, used: CounterUse, is_protected: bool) -> Denial | None:
-    if limit.kind == "request_cap":
-        return Denial(limit.kind, limit) if used.requests + used.in_flight >= limit.maximum else None
-    if used.spent_nanousd >= limit.maximum:
-        return Denial(limit.kind, limit)
-    if not is_protected and used.spent_nanousd + used.held_nanousd >= limit.maximum:
-        return Denial(limit.kind, limit, used.in_flight, used.held_nanousd)
-    return None
-
-
 def _find_shortage(max_cost: MaxCost, room_nanousd: int) -> DenialReason | None:
-    """Return why ``room_nanousd`` is too little for a call, None where it is enough."""
+    """Return why ``room_nanousd`` is too little for a call, None where it is enough: the prompt and one token fit."""
     if room_nanousd < max_cost.prompt_nanousd:
         return "budget_of_prompt"
-    is_free = max_cost.token_picousd == 0
-    return None if is_free or _tokens_within(max_cost, room_nanousd) >= 1 else "budget"
+    room_picousd = (room_nanousd - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD
+    return "budget" if room_picousd < max_cost.token_picousd else None
 
 
 def _deny(
@@ -191,36 +187,33 @@ def _deny(
     used: Mapping[Counter, CounterUse],
 ) -> Denial:
     """Return the denial for missing money: because of the calls in flight, or of the limit with the least left."""
-    scarcest = min(limits, key=lambda limit: _unspent_nanousd(limit, used))
-    if _find_shortage(max_cost, _unspent_nanousd(scarcest, used)):
+    unspent_nanousd = {
+        limit: min(limit.maximum - used.get(limit.counter, _UNUSED).spent_nanousd, MAX_ROOM_NANOUSD)
+        for limit in limits
+        if limit.kind != "request_cap"
+    }
+    scarcest = min(unspent_nanousd, key=unspent_nanousd.__getitem__)
+    if _find_shortage(max_cost, unspent_nanousd[scarcest]):
         return Denial(reason, scarcest)
-    counter = used.get(tightest.counter, _UNUSED)
-    return Denial(reason, tightest, counter.in_flight, counter.held_nanousd)
+    use = used.get(tightest.counter, _UNUSED)
+    return Denial(reason, tightest, use.in_flight, use.held_nanousd)
 
 
 def _cap_within(max_cost: MaxCost, room_nanousd: int) -> int:
-    if max_cost.token_picousd == 0:
+    """Return the cap with which the call fits into ``room_nanousd``. The prompt and one token do fit."""
+    prompt_nanousd, token_picousd = max_cost.prompt_nanousd, max_cost.token_picousd
+    if token_picousd == 0:
         return max_cost.cap_tokens
-    cap_tokens = min(max_cost.cap_tokens, _tokens_within(max_cost, room_nanousd))
-    if max_cost.names_cap:
-        return cap_tokens
-    return min(cap_tokens, max(_tokens_within(max_cost, room_nanousd // 4), MIN_SHARE_TOKENS))
-
-
-def _tokens_within(max_cost: MaxCost, room_nanousd: int) -> int:
-    return (room_nanousd - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD // max_cost.token_picousd
-
-
-def _unspent_nanousd(limit: Limit, used: Mapping[Counter, CounterUse]) -> int:
-    return min(limit.maximum - used.get(limit.counter, _UNUSED).spent_nanousd, MAX_ROOM_NANOUSD)
-
-
-def _left_nanousd(limit: Limit, used: Mapping[Counter, CounterUse]) -> int:
-    return _unspent_nanousd(limit, used) - used.get(limit.counter, _UNUSED).held_nanousd
+    most_tokens = (room_nanousd - prompt_nanousd) * PICOUSD_PER_NANOUSD // token_picousd
+    if not max_cost.names_cap:
+        share_tokens = (room_nanousd // 4 - prompt_nanousd) * PICOUSD_PER_NANOUSD // token_picousd
+        most_tokens = min(most_tokens, max(share_tokens, MIN_SHARE_TOKENS))
+    return min(max_cost.cap_tokens, most_tokens)
 
 
 def _hold(max_cost: MaxCost, cap_tokens: int) -> Hold:
-    completion_nanousd = _divide_up(cap_tokens * max_cost.token_picousd, PICOUSD_PER_NANOUSD)
+    completion_picousd = cap_tokens * max_cost.token_picousd
+    completion_nanousd = -(-completion_picousd // PICOUSD_PER_NANOUSD)  # rounded up
     return Hold(max_cost.prompt_nanousd + completion_nanousd, cap_tokens)
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 
 from policies.family import Family
@@ -27,7 +26,7 @@ CACHE_WRITE_TOKENS_AT = ("prompt_tokens_details.cache_write_tokens", "cache_crea
 _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NOTHING = Usage()
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
-_NAMES = tuple(field.name for field in fields(Usage))
+_NAMES = Usage.__struct_fields__
 
 
 def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:

@@ -147,11 +147,11 @@ class InFlightCalls:
         """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""
         call.exchange = answered
         try:
-            _, implausible = read_plausible_usage(call)
+            counted, implausible = read_plausible_usage(call)
             for name in implausible:
                 log_disbelieved(answered, name)
                 self.metrics.count_disbelieved(answered.target.model.provider.name, name)
-            return compute_outcome(call, now_s)
+            return compute_outcome(call, counted, now_s)
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})
             return {}
@@ -206,5 +206,5 @@ class InFlightCalls:
 
 def _settlement(exchange: Exchange, now_s: float) -> Settlement:
     workspace = exchange.workspace
-    from_wallet = pays_from_wallet(workspace, exchange.target.mode)
+    from_wallet = pays_from_wallet(workspace.plan, exchange.target.mode)
     return Settlement(exchange.ledger_row(now_s), from_wallet)

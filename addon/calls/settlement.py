@@ -3,69 +3,83 @@
 Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls that end early".
 """
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from msgspec.structs import replace
+
+from addon.answers.normalize.finish_reason import STANDARD_WORDS
+from addon.answers.reader import AnswerReader
 from addon.calls.call_state import Call
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
 from policies.exchange import CLIENT_DISCONNECTED, UsageSource
 from policies.model import Usage
-from policies.money import compute_cost_nanousd
+from policies.money import compute_costs_nanousd
 from policies.plausible_usage import keep_plausible
 
 OK = 200
+NOTHING: Final = Usage()
 
 
-def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
+def compute_outcome(call: Call, counted: Usage, now_s: float) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final.
 
-    ``now_s`` is a reading of the clock of ``exchange.started_s``.
+    ``counted`` are the plausible counts. ``now_s`` is a reading of the clock of ``exchange.started_s``.
     """
-    usage, source = _usage(call, now_s)
-    model = call.exchange.target.model
-    is_separate = model.family.reasoning_beside_completion
-    secrets = call.exchange.target.secrets
-    metered = call.exchange.target.mode == "payg"
+    target, reader = call.exchange.target, call.reader
+    model = target.model
+    usage, source = _usage(call, reader, counted, now_s)
+    costs_nanousd = [0, 0]
+    if target.mode == "payg":
+        prices = (model.wholesale, model.retail)
+        costs_nanousd = compute_costs_nanousd(usage, prices, model.family.reasoning_beside_completion)
+    finish_reason = reader.finish_reason if reader else None
+    if finish_reason not in STANDARD_WORDS:  # A provider's own word may hold any text.
+        finish_reason = recordable(finish_reason, target.secrets)
     return {
         "first_byte_s": call.first_byte_s,
-        "finish_reason": recordable(call.reader.finish_reason, secrets) if call.reader else None,
+        "finish_reason": finish_reason,
         "usage": usage,
         "usage_source": source,
-        "wholesale_nanousd": compute_cost_nanousd(usage, model.wholesale, is_separate) if metered else 0,
-        "retail_nanousd": compute_cost_nanousd(usage, model.retail, is_separate) if metered else 0,
+        "wholesale_nanousd": costs_nanousd[0],
+        "retail_nanousd": costs_nanousd[1],
     }
 
 
 def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
-    if call.reader is None or call.reader.usage is None:
-        return Usage(), ()
-    choices = call.chat.choices(call.exchange.target.model.family)
+    reader = call.reader
+    if reader is None or (reported := reader.usage) is None:
+        return NOTHING, ()
+    model = call.exchange.target.model
     return keep_plausible(
-        call.reader.usage, call.exchange.target.model, choices, lambda: _prompt_tokens(call)
+        reported, model, lambda: call.chat.choices(model.family), lambda: _prompt_tokens(call)
     )
 
 
-def _usage(call: Call, now_s: float) -> tuple[Usage, UsageSource]:
+def _usage(
+    call: Call, reader: AnswerReader | None, counted: Usage, now_s: float
+) -> tuple[Usage, UsageSource]:
     """Return the usage of a call, and where it comes from.
 
     A provider's zero stays zero where its answer ended. Tokens that it never counted are estimated. An error, or a call
     without any answer, used nothing.
     """
-    reader, counted = call.reader, read_plausible_usage(call)[0]
     is_final = reader is not None and (call.exchange.status == OK or reader.is_done)
     if not is_final and call.exchange.error_code == CLIENT_DISCONNECTED:
         return _usage_after_leaving(call, counted, now_s)
     if reader is None:
-        return Usage(), "none"
+        return NOTHING, "none"
     # Some report zero in every chunk but the last one, and a stream that was cut has no last one.
-    is_counted = _has_output(counted) if is_final else bool(counted.completion_tokens)
+    if is_final:  # Some count their whole answer only in the total.
+        is_counted = counted.completion_tokens is not None or counted.total_tokens is not None
+    else:
+        is_counted = bool(counted.completion_tokens)
     if is_counted or (reader.usage and not reader.relayed_text_chars):
         return _with_prompt(call, counted)
     if not reader.relayed_text_chars:
-        return Usage(), "none"
+        return NOTHING, "none"
     return _estimated(call, counted, _relayed_tokens(call))
 
 
@@ -73,10 +87,10 @@ def _usage_after_leaving(call: Call, counted: Usage, now_s: float) -> tuple[Usag
     """Return the usage of a call whose client left, and whose answer was not read to its end."""
     attempt, reader = call.attempt, call.reader
     if not attempt.is_sent:
-        return Usage(), "none"
+        return NOTHING, "none"
     has_failed = attempt.failure or (reader and (reader.failure or reader.error_so_far()))
     if has_failed and not (reader and reader.relayed_text_chars):
-        return Usage(), "none"
+        return NOTHING, "none"
     tokens = max(_relayed_tokens(call), _unseen_tokens(call, now_s))
     if reader and reader.has_finished and counted.completion_tokens:
         return _with_prompt(call, counted)
@@ -139,11 +153,6 @@ def _unseen_tokens(call: Call, now_s: float) -> int:
 def _separate_reasoning_tokens(call: Call, counted: Usage) -> int:
     is_separate = call.exchange.target.model.family.reasoning_beside_completion
     return counted.reasoning_tokens or 0 if is_separate else 0
-
-
-def _has_output(counted: Usage) -> bool:
-    """Return whether a provider counted its whole answer, even if only in the total."""
-    return counted.completion_tokens is not None or counted.total_tokens is not None
 
 
 def _most_tokens(call: Call) -> int | None:

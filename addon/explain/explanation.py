@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
 
+from msgspec import structs
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
@@ -194,7 +195,7 @@ def _hold(call: Call, explained: ExplainedAttempt, cap_tokens: int | None, count
     explained.prompt_nanousd = request.max_cost.prompt_nanousd
     explained.limits = _limit_rows(call, request, counted)
     used = {limit.counter: counted(limit, request.workspace, request.key_id) for limit in request.limits}
-    uncapped = place_hold(replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
+    uncapped = place_hold(structs.replace(request.max_cost, cap_tokens=_NO_CAP), request.limits, used)
     if explained.target.mode == "payg" and not isinstance(uncapped, Denial) and uncapped.cap_tokens < _NO_CAP:
         explained.caps.budget = uncapped.cap_tokens
     decided = place_hold(request.max_cost, request.limits, used)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from msgspec import structs
@@ -109,7 +109,7 @@ class Holds:
         outcome, *found = await self._run_hold(request, held.counters, is_moved=is_moved)
         if outcome == "held":
             hold = Hold(*map(int, found))
-            max_cost = replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+            max_cost = structs.replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
             held.request = structs.replace(request, limits=(), max_cost=max_cost)
             return hold
         if outcome == "denied":
@@ -165,13 +165,13 @@ def make_exact(max_cost: MaxCost, limits: Sequence[Limit]) -> MaxCost:
     """
     hold = place_hold(max_cost, (), {})
     if isinstance(hold, Hold) and all(limit.kind == "request_cap" for limit in limits):
-        max_cost = replace(max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+        max_cost = structs.replace(max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
     elif max_cost.is_protected and max_cost.token_picousd:
         # No limit leaves more room than this.
         most_tokens = (
             (LARGEST_EXACT - max_cost.prompt_nanousd) * PICOUSD_PER_NANOUSD // max_cost.token_picousd
         )
-        max_cost = replace(max_cost, cap_tokens=min(max_cost.cap_tokens, max(most_tokens, 1)))
+        max_cost = structs.replace(max_cost, cap_tokens=min(max_cost.cap_tokens, max(most_tokens, 1)))
     thousandths = max_cost.cap_tokens * (PICOUSD_PER_NANOUSD if max_cost.token_picousd else 1)
     is_exact = max(max_cost.prompt_nanousd, thousandths) < LARGEST_EXACT
     if not is_exact or max_cost.token_picousd >= LARGEST_TOKEN_PICOUSD:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rig.bounds import BOUND_S
-from rig.call_stages import ANSWER, call_at, give_answer, make_dependencies
+from rig.call_stages import ANSWER, USAGE, call_at, give_answer, make_dependencies
 from rig.configuration import Configuration, model, provider, workspace
 from rig.ledger import read_rows
 from rig.metrics import read
@@ -237,8 +237,8 @@ async def test_a_call_whose_cost_can_not_be_found_out_costs_nothing_and_has_its_
     deps: Dependencies, database: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     call = await call_at(Stage.DISPATCHED, deps, KEY)
-    give_answer(call, deps)
-    call.request = None  # Without its request nothing of a call can be computed.
+    give_answer(call, deps, ANSWER | {"usage": USAGE | {"completion_tokens": 10**9}})
+    call.request = None  # Without the request, its bound for so large a count can't be computed.
     await deps.in_flight.settle(call, 200)
     [row] = read_rows(database)
     assert (row["status"], row["wholesale_nanousd"], row["usage_source"]) == (200, 0, "none")

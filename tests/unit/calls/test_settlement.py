@@ -7,9 +7,10 @@ import pytest
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.answers.context import AnswerContext
+from addon.calls import settlement
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.settlement import compute_outcome, read_plausible_usage
+from addon.calls.settlement import read_plausible_usage
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
@@ -28,6 +29,11 @@ def call_of(exchange: Exchange, **facts: Any) -> Call:
     """Return a call whose attempt has these fields."""
     attempt = upstream_attempt(exchange, **facts)
     return Call(exchange, cast(Settings, None), request=REQUEST, current=attempt)
+
+
+def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
+    counted, _ = read_plausible_usage(call)
+    return settlement.compute_outcome(call, counted, now_s)
 
 
 def thought(text: str, **counts: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from policies.limits import (
     rpm_of,
     wallet_counter,
 )
-from policies.model import Key, Mode, Reset, Workspace
+from policies.model import Key, Mode, Plan, Reset, Workspace
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 KEY = Key("ci", "00", spend_cap_nanousd=20, spend_reset="weekly", request_cap=7, request_reset="daily")
@@ -94,8 +94,8 @@ def test_only_limits_that_are_set_apply(workspace: Workspace, key: Key, mode: Mo
     ("plan", "mode", "paid"),
     [("standard", "payg", True), ("pro", "payg", False), ("standard", "byok", False)],
 )
-def test_the_wallet_pays_for_metered_calls_without_pro(plan: str, mode: Mode, paid: bool) -> None:
-    assert pays_from_wallet(replace(BARE, plan=plan), mode) is paid  # type: ignore[arg-type]
+def test_the_wallet_pays_for_metered_calls_without_pro(plan: Plan, mode: Mode, paid: bool) -> None:
+    assert pays_from_wallet(plan, mode) is paid
 
 
 def test_a_call_adds_to_every_counter_of_a_limit_except_the_wallets() -> None:

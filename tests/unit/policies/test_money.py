@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies.model import Prices, Usage
 from policies.money import (
-    compute_cost_nanousd,
+    compute_costs_nanousd,
     compute_highest_input_microusd_per_mtok,
     compute_retail_microusd_per_mtok,
     compute_retail_prices,
@@ -30,6 +30,11 @@ tokens = st.none() | st.integers(0, 10**9)
 usages = st.builds(Usage, *[tokens] * 6)
 WRITES = replace(PRICES, cache_write_microusd_per_mtok=187_500)
 few = settings(max_examples=150)
+
+
+def cost_nanousd(usage: Usage, prices: Prices, reasoning_beside: bool) -> int:
+    [found] = compute_costs_nanousd(usage, [prices], reasoning_beside)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_each_of_the_three_prices_gets_the_markup() -> None:
     ],
 )
 def test_a_call_costs_what_its_tokens_cost(usage: Usage, reasoning_beside: bool, nanousd: int) -> None:
-    assert compute_cost_nanousd(usage, PRICES, reasoning_beside) == nanousd
+    assert cost_nanousd(usage, PRICES, reasoning_beside) == nanousd
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_a_call_costs_what_its_tokens_cost(usage: Usage, reasoning_beside: bool,
     ],
 )
 def test_tokens_written_into_a_cache_have_their_own_price(usage: Usage, prices: Prices, nanousd: int) -> None:
-    assert compute_cost_nanousd(usage, prices, False) == nanousd
+    assert cost_nanousd(usage, prices, False) == nanousd
 
 
 def test_a_prompt_is_held_at_its_highest_price() -> None:
@@ -190,11 +195,11 @@ def test_a_prompt_is_held_at_its_highest_price() -> None:
 
 @pytest.mark.parametrize(("micro", "nano"), [(499, 0), (500, 1), (1499, 1), (1500, 2)])
 def test_a_cost_is_rounded_half_up(micro: int, nano: int) -> None:
-    assert compute_cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
+    assert cost_nanousd(Usage(prompt_tokens=1), Prices(micro, 0, 0), False) == nano
 
 
 def test_a_cost_is_rounded_once_and_not_for_each_part() -> None:
-    assert compute_cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
+    assert cost_nanousd(Usage(2, 1, cached_tokens=1), Prices(400, 400, 400), False) == 1
 
 
 @few
@@ -216,7 +221,16 @@ def test_a_cost_equals_the_exact_fraction_rounded_half_up(
             (output, prices.output_microusd_per_mtok),
         )
     )
-    assert compute_cost_nanousd(usage, prices, reasoning_beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+    assert cost_nanousd(usage, prices, reasoning_beside) == (exact * 10**9 + Fraction(1, 2)) // 1
+
+
+@few
+@given(usages, prices, prices, st.booleans())
+def test_the_wholesale_and_retail_costs_do_not_depend_on_each_other(
+    usage: Usage, wholesale: Prices, retail: Prices, reasoning_beside: bool
+) -> None:
+    alone = [cost_nanousd(usage, one, reasoning_beside) for one in (wholesale, retail)]
+    assert compute_costs_nanousd(usage, (wholesale, retail), reasoning_beside) == alone
 
 
 @few

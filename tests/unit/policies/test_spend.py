@@ -1,17 +1,17 @@
 """Holds: the limit that refuses a call, the cap under overage protection, and the amount that is held."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from policies.limits import Counter, Limit, LimitKind
 from policies.model import Prices, Usage
-from policies.money import compute_cost_nanousd
+from policies.money import compute_costs_nanousd
 from policies.spend import (
     MIN_SHARE_TOKENS,
     CounterUse,
@@ -246,7 +246,8 @@ def test_no_answer_within_its_cap_costs_more_than_its_hold(
         completion_tokens=data.draw(st.integers(0, cap * choices)),
         cached_tokens=data.draw(st.integers(0, prompt)),
     )
-    assert compute_cost_nanousd(usage, prices, reasoning_beside=False) <= hold.amount_nanousd
+    [cost_nanousd] = compute_costs_nanousd(usage, [prices], reasoning_beside=False)
+    assert cost_nanousd <= hold.amount_nanousd
 
 
 MAX_COSTS = st.builds(

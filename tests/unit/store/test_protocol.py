@@ -1,10 +1,10 @@
 """The rules of every store: one suite for SQLite and for Redis."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
 from rig.stores import (
     KEY,
     MAX_COST,
