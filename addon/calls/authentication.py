@@ -18,7 +18,7 @@ _NO_HASH = "0" * 64
 
 def bearer_header(head: RequestHead) -> str | None:
     """Return the Authorization header, None where there is none. Raises Refusal for more than one."""
-    values = head.headers.get_all("authorization")
+    values = [value for name, value in head.headers.fields if name == "authorization"]
     if len(values) > 1:
         raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
     return values[0] if values else None

@@ -14,7 +14,7 @@ from addon.calls.request_body import check_size, read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
-from addon.runtime.heavy_work import run_heavy_work
+from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, no_access_token, refusal_error
 from addon.text.http_heads import RequestHead
@@ -58,8 +58,12 @@ async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None
 
 async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
     await admit(call, stream.head, deps)
-    accept_request(call, await read_chat_request(call, stream, deps.bodies))
-    accept_route(call, await run_heavy_work(call.chat.body_bytes, find_route, call))
+    chat = await read_chat_request(call, stream, deps.bodies)
+    accept_request(call, chat)
+    is_light = chat.body_bytes <= LIGHT_BODY_BYTES
+    accept_route(
+        call, find_route(call) if is_light else await run_heavy_work(chat.body_bytes, find_route, call)
+    )
     attempt = await reserve_first(call, deps)
     while failed := await AttemptRunner(call, attempt, stream, deps).run():
         failure = with_advice(failed, attempt.advice)

@@ -5,6 +5,7 @@ Source: contract, "Chat request body" and "Message object"; docs/decisions/null-
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -83,6 +84,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     )
 
 
+@lru_cache(maxsize=16)
 def check_content_type(content_type: str | None, content_encoding: str | None) -> None:
     """Raise Refusal ``unsupported_media_type`` unless the body is JSON in UTF-8 and not compressed."""
     media_type, *parameters = (content_type or "").lower().split(";")

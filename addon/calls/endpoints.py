@@ -22,11 +22,17 @@ class Endpoint(Enum):
 METHODS: Mapping[Endpoint, tuple[str, ...]] = MappingProxyType(
     {Endpoint.CHAT: ("POST",), Endpoint.MODELS: ("GET", "HEAD"), Endpoint.MODEL: ("GET", "HEAD")}
 )
+_PLAIN: Mapping[tuple[str, str], Endpoint] = MappingProxyType(
+    {(method, one.value): one for one in (Endpoint.CHAT, Endpoint.MODELS) for method in METHODS[one]}
+)
+"""The endpoints by method and target, for targets that are only a path."""
 _ONE_MODEL: Final = f"{Endpoint.MODELS.value}/"
 
 
 def endpoint_of(head: RequestHead) -> Endpoint:
     """Return the endpoint that a request is for. Raises Refusal ``not_found`` or ``method_not_allowed``."""
+    if endpoint := _PLAIN.get((head.method, head.target)):
+        return endpoint
     if head.method == "CONNECT":
         raise Refusal("method_not_allowed", "This is a gateway, not a proxy: CONNECT is not served.")
     if head.target == "*":

@@ -4,12 +4,10 @@ A body has 30 s, and one more second for each 64 KiB received. All bodies of a p
 workspace may use at most as much as is still free: one workspace alone gets half of the budget, two get a third each.
 """
 
-from collections import Counter
-
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
 from addon.runtime.deadline import WaitTimeout
-from addon.runtime.heavy_work import run_heavy_work
+from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.text.http_heads import RequestHead
 from addon.wire.stream import Stream
 from policies.refusal import Refusal
@@ -31,56 +29,57 @@ class BodyBudget:
     ) -> None:
         self.bytes = 0
         self._max_bytes, self._max_reading = max_bytes, max_reading
-        self._bytes_of: Counter[str] = Counter()
-        self._reading: Counter[str] = Counter()
+        self._bytes_of: dict[str, int] = {}
+        self._reading: dict[str, int] = {}
 
     def begin(self, call: Call) -> None:
         """Count a body that is being read. Raises Refusal ``rate_limit_unavailable``."""
-        workspace = call.exchange.workspace
-        if self._reading[workspace.id] >= self._max_reading:
+        workspace_id = call.exchange.workspace.id
+        reading = self._reading.get(workspace_id, 0)
+        if reading >= self._max_reading:
             message = (
                 f"{self._max_reading} requests of the workspace are being received; try again in a moment."
             )
             raise Refusal("rate_limit_unavailable", message, retry_after_s=1)
-        self._reading[workspace.id] += 1
+        self._reading[workspace_id] = reading + 1
 
     def end(self, call: Call) -> None:
         """Stop counting a body that is being read."""
-        workspace = call.exchange.workspace
-        _subtract(self._reading, workspace.id, 1)
+        workspace_id = call.exchange.workspace.id
+        if others := self._reading.pop(workspace_id) - 1:
+            self._reading[workspace_id] = others
 
     def take(self, call: Call, count: int) -> None:
         """Count ``count`` more bytes of a call. Raises Refusal ``rate_limit_unavailable``."""
         if not count:
             return
-        workspace = call.exchange.workspace
-        free = self._max_bytes - self.bytes - count
-        if self._bytes_of[workspace.id] + count > free:
+        workspace_id = call.exchange.workspace.id
+        of_workspace = self._bytes_of.get(workspace_id, 0) + count
+        if of_workspace > self._max_bytes - self.bytes - count:
             message = "The gateway has no memory for one more request of this size; try again in a moment."
             raise Refusal("rate_limit_unavailable", message, retry_after_s=1)
         self.bytes += count
-        self._bytes_of[workspace.id] += count
+        self._bytes_of[workspace_id] = of_workspace
         call.counted_bytes += count
 
     def give_back(self, call: Call) -> None:
         """Give the bytes of a call back, once it has ended."""
         if call.counted_bytes:
-            workspace = call.exchange.workspace
+            workspace_id = call.exchange.workspace.id
             self.bytes -= call.counted_bytes
-            _subtract(self._bytes_of, workspace.id, call.counted_bytes)
+            if others := self._bytes_of.pop(workspace_id) - call.counted_bytes:
+                self._bytes_of[workspace_id] = others
             call.counted_bytes = 0
-
-
-def _subtract(counts: Counter[str], name: str, count: int) -> None:
-    counts[name] -= count
-    if not counts[name]:
-        del counts[name]
 
 
 def check_size(head: RequestHead, max_request_bytes: int) -> None:
     """Raise Refusal ``request_too_large`` where the declared length is too large, before the body is read."""
-    if declared_length(head) > max_request_bytes:
-        raise Refusal("request_too_large", f"The body exceeds {max_request_bytes} bytes.")
+    _check_length(declared_length(head), max_request_bytes)
+
+
+def _check_length(length: int, max_bytes: int) -> None:
+    if length > max_bytes:
+        raise Refusal("request_too_large", f"The body exceeds {max_bytes} bytes.")
 
 
 def declared_length(head: RequestHead) -> int:
@@ -94,12 +93,20 @@ async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> C
     """Read the body, and return the chat request in it. Raises ClientLeft, or Refusal for an invalid one."""
     headers = stream.head.headers
     check_content_type(headers.get("content-type"), headers.get("content-encoding"))
-    content = await _read(call, stream, bodies)
+    if stream.has_whole_body:
+        # No byte is waited for, so there is nothing to time.
+        content = await stream.read()
+        _check_length(len(content), call.settings.conf.limits.max_request_bytes)
+        bodies.take(call, len(content))
+    else:
+        content = await _read(call, stream, bodies)
+    if len(content) <= LIGHT_BODY_BYTES:
+        return parse_chat_request(content)
     return await run_heavy_work(len(content), parse_chat_request, content)
 
 
 async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
-    """Return the whole body. Where its length is known, the budget counts it before it is read."""
+    """Return a body that is still arriving. Where its length is known, the budget counts it before it is read."""
     limit = call.settings.conf.limits.max_request_bytes
     bodies.take(call, declared_length(stream.head))
     pieces: list[bytes] = []
@@ -110,8 +117,7 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
         with stream.while_connected(), timeout:
             while piece := await stream.read():
                 received_bytes += len(piece)
-                if received_bytes > limit:
-                    raise Refusal("request_too_large", f"The body exceeds {limit} bytes.")
+                _check_length(received_bytes, limit)
                 bodies.take(call, max(received_bytes - call.counted_bytes, 0))
                 pieces.append(piece)
                 timeout.extend(len(piece) / BYTES_PER_S)

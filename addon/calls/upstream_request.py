@@ -28,8 +28,11 @@ from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 def accept_request(call: Call, chat: ChatRequest) -> None:
     """Note the request of a call, once its body is read and valid."""
     call.request = chat
+    model, end_user = chat.model, chat.end_user
     call.exchange = call.exchange.with_fields(
-        requested_model=recordable(chat.model), end_user=recordable(chat.end_user), stream=chat.stream
+        requested_model=None if model is None else recordable(model),
+        end_user=None if end_user is None else recordable(end_user),
+        stream=chat.stream,
     )
 
 

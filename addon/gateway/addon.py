@@ -13,8 +13,6 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.exceptions import OptionsError
 
 from addon.calls.call import begin, fail, serve
-from addon.calls.call_state import Call
-from addon.calls.dependencies import Dependencies
 from addon.calls.request_id import new_request_id
 from addon.calls.responses import make_error_response
 from addon.gateway.flows.shown_calls import ShownCalls
@@ -115,32 +113,30 @@ class Gateway(ClientHooks):
     # Calls.
 
     async def serve_stream(self, stream: Stream) -> None:
-        """Serve one request, until its answer has ended and its ledger row is written."""
+        """Serve one request, until its answer has ended and its ledger row is written.
+
+        Answer a fault of ours with ``fail``, unless the client has left.
+        """
         deps = self.lifecycle().deps
         call = begin(deps)
-        shown = self._shown_calls.begin(stream) if self._shown_calls else None
-        if shown is None:
-            await _serve(call, stream, deps)
-            return
+        shown = None
+        if self._shown_calls is not None and self._shown_calls.viewers.are_present():
+            shown = self._shown_calls.begin(stream)
+        served = stream if shown is None else shown.stream
         try:
-            await _serve(call, shown.stream, deps)
+            await serve(call, served, deps)
+        except ClientLeft:
+            pass
+        except Exception:
+            log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
+            with suppress(ClientLeft):
+                await fail(call, served, deps)
         finally:
-            shown.end(call.exchange)
+            if shown is not None:
+                shown.end(call.exchange)
 
     def _refuse(self, refusal: Refusal) -> Response:
         """Return the answer to a request that never became a call."""
         if self._lifecycle:
             self._lifecycle.metrics.call_refused(refusal.code)
         return make_error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)
-
-
-async def _serve(call: Call, stream: Stream, deps: Dependencies) -> None:
-    """Serve one request. Answer a fault of ours with ``fail``, unless the client has left."""
-    with suppress(ClientLeft):
-        try:
-            await serve(call, stream, deps)
-        except ClientLeft:
-            raise
-        except Exception:
-            log.exception("a call failed inside the gateway", extra={"id": call.exchange.id})
-            await fail(call, stream, deps)

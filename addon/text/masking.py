@@ -142,7 +142,15 @@ def recordable(text: str | None, secrets: Sequence[str] = ()) -> str | None:
     """Return a client's or provider's own words as the ledger and the log may hold them: short, without secrets."""
     if text is None:
         return None
+    if not secrets:
+        return _mask_short(text[:MAX_RECORDED_CHARS])
     text = text[: 4 * MAX_RECORDED_CHARS]
     for secret in secrets:
         text = mask_fragments(text, secret)
-    return mask_credentials(text[:MAX_RECORDED_CHARS])
+    return _mask_short(text[:MAX_RECORDED_CHARS])
+
+
+@lru_cache(maxsize=1024)
+def _mask_short(text: str) -> str:
+    """Mask a text that many calls share: the name of a model or of an end user, or the reason why an answer ended."""
+    return mask_credentials(text)

@@ -13,7 +13,7 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
-from addon.calls.request_id import RequestIds
+from addon.calls.request_id import make_request_ids
 from addon.calls.reservation import reserve_first
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.calls.upstream_request import (
@@ -63,7 +63,7 @@ def make_dependencies(settings: Settings, database: Path, clock: Clock = SYSTEM_
         unrelayed=UnrelayedAnswers(),
         bodies=bodies,
         clock=clock,
-        new_id=RequestIds().next,
+        new_id=make_request_ids(),
     )
 
 

@@ -40,7 +40,8 @@ class ObservedStream(Stream):
         piece = await self._stream.read()
         if piece:
             self._recording.request_body.add(piece)
-        elif not self._recording.is_request_whole:
+        # A body that arrived whole is read once.
+        if (not piece or self._stream.has_whole_body) and not self._recording.is_request_whole:
             self._recording.is_request_whole = True
             self._on_change()
         return piece

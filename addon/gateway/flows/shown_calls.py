@@ -71,22 +71,20 @@ class ShownCalls:
 
     def __init__(self, addons: AddonManager, find_client: Callable[[tuple[str, int]], Client | None]) -> None:
         self._addons = addons
-        self._viewers = Viewers(addons)
+        self.viewers = Viewers(addons)
         self._find_client = find_client
         self._budget = RecordingBudget()
         self._tasks: set[asyncio.Task[None]] = set()
         self._left_out = LogLimit(log, max_lines=1)
 
     def begin(self, stream: Stream) -> "ShownCall | None":
-        """Begin to show a call. Return None when no addon handles flows, or too many calls are shown already."""
-        if not self._viewers.are_present():
-            return None
+        """Begin to show a call. Return None when too many calls are shown already, or its client has just left."""
         if len(self._tasks) >= MAX_SHOWN_AT_ONCE:
             message = f"calls are not shown as flows: {MAX_SHOWN_AT_ONCE} are being shown already"
             self._left_out.warning(message, event="calls not shown")
             return None
         client = self._find_client(stream.peer)
-        if client is None:  # It has just left.
+        if client is None:
             return None
         call = ShownCall(stream, client, self._budget)
         task = asyncio.get_running_loop().create_task(self._show(call))

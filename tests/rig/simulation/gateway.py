@@ -15,7 +15,7 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
 from addon.calls.request_body import BodyBudget
-from addon.calls.request_id import RequestIds
+from addon.calls.request_id import make_request_ids
 from addon.calls.responses import make_error_response
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.settings.settings import Settings
@@ -76,7 +76,7 @@ class SimulatedGateway:
             unrelayed=UnrelayedAnswers(),
             bodies=bodies,
             clock=clock,
-            new_id=RequestIds(self._world.token_hex).next,
+            new_id=make_request_ids(self._world.token_hex),
         )
 
     @property
