@@ -9,7 +9,10 @@ from pathlib import Path
 from benchmarks import checkouts, chunks, comparison, cpu, hostile, memory, slow_streams, stores, workers
 from benchmarks.certificate import write_certificate
 from benchmarks.gateways import Setup, gateway
+from benchmarks.money import run as money
+from benchmarks.peers import run as peers
 from benchmarks.processes import LoadGenerator, load_generator, stock_mitmdump, upstream
+from benchmarks.tables import use_markdown
 from benchmarks.traffic import Target
 
 
@@ -21,6 +24,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--against", type=_checkout, metavar="FOLDER", help="another checkout, in alternating rounds"
     )
+    parser.add_argument(
+        "--otari", type=Path, metavar="COMMAND", help="an installed `otari`, for --peers and --money"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="scenarios, or hostile inputs, with TEXT in their name"
     )
@@ -45,6 +52,10 @@ def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
         help="resident memory with N open slow streams; default: 2000",
     )
     modes.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
+    modes.add_argument(
+        "--peers", action="store_true", help="LiteLLM, Portkey and Otari too; installs the first two; Linux"
+    )
+    modes.add_argument("--money", action="store_true", help="what calls cost whoever pays; Linux")
     modes.add_argument("--workers", action="store_true", help="what a second worker costs, on each store")
     modes.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
     modes.add_argument("--hostile", action="store_true", help="what hostile requests and answers cost; Linux")
@@ -61,6 +72,8 @@ def _checkout(text: str) -> Path:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that the command line selects."""
     options = _parser().parse_args(arguments)
+    if options.markdown:
+        use_markdown()
     if options.chunks:
         chunks.run(options.rounds)
         return
@@ -68,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tollgate-bench-")))
         if options.hostile:
             hostile.run(folder, options.only)
+        elif options.money:
+            money.run(folder, options.only, options.otari)
         elif options.stores:
             stores.run(folder)
         elif options.workers:
@@ -90,6 +105,8 @@ def _run_calls(options: argparse.Namespace, load: LoadGenerator, alone: Target, 
         setup = Setup("against", checkout=options.against) if options.against else Setup()
         with gateway(alone.port, folder, setup) as target:
             memory.run(load, target)
+    elif options.peers:
+        peers.run(load, alone, folder, options.rounds, options.otari)
     elif options.against:
         chosen = comparison.scenarios(options.only)
         checkouts.run(load, alone, folder, checkouts.Checkouts(options.against), chosen, options.rounds)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tabulate import tabulate
-
 from benchmarks import cpu
 from benchmarks.certificate import write_certificate
 from benchmarks.comparison import (
@@ -22,6 +20,7 @@ from benchmarks.comparison import (
 )
 from benchmarks.gateways import Setup, gateway
 from benchmarks.processes import LoadGenerator, Sample, upstream
+from benchmarks.tables import table
 from benchmarks.traffic import Scenario, Target
 
 OURS: Final = "tollgate"
@@ -107,7 +106,7 @@ def _print_ratios(results: Results, costs: cpu.Costs) -> None:
         aim = f"≤ {cpu.AIM_WIRE}" if scenario.kind == "whole" else ""
         rows.append((f"CPU of the wire: {scenario}", f"{ratio:.2f}", aim))
     print()
-    print(tabulate(rows, (f"{OURS} ÷ {THEIRS}", "measured", "aim"), disable_numparse=True))
+    print(table(rows, (f"{OURS} ÷ {THEIRS}", "measured", "aim")))
 
 
 def run_connect(load: LoadGenerator, folder: Path, rounds: int, theirs: Path | None) -> None:
@@ -130,7 +129,9 @@ def run_connect(load: LoadGenerator, folder: Path, rounds: int, theirs: Path | N
         for (_, name), samples in results.items()
     ]
     print("a new client connection for each call, TLS to the provider\n")
-    print(tabulate(rows, ("target", "p50 ms", "p99 ms", "CPU ms/call", "errors"), floatfmt=".2f"))
+    print(
+        table(rows, ("target", "p50 ms", "p99 ms", "CPU ms/call", "errors"), ("", ".2f", ".2f", ".2f", ".0f"))
+    )
     if theirs:
         ratio = _ratio(lambda one: latency_ms(one, 50), results[CONNECT, OURS], results[CONNECT, THEIRS])
         print(f"\nmedian, {OURS} ÷ {THEIRS}: {ratio:.2f}")

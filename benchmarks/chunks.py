@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tabulate import tabulate
-
 from addon.answers.context import AnswerContext
 from addon.dialects import DIALECTS
+from benchmarks.tables import table
 from policies.family import Family
 
 CHUNKS = 20_000
@@ -104,7 +103,7 @@ def run(rounds: int) -> None:
     for stream in STREAMS:
         cost_us = statistics.median(_microseconds(stream) for _ in range(rounds))
         rows.append((stream.name, f"{cost_us:.1f}", f"< {stream.aim_us}"))
-    print(tabulate(rows, ("stream", "µs a chunk", "aim"), disable_numparse=True))
+    print(table(rows, ("stream", "µs a chunk", "aim")))
 
 
 def _microseconds(stream: Stream) -> float:

@@ -5,9 +5,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tabulate import tabulate
-
 from benchmarks.processes import LoadGenerator, Sample
+from benchmarks.tables import table
 from benchmarks.traffic import EVENTS, Scenario, Target
 
 SCENARIOS = (
@@ -122,7 +121,7 @@ def print_table(results: Results) -> None:
         *("CPU µs/chunk", "errors"),
     )
     formats = ("", ".0f", "", ".0f", ".0f", ".2f", ".2f", ".2f", ".1f", ".0f")
-    print(tabulate(rows, headers, floatfmt=formats))
+    print(table(rows, headers, formats))
 
 
 def _row(scenario: Scenario, name: str, samples: Sequence[Sample]) -> tuple[str | float | None, ...]:
@@ -160,7 +159,7 @@ def print_comparison(results: Results, targets: Targets) -> None:
             per_s = requests_per_s(by_name[ours.name]) * EVENTS[scenario.kind]
             rows.append((f"events/s: {scenario}", f"{per_s:.0f}", f"≥ {AIM_EVENTS_PER_S}"))
     print()
-    print(tabulate(rows, ("tollgate", "measured", "aim"), disable_numparse=True))
+    print(table(rows, ("tollgate", "measured", "aim")))
 
 
 def _rates(

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tabulate import tabulate
-
 from benchmarks.processes import LoadGenerator
 from benchmarks.stack_sampler import AREAS, LOGIC, OTHER
+from benchmarks.tables import table
 from benchmarks.traffic import EVENTS, Scenario, Target
 
 SCENARIOS: Final = (
@@ -100,7 +99,7 @@ def print_costs(costs: Costs) -> None:
     rows.append(("together, a chunk", *per_chunk))
     rows.append(("(samples)", *(cost.samples.total() for cost in costs.values())))
     print("\nwhere a call's CPU goes, µs a call\n")
-    print(tabulate(rows, ("area", *headers), floatfmt=".0f"))
+    print(table(rows, ("area", *headers), ("", *(".0f" for _ in headers))))
 
 
 def wire_ratio(costs: Costs, scenario: Scenario, ours: str, theirs: str) -> float:

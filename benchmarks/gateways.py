@@ -19,12 +19,26 @@ READY = "tollgate listening on "
 
 
 @dataclass(frozen=True, slots=True)
+class Money:
+    """The prices for a million tokens, the markup, and the budget of the key and of the month."""
+
+    input_usd: str = "0.15"
+    output_usd: str = "0.60"
+    markup_percent: str = "4"
+    budget_usd: str = "1000000"
+
+
+MONEY = Money()
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """How a gateway differs from the default: one worker of this checkout, on SQLite, without TLS.
 
     ``slugs`` maps the dialect of further models to their names. ``others`` maps the names of further providers to their
     ports. ``keys`` has the key of each further workspace. ``certificate`` is for clients. With ``authority``, the
     provider uses TLS, and this file verifies its certificate. ``samples`` is the file of ``benchmarks.stack_sampler``.
+    ``money`` has the prices and the budget.
     """
 
     name: str = "tollgate"
@@ -37,6 +51,7 @@ class Setup:
     certificate: Path | None = None
     authority: Path | None = None
     samples: Path | None = None
+    money: Money = MONEY
 
     @property
     def python(self) -> str:
@@ -69,6 +84,35 @@ PLAIN = Setup()
 @contextlib.contextmanager
 def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[Target]:
     """Yield a gateway in front of the upstream, with every limit set. Write its files to ``folder``."""
+    with configure(upstream_port, folder, setup).running() as target:
+        yield target
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The files of a gateway, and its key. It may be started again on them."""
+
+    conf: Path
+    key: str
+    setup: Setup
+
+    @property
+    def ledger(self) -> Path:
+        """The SQLite file."""
+        return self.conf.parent / "var" / "tollgate.db"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Target]:
+        """Yield a gateway that is ready."""
+        setup, log = self.setup, self.conf.parent / "gateway.log"
+        options = ["--conf", str(self.conf), "--port", "0", "--workers", str(setup.workers)]
+        with running([*setup.command, "serve", *options], log=log, environment=setup.environment) as process:
+            port = _await_readiness(process, log)
+            yield Target(setup.name, process.pid, port, self.key, tls=setup.certificate is not None)
+
+
+def configure(upstream_port: int, folder: Path, setup: Setup) -> Configured:
+    """Write the files of a gateway in front of the upstream."""
     key = new_key()
     origin = f"{'https' if setup.authority else 'http'}://127.0.0.1"
     base_url = f"{origin}:{upstream_port}/v1"
@@ -77,11 +121,7 @@ def gateway(upstream_port: int, folder: Path, setup: Setup = PLAIN) -> Iterator[
         _add_models_of(folder / "catalog_data", slug, f"{origin}:{port}/v1")
     for dialect, slug in setup.slugs.items():
         _add_model(folder / "catalog_data", dialect, slug, base_url)
-    log = folder / "gateway.log"
-    command = [*setup.command, "serve", "--conf", str(conf), "--port", "0", "--workers", str(setup.workers)]
-    with running(command, log=log, environment=setup.environment) as process:
-        port = _await_readiness(process, log)
-        yield Target(setup.name, process.pid, port, key, tls=setup.certificate is not None)
+    return Configured(conf, key, setup)
 
 
 def new_key() -> str:
@@ -92,17 +132,20 @@ def new_key() -> str:
 def _write_configuration(folder: Path, base_url: str, key: str, setup: Setup) -> Path:
     """Write the files of one gateway. Return the path of proxy.conf."""
     state = f'[state]\nbackend = "redis"\nredis_url = "{setup.redis_url}"\n' if setup.redis_url else ""
+    money = setup.money
+    billing = f'[billing]\nmarkup_percent = "{money.markup_percent}"\n'
     tls = f'[listen]\ntls_certificate = "{setup.certificate}"\n' if setup.certificate else ""
     files = {
-        "proxy.conf": f"{tls}[admin]\nport = 0\n[sandbox]\nenabled = false\n{state}",
+        "proxy.conf": f"{tls}[admin]\nport = 0\n[sandbox]\nenabled = false\n{state}{billing}",
         "catalog_data/providers.toml": f'[BENCH]\nbase_url = "{base_url}"\n'
         'dialect = "openai"\nplatform_key = "env:BENCH_PROVIDER_KEY"\n',
         "catalog_data/models.toml": f'["{SLUG}"]\nprovider = "BENCH"\n'
-        f'upstream_model_id = "{UPSTREAM_MODEL_ID}"\nfamily = "bench"\ninput_price_per_m = "0.15"\n'
-        'output_price_per_m = "0.60"\nmax_completion_tokens = 16384\nbyok_only = false\nactive = true\n',
+        f'upstream_model_id = "{UPSTREAM_MODEL_ID}"\nfamily = "bench"\ninput_price_per_m = "{money.input_usd}"\n'
+        f'output_price_per_m = "{money.output_usd}"\nmax_completion_tokens = 16384\nbyok_only = false\n'
+        "active = true\n",
         "catalog_data/families.toml": '[bench]\ncap_field = "max_completion_tokens"\n',
         **{
-            f"policies/workspaces/bench{number or ''}.toml": _workspace(one)
+            f"policies/workspaces/bench{number or ''}.toml": _workspace(one, money.budget_usd)
             for number, one in enumerate([key, *setup.keys])
         },
     }
@@ -113,13 +156,13 @@ def _write_configuration(folder: Path, base_url: str, key: str, setup: Setup) ->
     return folder / "proxy.conf"
 
 
-def _workspace(key: str) -> str:
+def _workspace(key: str, budget_usd: str) -> str:
     key_hash = hashlib.sha256(key.encode()).hexdigest()
     return (
         'name = "Benchmark"\nplan = "pro"\nrpm_override = 100000000\n'
-        'monthly_spend_cap_usd = "1000000"\noverage_protection = true\n'
+        f'monthly_spend_cap_usd = "{budget_usd}"\noverage_protection = true\n'
         f'[[keys]]\nid = "bench"\nhash = "sha256:{key_hash}"\nactive = true\n'
-        'spend_cap_usd = "1000000"\nrequest_cap = 1000000000\n'
+        f'spend_cap_usd = "{budget_usd}"\nrequest_cap = 1000000000\n'
     )
 
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tabulate import tabulate
-
 from benchmarks.gateways import Setup, gateway
 from benchmarks.hostile_inputs import INPUTS, SLUGS, Input
 from benchmarks.procfs import cpu_s, peak_mb, reset_peak, resident_mb
+from benchmarks.tables import table
 from benchmarks.traffic import Target
 
 TIMEOUT_S: Final = 120.0
@@ -129,5 +128,5 @@ def run(folder: Path, only: str = "") -> None:
         rows = [measure(target, provider, one, idle_mb) for one in INPUTS if only in one.name]
     print(f"one worker on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; idle {idle_mb:.0f} MB\n")
     headers = ("input", "answer", "CPU s", "peak MB over idle", "longest wait ms")
-    print(tabulate(rows, headers, floatfmt=("", "", ".2f", ".0f", ".0f")))
+    print(table(rows, headers, ("", "", ".2f", ".0f", ".0f")))
     print(f"\n{AIMS}")

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from benchmarks.load_generator import Answers, is_right, is_whole
 from benchmarks.processes import Sample, load_generator, running, upstream
 from benchmarks.procfs import cpu_s
-from benchmarks.traffic import Scenario, Target, request_bytes, whole_answer
+from benchmarks.traffic import Scenario, Target, request_to, whole_answer
 
 SOURCE: Final = Path(__file__).with_name("light.c")
 FLAGS: Final = ("-std=c11", "-D_DEFAULT_SOURCE", "-O2")
@@ -76,7 +76,7 @@ class _CompiledLoad:
     def run(self, target: Target, scenario: Scenario) -> Sample:
         """Run one job of whole answers to its end."""
         request = self._folder / "request.http"
-        request.write_bytes(request_bytes(scenario.kind, target.key))
+        request.write_bytes(request_to(target, scenario.kind))
         if target.name not in self._lengths:
             self._lengths[target.name] = probed_length(target, scenario)
         arguments = (target.port, scenario.connections, scenario.calls, request, self._lengths[target.name])
@@ -95,7 +95,7 @@ def probed_length(target: Target, scenario: Scenario) -> int:
     """Return the length of the target's answer to one call. Raise ``RuntimeError`` when the answer is not right."""
     answer = bytearray()
     with socket.create_connection(("127.0.0.1", target.port), timeout=_PROBE_LIMIT_S) as connection:
-        connection.sendall(request_bytes(scenario.kind, target.key))
+        connection.sendall(request_to(target, scenario.kind))
         while not is_whole(answer):
             if not (received := connection.recv(65536)):
                 break

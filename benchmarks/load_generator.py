@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import override
 
-from benchmarks.traffic import Kind, Scenario, Target, is_complete, request_bytes
+from benchmarks.traffic import Kind, Scenario, Target, is_complete, request_to
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
@@ -23,7 +23,7 @@ _JOB_LIMIT_S = 60.0
 
 @dataclass(slots=True)
 class Answers:
-    """The measurements of one job.
+    """The measurements of one job. A call without a right answer is an error and has no latency.
 
     ``latencies_ms`` run from the last byte of the call sent to the last byte of the answer received. If each call opens
     its own connection, they start before that.
@@ -101,9 +101,9 @@ class Job:
         self.answers = Answers()
         self._target = target
         self._scenario = scenario
-        self._request = request_bytes(scenario.kind, target.key)
+        self._request = request_to(target, scenario.kind)
         self._remaining = iter(range(scenario.calls))
-        self._received: list[bytes] = []
+        self._received: list[tuple[float, bytes]] = []
         self._tls = _unchecked_tls() if target.tls else None
 
     async def run(self) -> Answers:
@@ -116,8 +116,9 @@ class Job:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         # Checked after the clock stopped, so the check adds no time to a target.
-        right = sum(is_right(self._scenario.kind, answer) for answer in self._received)
-        self.answers.errors = self._scenario.calls - right
+        kind = self._scenario.kind
+        self.answers.latencies_ms = [ms for ms, answer in self._received if is_right(kind, answer)]
+        self.answers.errors = self._scenario.calls - len(self.answers.latencies_ms)
         return self.answers
 
     async def _work(self) -> None:
@@ -136,8 +137,7 @@ class Job:
                     connection.transport.abort()
                 connection = None
                 continue
-            self.answers.latencies_ms.append((time.perf_counter() - started) * 1000)
-            self._received.append(answer)
+            self._received.append(((time.perf_counter() - started) * 1000, answer))
             if self._scenario.fresh:
                 connection.transport.close()
                 connection = None

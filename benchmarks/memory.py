@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from tabulate import tabulate
-
 from benchmarks.processes import LoadGenerator
 from benchmarks.procfs import resident_mb
+from benchmarks.tables import table
 from benchmarks.traffic import Scenario, Target
 
 PHASES = (
@@ -24,7 +23,7 @@ def run(load: LoadGenerator, target: Target) -> None:
     for scenario, steps in PHASES:
         rows += _phase(load, target, scenario, steps)
     headers = ("answer", "calls", "resident MB", "since the first step", "errors")
-    print(tabulate(rows, headers, floatfmt=("", ".0f", ".1f", "+.1f", ".0f")))
+    print(table(rows, headers, ("", ".0f", ".1f", "+.1f", ".0f")))
     print(
         f"\naim: under {AIM_MB} MB, and from the first step of each kind on at most {AIM_GROWTH_MB} MB more"
     )

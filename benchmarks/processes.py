@@ -115,8 +115,14 @@ def running(
     pipes: bool = False,
     log: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    home: Path | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run ``command`` until the block ends. Its output goes to pipes or to the file ``log``."""
+    """Run ``command`` until the block ends. Its output goes to pipes or to the file ``log``.
+
+    The process gets our environment and ``environment``. With a ``home``, the folder in which it runs, it gets nothing
+    of the user's: no credentials, no proxies, no settings.
+    """
+    bare = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "NO_PROXY": "*"}
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("w")) if log else subprocess.PIPE
         process = subprocess.Popen(
@@ -125,7 +131,8 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT if log else None,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**(bare if home else os.environ), **(environment or {})},
+            cwd=home,
         )
         try:
             yield process
@@ -152,17 +159,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def await_port(process: subprocess.Popen[str], port: int) -> None:
+def await_port(process: subprocess.Popen[str], port: int, limit_s: float = START_LIMIT_S) -> None:
     """Wait until ``port`` accepts. Raise ``RuntimeError`` when the process ends or the time is over."""
-    for _ in while_starting(process):
+    for _ in while_starting(process, limit_s):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
-    raise RuntimeError(f"nothing listens on port {port} after {START_LIMIT_S:.0f} s")
+    how = f"ended with {process.returncode}" if process.poll() is not None else f"{limit_s:.0f} s are over"
+    raise RuntimeError(f"nothing listens on port {port}: {how}")
 
 
-def while_starting(process: subprocess.Popen[str]) -> Iterator[None]:
+def while_starting(process: subprocess.Popen[str], limit_s: float = START_LIMIT_S) -> Iterator[None]:
     """Yield repeatedly until ``process`` ends or its time to start is over."""
-    deadline = time.monotonic() + START_LIMIT_S
+    deadline = time.monotonic() + limit_s
     while process.poll() is None and time.monotonic() < deadline:
         yield
         time.sleep(0.05)

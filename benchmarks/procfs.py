@@ -45,6 +45,11 @@ def cpu_s(pid: int) -> float:
     return sum(own(folder) for folder in _family(pid)) or math.nan
 
 
+def process_ids(pid: int) -> list[int]:
+    """Return the process and its children, and theirs."""
+    return [int(folder.name) for folder in _family(pid)]
+
+
 def _family(pid: int) -> list[Path]:
     folder = Path(f"/proc/{pid}")
     listed = folder / "task" / str(pid) / "children"

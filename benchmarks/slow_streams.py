@@ -10,12 +10,11 @@ from itertools import cycle, product
 from pathlib import Path
 from typing import Final, override
 
-from tabulate import tabulate
-
 from benchmarks.certificate import write_certificate
 from benchmarks.gateways import Setup, gateway, new_key
 from benchmarks.processes import upstream
 from benchmarks.procfs import cpu_s, peak_mb, reset_peak, resident_mb
+from benchmarks.tables import table
 from benchmarks.traffic import PAUSE_S, SLUG, Target, request_bytes
 
 AIM_MB: Final = 250
@@ -95,7 +94,7 @@ async def _hold(target: Target, streams: int, requests: list[bytes]) -> None:
     highest_mb = peak_mb(target.pid)
     await _close(clients)
     rows.append(_row("closed", clients, target, idle_mb))
-    print(tabulate(rows, ("streams", "open", "resident MB", "over idle"), floatfmt=".1f"))
+    print(table(rows, ("streams", "open", "resident MB", "over idle"), ("", ".0f", ".1f", ".1f")))
     cost_us = 1e6 * spent_s / events if events else float("nan")
     print(
         f"\npeak over idle {highest_mb - idle_mb:.0f} MB; aim: {AIM_STREAMS} streams, at most {AIM_MB} MB over idle"

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from addon.settings.settings import load_conf
 from addon.store.backends import open_store
 from addon.store.protocol import HoldRequest, Settlement, Store
 from benchmarks.processes import redis_server
+from benchmarks.tables import Cell, table
 from policies.limits import limits_of
 from policies.model import Key, Prices, Workspace
 from policies.spend import compute_max_cost
@@ -97,7 +96,7 @@ async def _measure(conf_file: Path) -> Steps:
 
 
 def _steps_table(folder: Path, urls: dict[str, str]) -> str:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for backend, url in urls.items():
         conf = folder / f"{backend}-steps" / "proxy.conf"
         conf.parent.mkdir()
@@ -107,7 +106,7 @@ def _steps_table(folder: Path, urls: dict[str, str]) -> str:
         p99 = statistics.quantiles(steps.together, n=100)[98]
         rows.append((backend, *medians, statistics.median(steps.together), p99, AIMS_MS[backend]))
     headers = ("store", "limiter ms", "hold ms", "settle ms", "together ms", "p99 ms", "aim ms")
-    return tabulate(rows, headers, floatfmt=".3f")
+    return table(rows, headers, ("", *[".3f"] * 5, ""))
 
 
 def run(folder: Path) -> None:

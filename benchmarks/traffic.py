@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, Final, Literal, get_args
@@ -25,7 +26,8 @@ _USAGE = {"prompt_tokens": 24, "completion_tokens": 60, "total_tokens": 84}
 class Target:
     """A server of chat-completion calls: its name in the table, its process and its port.
 
-    With ``tls`` its clients use TLS. They do not verify its certificate.
+    With ``tls`` its clients use TLS. They do not verify its certificate. ``model`` is its name for the benchmark's
+    model. ``headers`` are lines that it needs in addition to those of every call.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Target:
     port: int
     key: str = "none"
     tls: bool = False
+    model: str = SLUG
+    headers: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Scenario:
         return f"{self.kind}{', TLS' if self.tls else ''}, {self.connections} connection{plural}"
 
 
-def request_bytes(kind: Kind, key: str, slug: str = SLUG) -> bytes:
+def request_bytes(kind: Kind, key: str, slug: str = SLUG, headers: Sequence[str] = ()) -> bytes:
     """Return one whole HTTP/1.1 call, like a small call of an SDK."""
     body: dict[str, Any] = {
         "model": slug,
@@ -74,18 +78,24 @@ def request_bytes(kind: Kind, key: str, slug: str = SLUG) -> bytes:
         f"Authorization: Bearer {key}\r\n"
         "Content-Type: application/json\r\n"
         "Accept: application/json\r\n"
+        f"{''.join(f'{line}\r\n' for line in headers)}"
         f"Content-Length: {len(payload)}\r\n\r\n"
     )
     return head.encode() + payload
 
 
-def kind_of(request: bytes) -> Kind:
-    """Return the kind that ``request`` names. Raise ``ValueError`` if it names none."""
+def request_to(target: Target, kind: Kind) -> bytes:
+    """Return one whole call as ``target`` wants it."""
+    return request_bytes(kind, target.key, target.model, target.headers)
+
+
+def kind_of(request: bytes) -> Kind | None:
+    """Return the kind that ``request`` names, or None if it names none."""
     found = _KIND.search(request)
     for kind in get_args(Kind):
         if found and kind.encode() == found[1]:
             return kind  # type: ignore[no-any-return]
-    raise ValueError("the request names no known kind")
+    return None
 
 
 def whole_answer() -> bytes:

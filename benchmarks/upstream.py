@@ -13,6 +13,7 @@ from typing import override
 from benchmarks.traffic import EVENTS, PAUSE_S, kind_of, streamed_answer, whole_answer
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 _WHOLE = whole_answer()
 _STREAMED = {kind: streamed_answer(events) for kind, events in EVENTS.items()}
 
@@ -31,13 +32,14 @@ class Provider(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        while (size := _request_size(self._buffer)) is not None and len(self._buffer) >= size:
+        while (size := request_size(self._buffer)) is not None and len(self._buffer) >= size:
             request, self._buffer = self._buffer[:size], self._buffer[size:]
             self._answer(request)
 
     def _answer(self, request: bytes) -> None:
-        kind = kind_of(request)
-        if kind == "whole":
+        if (kind := kind_of(request)) is None:  # A gateway asks for the models, for example.
+            self._transport.write(_NOT_FOUND)
+        elif kind == "whole":
             self._transport.write(_WHOLE)
         elif kind in PAUSE_S:
             self._write_slowly(_STREAMED[kind], 0, PAUSE_S[kind])
@@ -53,7 +55,7 @@ class Provider(asyncio.Protocol):
             loop.call_later(pause_s, self._write_slowly, pieces, number + 1, pause_s)
 
 
-def _request_size(buffer: bytes) -> int | None:
+def request_size(buffer: bytes) -> int | None:
     """Return the size in bytes of the first request in ``buffer``, or None while its head is not complete."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:

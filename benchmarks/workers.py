@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tabulate import tabulate
-
 from benchmarks.gateways import Setup, gateway
 from benchmarks.light import tools
 from benchmarks.processes import RedisServer, Sample, redis_server
 from benchmarks.procfs import cpu_s
+from benchmarks.tables import table
 from benchmarks.traffic import Scenario, Target
 
 LOAD: Final = Scenario("whole", connections=32, calls=2_000)
@@ -39,7 +38,7 @@ def run(folder: Path, rounds: int) -> None:
                 samples.setdefault(key, []).append(light.load.run(target, LOAD))
                 redis_s[key] = redis_s.get(key, 0.0) + cpu_s(server.pid) - before_s
     print(f"load generator and upstream: {light.name}\n")
-    print(table(samples, redis_s))
+    print(cost_table(samples, redis_s))
 
 
 @contextlib.contextmanager
@@ -56,7 +55,7 @@ def _gateways(folder: Path, upstream_port: int, server: RedisServer) -> Iterator
         yield targets
 
 
-def table(samples: Mapping[Key, list[Sample]], redis_s: Mapping[Key, float]) -> str:
+def cost_table(samples: Mapping[Key, list[Sample]], redis_s: Mapping[Key, float]) -> str:
     """Return a row for each store and number of workers, with ratios to one worker."""
     rows = []
     for (store, workers), taken in samples.items():
@@ -71,7 +70,7 @@ def table(samples: Mapping[Key, list[Sample]], redis_s: Mapping[Key, float]) -> 
         *("store", "workers", "CPU µs/call", f"÷ one (aim ≤ {AIM_CPU})", "Redis CPU µs/call"),
         *("requests/s", f"÷ one (aim ≥ {AIM_RATE} on free cores)", "p50 ms", "errors"),
     )
-    return tabulate(rows, headers, floatfmt=_FORMATS, disable_numparse=[3, 6])
+    return table(rows, headers, _FORMATS)
 
 
 def _calls(samples: list[Sample]) -> int:

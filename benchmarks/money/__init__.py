@@ -1,0 +1,1 @@
+"""What calls cost whoever pays: the provider's own sum next to what a gateway recorded."""
