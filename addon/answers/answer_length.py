@@ -37,6 +37,8 @@ def relayed_chars(choice: object) -> int:
 
 def shows_nothing(message: Mapping[str, object]) -> bool:
     """Return whether a message has no text of any kind, no tool call, no sound and no picture."""
+    if not any(message.values()):
+        return True
     content = message.get("content")
     if content and type(content) is str:
         return False

@@ -78,7 +78,7 @@ class ChatChunks:
             self._template = None
         if result.is_empty:
             return b""
-        if choices and (masked := self._secrets.mask(choices)) is not choices:
+        if choices and self._secrets.is_needed and (masked := self._secrets.mask(choices)) is not choices:
             result, choices = ChunkResult(masked, is_repeatable=False), masked
         edits = self._edits(event.payload, chunk, result)
         made = apply_edits(event.payload, edits)
@@ -98,7 +98,7 @@ class ChatChunks:
         sent = b""
         left = self._normalizer.finish()
         self.text_chars += sum(map(relayed_chars, left))
-        if choices := self._secrets.mask(left) + self._secrets.finish():
+        if choices := (self._secrets.mask(left) if left else []) + self._secrets.finish():
             made = encode_json({**self.placement.head, "choices": choices})
             sent = self.placement.add_chunk(made, choices, has_usage=False)
         return sent + self.placement.finish()
@@ -106,7 +106,7 @@ class ChatChunks:
     def _edits(self, payload: bytes, chunk: dict[str, Any], result: ChunkResult) -> Sequence[Edit]:
         edits = model_edits(payload, chunk, self._model, insert=True)
         edits += identity_edits(payload, chunk, self._answer_id, self._context.created_s, CHUNK)
-        return [*edits, *choices_edits(payload, chunk, result)]
+        return edits if result.choices is None else [*edits, *choices_edits(payload, chunk, result)]
 
     def _read_facts(self, chunk: dict[str, Any], choices: Any) -> tuple[int, bool]:
         """Read usage, finish reason and text. Return the length of the text, and whether there is anything else.

@@ -25,17 +25,7 @@ class GuardedReader(ReaderWrapper):
 
     def feed(self, piece: bytes) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
-        if self._is_broken:
-            return b""
-        try:
-            shown = self.inner.feed(piece)
-        except Exception:
-            log.exception("an answer could not be read")
-            return self._break()
-        for _, secret in self._secrets:
-            if secret in shown or b"\\" in shown:
-                return self._mask(shown)
-        return shown
+        return self._guard(self.inner.feed, piece)
 
     def finish(self) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
@@ -45,22 +35,17 @@ class GuardedReader(ReaderWrapper):
         """Do as the inner reader; an exception becomes ``failure``."""
         return self._guard(self.inner.flush_pending)
 
-    def _guard(self, read: Callable[[], bytes]) -> bytes:
+    def _guard(self, read: Callable[..., bytes], *piece: bytes) -> bytes:
         if self._is_broken:
             return b""
         try:
-            shown = read()
+            shown = read(*piece)
         except Exception:
             log.exception("an answer could not be read")
-            return self._break()
-        return self._mask(shown)
-
-    def _break(self) -> bytes:
-        self._is_broken = True
-        self.inner.failure = INTERNAL_ERROR
-        return b""
-
-    def _mask(self, shown: bytes) -> bytes:
-        for secret, _ in self._secrets:
-            shown = mask_secret(shown, secret)
+            self._is_broken = True
+            self.inner.failure = INTERNAL_ERROR
+            return b""
+        for secret, text in self._secrets:
+            if text in shown or b"\\" in shown:  # Without a backslash, no character is escaped.
+                shown = mask_secret(shown, secret)
         return shown

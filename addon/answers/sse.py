@@ -75,11 +75,16 @@ def count_lines(event: bytes) -> int:
     return max(event.count(b"\n"), event.count(b"\r")) - 1
 
 
-def data_lines(event: bytes) -> list[bytes]:
-    """Return the values of the ``data`` lines of an event."""
+def only_data_line(event: bytes) -> bytes | None:
+    """Return the value of the ``data`` line of an event without other lines, after a quick look. Most are like that."""
     end = len(event) - 2
     if event.startswith(b"data: ") and event.find(b"\n") == end and b"\r" not in event:
-        return [event[6:end]]  # Nearly every event looks like this; many times as fast as the expression.
+        return event[6:end]
+    return None
+
+
+def data_lines(event: bytes) -> list[bytes]:
+    """Return the values of the ``data`` lines of an event."""
     return _DATA_LINE.findall(event)
 
 

@@ -2,7 +2,9 @@
 
 import re
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from addon.answers.bounds import (
     MAX_EVENT_VALUES,
@@ -24,6 +26,7 @@ from addon.answers.sse import (
     has_data,
     has_field,
     is_error_event,
+    only_data_line,
 )
 from addon.answers.usage_placement import UsagePlacement
 from addon.text.errors import (
@@ -54,7 +57,7 @@ _NO_STREAM = unreadable_answer("it is not an event stream.")
 _NO_COMPLETION = unreadable_answer("its stream has no completion.")
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One event: its text, its JSON on one line, and the offset of the JSON in the text.
 
     The offset is -1 when the JSON came in several lines.
@@ -190,6 +193,8 @@ class StreamedAnswerReader:
         """Return the client's bytes for one event. At the end, an unreadable event is treated as cut off."""
         if len(text) > self._max_event_bytes:
             return self._fail(_TOO_LARGE)
+        if (line := only_data_line(text)) is not None:
+            return self._relay_data(text, [line], at_end=at_end)
         if count_lines(text) > MAX_EVENT_LINES:
             return self._fail(_TOO_MANY_LINES)
         lines = data_lines(text)
@@ -238,7 +243,8 @@ class StreamedAnswerReader:
             return self._fail(TOO_MANY_CHOICES)
         except ValueError:
             return self._fail(_NOT_UNDERSTOOD)
-        relayed = self._release(relayed) if relayed else b""
+        if relayed and self._held is not None:
+            relayed = self._release(relayed)
         return relayed + self._close() if self._chunks.is_closed else relayed
 
     def _hold(self, event: bytes) -> bytes:

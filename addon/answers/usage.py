@@ -24,7 +24,7 @@ CACHED_TOKENS_AT = (
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 CACHE_WRITE_TOKENS_AT = ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens")
 _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
-_NOTHING = Usage()
+_NO_COUNTS = [None] * 6
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
 _NAMES = Usage.__struct_fields__
 
@@ -38,7 +38,7 @@ def parse_usage(payload: Mapping[str, object], family: Family) -> Usage | None:
     """
     vendor = payload.get("x_groq")  # where Groq reports in streams
     for report in (payload.get("usage"), vendor.get("usage") if isinstance(vendor, dict) else None):
-        if isinstance(report, dict) and report and (usage := _read(report, family)) != _NOTHING:
+        if isinstance(report, dict) and (usage := _read(report, family)):
             return usage
     return None
 
@@ -51,7 +51,7 @@ def merge_usage(earlier: Usage | None, later: Usage) -> Usage:
     return Usage(*(before if now is None else now for now, before in counts))
 
 
-def _read(report: Mapping[str, object], family: Family) -> Usage:
+def _read(report: Mapping[str, object], family: Family) -> Usage | None:
     counts: list[int | None] = []
     for name in _TOTALS:
         value = report.get(name)
@@ -66,7 +66,7 @@ def _read(report: Mapping[str, object], family: Family) -> Usage:
     ):
         names, paths = _compile(places)
         counts.append(None if names.isdisjoint(report) else _find_count(report, paths))
-    return Usage(*counts)
+    return None if counts == _NO_COUNTS else Usage(*counts)
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ from typing import Any
 
 from addon.answers.answer_length import shows_nothing
 from addon.answers.sse import frame
-from addon.text.json_edits import apply_edits, member_edit, members, value_edit
+from addon.text.json_edits import Member, apply_edits, member_edit, members, value_edit
 from addon.text.json_encode import encode_json
 
 MAX_EXTRA_BYTES = 65_536
@@ -56,11 +56,13 @@ class UsagePlacement:
 
     def add_chunk(self, payload: bytes, choices: Sequence[Any], *, has_usage: bool) -> bytes:
         """Add a chunk that has ``choices``; return what is sent now. ``payload`` is its JSON, on one line."""
-        sent = self._send_held()  # Another chunk has a choice, so the held one was not the last.
+        # Another chunk has a choice, so the held one was not the last.
+        sent = self._send_held() if self.has_pending else b""
         counts_up = self._usage is not None
         if has_usage:
             payload = self._without_usage(payload)
-        payload = self._with_extra_members(payload)
+        if self._extra_members:
+            payload = self._with_extra_members(payload)
         self._note_ends(choices)
         if self._separate_usage or self._usage_sent or not self.is_complete:
             return sent + frame(payload)
@@ -72,11 +74,12 @@ class UsagePlacement:
         """Add an event without a choice; return what is sent now. Its members go into a chunk that has a choice."""
         has_usage = isinstance(event.get("usage"), dict)
         has_choices = isinstance(event.get("choices"), list)
+        found = members(payload, 0) if has_usage or has_choices else []
         if has_usage:
-            self._keep_usage(payload)
+            self._keep_usage(payload, [one for one in found if one.key == "usage"])
             self._usage_chunk = payload if has_choices else None
         if has_choices and not (has_usage and self._separate_usage):
-            self._keep_extra_members(payload)
+            self._keep_extra_members(payload, found)
         return self._send_held(with_usage=True) if has_usage else b""
 
     def flush_pending(self) -> bytes:
@@ -111,7 +114,7 @@ class UsagePlacement:
     def _hold_end(self, payload: bytes, choices: Sequence[Any]) -> bytes:
         """Hold the end of the last open choice. Return its text in a chunk of its own."""
         listed = [choice for choice in choices if isinstance(choice, dict)]
-        if all(shows_nothing(choice["delta"]) for choice in listed):
+        if all(map(shows_nothing, [choice["delta"] for choice in listed])):
             self._hold(payload)
             return b""
         ends = [_without_text(choice) for choice in listed if choice.get("finish_reason") is not None]
@@ -128,19 +131,21 @@ class UsagePlacement:
         if self._held is None:
             return b""
         held, self._held, self.has_pending = self._held, None, False
-        held = self._with_extra_members(held)
+        if self._extra_members:
+            held = self._with_extra_members(held)
         return self._with_usage(held) if with_usage else frame(held)
 
     # Members that move from one chunk to another, as the bytes that their provider wrote.
 
-    def _keep_usage(self, payload: bytes) -> None:
-        usage = members(payload, 0, "usage")[-1]
+    def _keep_usage(self, payload: bytes, found: Sequence[Member]) -> None:
+        """Keep the last of the usages that were ``found`` in ``payload``."""
+        usage = found[-1]
         text = payload[usage.start : usage.end]
         if self._usage is None or text.strip(b"{} ") != b"":
             self._usage = text
 
     def _without_usage(self, payload: bytes) -> bytes:
-        self._keep_usage(payload)
+        self._keep_usage(payload, members(payload, 0, "usage"))
         self._usage_chunk = None
         return apply_edits(payload, [value_edit(payload, "usage", b"null")])
 
@@ -151,20 +156,14 @@ class UsagePlacement:
         self._usage_sent = True
         return frame(apply_edits(payload, [member_edit(payload, "usage", self._usage)]))
 
-    def _keep_extra_members(self, payload: bytes) -> None:
-        extra = {
-            one.key: payload[one.start : one.end]
-            for one in members(payload, 0)
-            if one.key not in _OWN_MEMBERS
-        }
+    def _keep_extra_members(self, payload: bytes, found: Sequence[Member]) -> None:
+        extra = {one.key: payload[one.start : one.end] for one in found if one.key not in _OWN_MEMBERS}
         fits = len(extra) + len(self._extra_members) <= MAX_EXTRA_MEMBERS
         if len(payload) <= MAX_EXTRA_BYTES and fits:
             self._extra_members |= extra
 
     def _with_extra_members(self, payload: bytes) -> bytes:
         """Return ``payload`` with the kept members that it does not have."""
-        if not self._extra_members:
-            return payload
         known = {one.key for one in members(payload, 0)}
         lacking = {key: value for key, value in self._extra_members.items() if key not in known}
         self._extra_members = {}

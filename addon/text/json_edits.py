@@ -87,8 +87,9 @@ def member_edit(text: bytes, key: str, value: bytes, *, known: Container[str] | 
 
     ``known`` are the keys of ``text``, if the caller knows them.
     """
-    known = {member.key for member in members(text, text.index(b"{"))} if known is None else known
-    return value_edit(text, key, value) if key in known else prepend_edit(text, text.index(b"{"), key, value)
+    at = text.index(b"{")
+    found = members(text, at, key) if known is None or key in known else []
+    return (found[-1].start, found[-1].end, value) if found else prepend_edit(text, at, key, value)
 
 
 def value_edit(text: bytes, key: str, value: bytes) -> Edit:

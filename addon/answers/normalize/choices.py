@@ -4,7 +4,9 @@
 its input. To normalize the result again changes nothing.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from addon.answers.bounds import check_choices
 from addon.answers.normalize.content import with_plain_content, with_text
@@ -14,14 +16,14 @@ from addon.answers.normalize.finish_reason import (
     finish_reason_of_empty,
     standard_finish_reason,
 )
-from addon.answers.normalize.reasoning import with_reasoning_content
+from addon.answers.normalize.reasoning import has_plain_text, with_reasoning_content
 from addon.answers.normalize.stream_choice import ChoiceResult, StreamChoice
 from addon.answers.normalize.think_tags import split_text
 from addon.answers.normalize.tool_calls import whole_calls, with_calls
 from policies.family import Family
 
 
-class ChunkResult(NamedTuple):
+class ChunkResult(msgspec.Struct, frozen=True, gc=False):
     """The normalized choices of one chunk.
 
     | field | meaning |
@@ -44,7 +46,6 @@ class ChunkResult(NamedTuple):
 
 _REPEATABLE: Final = ChunkResult(None, True)
 _UNCHANGED: Final = ChunkResult(None, False)
-_TEXT_OR_NONE: Final = (str, type(None))
 
 
 class ChunkNormalizer:
@@ -69,7 +70,7 @@ class ChunkNormalizer:
         if all(plain):
             return _REPEATABLE
         results = [self._normalize_choice(position, choice) for position, choice in enumerate(choices)]
-        is_repeatable = all(one.is_repeatable for one in results)
+        is_repeatable = all([one.is_repeatable for one in results])  # noqa: C419  (a list costs no calls)
         normal = same_or(choices, [one.choice for one in results])
         if normal is choices:
             return _REPEATABLE if is_repeatable else _UNCHANGED
@@ -93,7 +94,7 @@ class ChunkNormalizer:
             return False
         if delta.get("tool_calls") is not None or delta.get("role") or delta.get("annotations"):
             return False
-        if not _has_plain_text(delta):
+        if not has_plain_text(delta):
             return False
         state = self._choices.get(index)
         if state is None or state.tags is not None:
@@ -111,7 +112,7 @@ class ChunkNormalizer:
         if type(index) is not int or (index and self._is_single):
             index = 0 if self._is_single else position
             result = self._state(index).normalize({**choice, "index": index})
-            return result._replace(is_repeatable=False, is_renamed=False, role_dropped=False)
+            return ChoiceResult(result.choice, is_repeatable=False, lost_text=result.lost_text)
         return self._state(index).normalize(choice)
 
     def _state(self, index: int) -> StreamChoice:
@@ -152,14 +153,7 @@ def _is_plain_whole(choice: Any) -> bool:
         return False
     if reason is not None and (type(reason) is not str or reason not in STANDARD_WORDS):
         return False
-    return _has_plain_text(message)
-
-
-def _has_plain_text(shown: dict[str, Any]) -> bool:
-    """Return whether the text of a message or delta is where the contract has it, so that no rule moves it."""
-    if type(shown.get("content")) not in _TEXT_OR_NONE or shown.get("reasoning"):
-        return False
-    return type(shown.get("reasoning_content")) in _TEXT_OR_NONE and not shown.get("reasoning_details")
+    return has_plain_text(message)
 
 
 def _whole_choice(choice: dict[str, Any], index: int, seed: object, *, think_tags: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Changes to the small objects of an answer: a new object when something changes, else the very same one. Pure."""
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 
@@ -20,6 +21,6 @@ def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def same_or[T](old: list[T], new: Sequence[T]) -> list[T]:
     """Return ``old`` when ``new`` has the very same elements, else ``new``."""
-    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
+    if len(old) == len(new) and all(map(is_, old, new)):
         return old
     return list(new)

@@ -9,7 +9,7 @@ from typing import Any
 
 from addon.answers.normalize.edits import same_or, with_member
 
-_LISTS = ("annotations", "reasoning_details")
+LISTS = frozenset({"annotations", "reasoning_details"})
 
 
 class ListIndexes:
@@ -20,7 +20,7 @@ class ListIndexes:
 
     def number(self, delta: dict[str, Any]) -> dict[str, Any]:
         """Return ``delta`` with an index in every element of these lists."""
-        for name in _LISTS:
+        for name in sorted(LISTS):
             if isinstance(elements := delta.get(name), list) and elements:
                 delta = with_member(delta, name, self._numbered(name, elements))
         return delta

@@ -15,7 +15,18 @@ from addon.text.json_edits import Edit, members
 _KEY = b'"reasoning"'
 _NEW_KEY = b'"reasoning_content"'
 _KEY_MEMBER = re.compile(rb'"reasoning"\s*:')
+_TEXT_OR_NONE = (str, type(None))
 _ESCAPED_LETTER = re.compile(rb"\\u00[67]")  # a letter of the key would be escaped so
+
+
+def has_plain_text(shown: Mapping[str, Any]) -> bool:
+    """Return whether a message or delta has its texts where the contract has them, after a quick look.
+
+    Neither ``with_reasoning_content`` nor the rule for content changes such a message.
+    """
+    if type(shown.get("content")) not in _TEXT_OR_NONE or shown.get("reasoning"):
+        return False
+    return type(shown.get("reasoning_content")) in _TEXT_OR_NONE and not shown.get("reasoning_details")
 
 
 def with_reasoning_content(shown: dict[str, Any], *, reads_details: bool = True) -> dict[str, Any]:

@@ -1,20 +1,22 @@
 """One choice of a stream, chunk by chunk: it applies every rule, and keeps the state of each. Pure."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from addon.answers.normalize.content import with_plain_content, with_text
 from addon.answers.normalize.cumulative import CumulativeMessage
 from addon.answers.normalize.edits import with_member, without
 from addon.answers.normalize.finish_reason import finish_reason_of_empty, standard_finish_reason
-from addon.answers.normalize.list_index import ListIndexes
-from addon.answers.normalize.reasoning import is_only_renamed, with_reasoning_content
+from addon.answers.normalize.list_index import LISTS, ListIndexes
+from addon.answers.normalize.reasoning import has_plain_text, is_only_renamed, with_reasoning_content
 from addon.answers.normalize.role import Role
 from addon.answers.normalize.think_tags import SplitText, ThinkTags
 from addon.answers.normalize.tool_calls import StreamedCalls, with_calls
 
 
-class ChoiceResult(NamedTuple):
+class ChoiceResult(msgspec.Struct, frozen=True, gc=False):
     """A normalized choice of one chunk; see ``choices.ChunkResult``.
 
     ``lost_text``: the rule of think tags held or moved some of its text.
@@ -50,13 +52,18 @@ class StreamChoice:
         ends = choice.get("finish_reason") is not None
         shaped = self._with_delta(choice)
         given = shaped["delta"]
-        once = self.role.drop_repeated(given)
-        plain = with_plain_content(once, drops_empty=True)
-        reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
+        once = self.role.drop_repeated(given) if given.get("role") else given
+        plain = reasoned = once
+        if not has_plain_text(once):
+            plain = with_plain_content(once, drops_empty=True)
+            reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
         self.has_reasoning = self.has_reasoning or any(map(plain.get, ("reasoning_content", "reasoning")))
-        untagged = self._without_tags(reasoned, ends=ends)
-        delta = self._lists.number(with_calls(untagged, self._calls.deltas))
-        made = with_member(shaped, "delta", delta)
+        delta = untagged = self._without_tags(reasoned, ends=ends) if self.tags else reasoned
+        if "tool_calls" in delta:
+            delta = with_calls(delta, self._calls.deltas)
+        if not LISTS.isdisjoint(delta):
+            delta = self._lists.number(delta)
+        made = shaped if delta is given else with_member(shaped, "delta", delta)
         if ends:
             made = with_member(made, "finish_reason", self._reason(choice["finish_reason"]))
         same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")

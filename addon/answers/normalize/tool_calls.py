@@ -70,11 +70,8 @@ class StreamedCalls:
         self._number_at: dict[int, int] = {}
         self._ids: set[str] = set()
         self._latest = -1
-
-    @property
-    def begun(self) -> int:
+        self.begun = 0
         """How many calls have begun."""
-        return len(self._calls)
 
     def deltas(self, deltas: list[Any]) -> list[Any]:
         """Return the well-formed ``tool_calls`` of one delta: the same list when it needs no change."""
@@ -88,6 +85,7 @@ class StreamedCalls:
         if number is None:
             self._latest = number = self.begun
             self._calls.append(begun := _Call(given, name))
+            self.begun += 1
             begun.arguments.add(_arguments(delta))
             if place is not None:
                 self._number_at[place] = number
