@@ -5,6 +5,7 @@ Messages, tools and the cap go upstream whatever a family says, and money is hel
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
@@ -21,6 +22,8 @@ _DEVELOPER_IS_SYSTEM: Final[Mapping[str, str]] = MappingProxyType({"developer": 
 
 # Source: contract, "Message object".
 MESSAGE_FIELDS: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
+ROLES: Final = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
+"""The contract's four roles, and two more of OpenAI's API. Source: contract, "Message object"."""
 NEVER_DROPPED: Final = frozenset({"messages", "tools", "tool_choice"})
 # The gateway sets these itself. What the client sent for them is decided earlier, and passed to ``sanitize``.
 RESERVED: Final = frozenset({"model", "stream", "stream_options", *CAP_FIELDS})
@@ -54,7 +57,7 @@ class Estimator:
     completion_chars_per_token: float = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Family:
     """The fields and values that the models of one family accept. All others are accepted as the contract says.
 
@@ -133,6 +136,44 @@ class Family:
     cached_tokens_at: tuple[str, ...] = ()
     reasoning_tokens_at: tuple[str, ...] = ()
     estimator: Estimator = Estimator()
+
+    # What follows from these rules, made when it is first needed.
+
+    @cached_property
+    def changed_fields(self) -> frozenset[str]:
+        """The fields of a request that are dropped or renamed, or that change other ones."""
+        return self.drops.union(self.renames, self.conflicts, self.implies)
+
+    @cached_property
+    def limited_fields(self) -> frozenset[str]:
+        """The fields of a request whose values have limits or other names."""
+        return frozenset({*self.clamps, *self.values})
+
+    @cached_property
+    def message_fields(self) -> frozenset[str]:
+        """The fields of a message that are sent."""
+        return (MESSAGE_FIELDS - self.message_drops) | self.message_extra
+
+    @cached_property
+    def unchanged_message_fields(self) -> frozenset[str]:
+        """The fields of a message that are sent under their own names."""
+        return self.message_fields - self.message_renames.keys()
+
+    @cached_property
+    def plain_message_fields(self) -> frozenset[str]:
+        """The fields of a message that no rule changes, where its content is one text."""
+        return self.unchanged_message_fields - {"tool_calls", "tool_call_id"}
+
+    @cached_property
+    def known_roles(self) -> frozenset[str]:
+        """The roles that a message may have. A family lists its provider-specific roles."""
+        return ROLES.union(self.roles)
+
+    @cached_property
+    def plain_roles(self) -> frozenset[str]:
+        """The roles that are sent as they are, in any message."""
+        late = {"system"} if self.late_system_role else set()
+        return frozenset({role for role in self.known_roles if self.roles.get(role, role) == role} - late)
 
 
 CUSTOM_FAMILY: Final = Family("custom")

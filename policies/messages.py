@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any, Final
 
-from policies.family import MESSAGE_FIELDS, Family
+from policies.family import Family
 from policies.field_change import MESSAGE_OBJECT, Action, FieldChange, name_family_rule
 from policies.refusal import Refusal
 
@@ -22,10 +22,19 @@ _CALL_FIELDS: Final = frozenset({"id", "type", "function", "custom", "index"})
 _NEW_ID_CHARS: Final = 32
 _COMPARED_CHARS: Final = 32
 _MAX_NAMED: Final = 1_000
-ROLES: Final = frozenset({"system", "user", "assistant", "tool", "developer", "function"})
-"""The contract's four roles, and two more of OpenAI's API. Source: contract, "Message object"."""
 _CACHE_CONTROL: Final = "cache_control"
 _IMAGE_URL: Final = "image_url"
+
+
+def are_plain(messages: Sequence[Message], family: Family) -> bool:
+    """Return whether no rule changes or refuses a message: each is one text of a known role."""
+    fields, roles = family.plain_message_fields, family.plain_roles
+    for message in messages:
+        if message["role"] not in roles or not isinstance(message.get("content"), str):
+            return False
+        if not message.keys() <= fields or None in message.values():
+            return False
+    return True
 
 
 def rewrite_messages(messages: Sequence[Message], family: Family) -> tuple[list[Message], list[FieldChange]]:
@@ -37,9 +46,9 @@ def rewrite_messages(messages: Sequence[Message], family: Family) -> tuple[list[
 def check_roles(messages: Sequence[Message], family: Family) -> None:
     """Raise Refusal ``validation_failed``, naming each message, for roles that the family does not know.
 
-    A family lists its provider-specific roles. Source: contract, "Message object" (role).
+    Source: contract, "Message object" (role).
     """
-    known = ROLES | family.roles.keys()
+    known = family.known_roles
     wrong = [index for index, message in enumerate(messages) if message["role"] not in known]
     if wrong:
         raise _unknown_roles(wrong, messages[wrong[0]]["role"], sorted(known))
@@ -87,8 +96,7 @@ class _MessageRewriter:
     def __init__(self, messages: Sequence[Message], family: Family) -> None:
         self.changes: dict[str, FieldChange] = {}
         self._family = family
-        self._fields = (MESSAGE_FIELDS - family.message_drops) | family.message_extra
-        self._unchanged = self._fields - family.message_renames.keys()
+        self._fields = family.message_fields
         self._call_fields = _CALL_FIELDS | family.message_extra
         self._ids = _new_ids(messages, family)
         self._system_is_over = False
@@ -101,7 +109,11 @@ class _MessageRewriter:
             rewritten |= self._calls(message)
         if self._ids and (call_id := message.get("tool_call_id")) in self._ids:
             rewritten["tool_call_id"] = self._ids[call_id]
-        if not rewritten and message.keys() <= self._unchanged and None not in message.values():
+        if (
+            not rewritten
+            and message.keys() <= self._family.unchanged_message_fields
+            and None not in message.values()
+        ):
             return message
         said = {name: message[name] for name in self._said(message)} | rewritten
         return {self._family.message_renames.get(name, name): value for name, value in said.items()}

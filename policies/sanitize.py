@@ -5,13 +5,15 @@ are never dropped: without them the client would get, or pay for, something else
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from policies.family import RESERVED, Family
 from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, STREAMING_CHUNK, FieldChange, name_family_rule
-from policies.messages import check_roles, remove_cache_control, rewrite_messages
+from policies.messages import are_plain, check_roles, remove_cache_control, rewrite_messages
 from policies.model import Model
 from policies.refusal import Refusal
 from policies.schema_prompt import add_schema
@@ -25,18 +27,29 @@ DEFAULT_CLAMPS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 DEFAULT_N_LIMIT: Final = 128
 
 _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
+# Fields that depend on another one, or have a form that a family may refuse. The gateway sets the reserved ones itself.
+_DEPENDENT: Final = _OF_TOOLS | RESERVED | {"tools", "top_logprobs", "response_format"}
+_LIMITED: Final = frozenset({"n", "stop", *DEFAULT_CLAMPS})
 _OFF_WORDS: Final = ("none", "auto", "disabled")
 _OFF_TYPES: Final = ("disabled", "text")
 
 type _Accepted = tuple[dict[str, Any], list[FieldChange]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sanitized:
-    """``body`` goes upstream. ``changes`` has at least one entry for each field."""
+class Sanitized(Struct, frozen=True):
+    """``body`` goes upstream. ``list_changes`` returns at least one entry for each field.
+
+    ``is_plain``: no field of the client's was changed. The changes are listed only where they are needed.
+    """
 
     body: dict[str, Any]
-    changes: tuple[FieldChange, ...]
+    list_changes: Callable[[], tuple[FieldChange, ...]]
+    is_plain: bool = False
+
+    @property
+    def changes(self) -> tuple[FieldChange, ...]:
+        """The changes of ``list_changes``."""
+        return self.list_changes()
 
 
 def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool) -> Sanitized:
@@ -46,6 +59,15 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
     ``fields`` and its values are never changed. Raises Refusal ``validation_failed``, naming the field, for a form that
     the family refuses. Source: contract, "Chat request body".
     """
+    if _is_plain(fields, model.family):
+        own = _gateway_fields(model.family, cap, stream)
+        body = {"model": model.upstream_model_id, **fields, **own}
+        return Sanitized(body, partial(_list_changes, fields, model, cap, stream), is_plain=True)
+    return sanitize_by_field(fields, model, cap, stream)
+
+
+def sanitize_by_field(fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool) -> Sanitized:
+    """As ``sanitize``, with all rules for each field."""
     family = model.family
     body: dict[str, Any] = {"model": model.upstream_model_id}
     changes = [_model_change(model)]
@@ -61,16 +83,33 @@ def sanitize(fields: Mapping[str, Any], model: Model, cap: int | None, stream: b
         body["messages"] = add_schema(body["messages"], agreed["response_format"], role)
         changes.append(_schema_in_prompt(family))
     own = _gateway_fields(family, cap, stream)
-    changes += [change for _, change in own]
-    body |= {change.field: value for value, change in own}
-    return Sanitized(body, tuple(changes))
+    changes += [_gateway_change(name, family) for name in own]
+    body |= own
+    return Sanitized(body, lambda: tuple(changes))
+
+
+def _is_plain(fields: Mapping[str, Any], family: Family) -> bool:
+    """Return whether no rule changes or refuses a field."""
+    if not (_DEPENDENT.isdisjoint(fields) and family.changed_fields.isdisjoint(fields)):
+        return False
+    for name, value in fields.items():
+        is_limited = name in _LIMITED or name in family.limited_fields
+        if is_limited and _clamp_value(name, value, family) != value:
+            return False
+    return are_plain(fields.get("messages", ()), family)
+
+
+def _list_changes(
+    fields: Mapping[str, Any], model: Model, cap: int | None, stream: bool
+) -> tuple[FieldChange, ...]:
+    return sanitize_by_field(fields, model, cap, stream).changes
 
 
 def count_choices(fields: Mapping[str, Any], family: Family) -> int:
     """Return how many choices the upstream is asked for: ``n`` as it is sent."""
-    if "n" in family.drops:
+    if "n" not in fields or "n" in family.drops:
         return 1
-    return int(_clamp_value("n", fields.get("n", 1), family))
+    return int(_clamp_value("n", fields["n"], family))
 
 
 # --- fields that depend on each other ---------------------------------------------------------------------------
@@ -155,20 +194,23 @@ def _is_listed(model: Model) -> bool:
     return model.max_completion_tokens is not None
 
 
-def _gateway_fields(family: Family, cap: int | None, stream: bool) -> list[tuple[Any, FieldChange]]:
-    """Return the values that the gateway itself sets, with their changes."""
-    own: list[tuple[Any, FieldChange]] = []
-    if cap is not None:
-        source = name_family_rule(family, "cap_field")
-        own.append((cap, FieldChange(family.cap_field, "set", "the effective completion cap", source)))
+def _gateway_fields(family: Family, cap: int | None, stream: bool) -> dict[str, Any]:
+    """Return the fields that the gateway itself sets."""
+    own: dict[str, Any] = {} if cap is None else {family.cap_field: cap}
     if stream:
-        own.append((True, FieldChange("stream", "set", "the client asked for a stream", CHAT_BODY)))
+        own["stream"] = True
         if family.asks_stream_usage:
-            change = FieldChange(
-                "stream_options", "set", "usage is asked for in every stream", STREAMING_CHUNK
-            )
-            own.append(({"include_usage": True}, change))
+            own["stream_options"] = {"include_usage": True}
     return own
+
+
+def _gateway_change(name: str, family: Family) -> FieldChange:
+    """Return the change of a field of ``_gateway_fields``."""
+    if name == "stream":
+        return FieldChange(name, "set", "the client asked for a stream", CHAT_BODY)
+    if name == "stream_options":
+        return FieldChange(name, "set", "usage is asked for in every stream", STREAMING_CHUNK)
+    return FieldChange(name, "set", "the effective completion cap", name_family_rule(family, "cap_field"))
 
 
 # --- one field -------------------------------------------------------------------------------------------------

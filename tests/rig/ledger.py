@@ -77,7 +77,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
         "key_target": target,
         "hold": Hold(1, 1),
         "cap_tokens": None,
-        "sanitized": Sanitized({}, ()),
+        "sanitized": Sanitized({}, tuple),
         "request": UpstreamRequest("https://example.invalid/", (), b""),
         "dropped": None,
         "is_sent": True,

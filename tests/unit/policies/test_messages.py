@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.family import Family
-from policies.messages import ROLES, check_roles, remove_cache_control, rewrite_messages
+from policies.family import ROLES, Family
+from policies.messages import check_roles, remove_cache_control, rewrite_messages
 from policies.refusal import Refusal
 
 HINT = {"type": "ephemeral"}
