@@ -15,8 +15,8 @@ from addon.text.json_decode import decode_large_object
 from addon.text.large_strings import LargeStrings
 from policies.estimate import estimate_prompt_tokens
 from policies.family import CAP_FIELDS, Family
+from policies.field_rules import count_choices
 from policies.refusal import Refusal
-from policies.sanitize import count_choices
 
 
 class ChatRequest(Struct, frozen=True, gc=False):

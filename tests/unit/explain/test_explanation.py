@@ -23,12 +23,13 @@ from addon.settings.settings import Settings, load_settings
 from addon.store.protocol import StoreUnavailable
 from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange, Stage
+from policies.field_rules import count_choices
 from policies.limits import Limit, limits_of
 from policies.model import Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
-from policies.sanitize import count_choices, sanitize
+from policies.sanitize import sanitize
 from policies.spend import NOT_METERED, CounterUse, Denial, compute_max_cost, make_denial_refusal, place_hold
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

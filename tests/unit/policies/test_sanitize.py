@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from policies.family import Family
 from policies.field_change import CHAT_BODY
+from policies.field_rules import DEFAULT_CLAMPS
 from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
-from policies.sanitize import DEFAULT_CLAMPS, sanitize
+from policies.sanitize import sanitize
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 NAMED = {"type": "function", "function": {"name": "f"}}
