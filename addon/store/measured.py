@@ -16,7 +16,7 @@ from addon.store.protocol import (
     WalletEntry,
 )
 from addon.telemetry.metric_families import STORE_BUCKETS_S
-from addon.telemetry.metrics import Metrics, StoreOperation
+from addon.telemetry.metrics import Metrics, StoreCells
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
@@ -31,46 +31,41 @@ class MeasuredStore:
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
-        self._cells = metrics.store
+        self._take, self._hold = metrics.store["take"], metrics.store["hold"]
+        self._move = metrics.store["move"]
+        self._settle, self._void = metrics.store["settle"], metrics.store["void"]
         self._held: set[str] = set()
         self._held_count = metrics.holds_in_flight
         self._is_available: bool | None = None
 
     def take_token(self, workspace: str, limit_rpm: int) -> Coroutine[Any, Any, int]:
-        return self._measure("take", self._store.take_token(workspace, limit_rpm))
+        return self._measure(self._store.take_token(workspace, limit_rpm), self._take)
 
-    async def hold(self, request: HoldRequest) -> Hold | Denial:
-        decided = await self._measure("hold", self._store.hold(request))
-        if isinstance(decided, Hold):
-            self._held.add(request.id)
-            self._held_count[0] = len(self._held)
-        return decided
+    def hold(self, request: HoldRequest) -> Coroutine[Any, Any, Hold | Denial]:
+        return self._measure(self._store.hold(request), self._hold, held_by=request.id)
 
-    async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
+    def take_and_hold(
+        self, request: HoldRequest, limit_rpm: int
+    ) -> Coroutine[Any, Any, Hold | Denial | NoToken]:
         """As the store. It counts as a take and a hold, each of which took as long as both."""
-        decided = await self._measure(
-            "take", self._measure("hold", self._store.take_and_hold(request, limit_rpm))
-        )
-        if isinstance(decided, Hold):
-            self._held.add(request.id)
-            self._held_count[0] = len(self._held)
-        return decided
+        decided = self._store.take_and_hold(request, limit_rpm)
+        return self._measure(decided, self._take, self._hold, held_by=request.id)
 
     def was_bucket_empty(self, workspace: str) -> bool:
         return self._store.was_bucket_empty(workspace)
 
     def move_hold(self, request: HoldRequest) -> Coroutine[Any, Any, Hold | Denial]:
-        return self._measure("move", self._store.move_hold(request))
+        return self._measure(self._store.move_hold(request), self._move)
 
     def settle(self, settlement: Settlement) -> Coroutine[Any, Any, None]:
         self._held.discard(str(settlement.row["id"]))
         self._held_count[0] = len(self._held)
-        return self._measure("settle", self._store.settle(settlement))
+        return self._measure(self._store.settle(settlement), self._settle)
 
     def void(self, call_id: str) -> Coroutine[Any, Any, None]:
         self._held.discard(call_id)
         self._held_count[0] = len(self._held)
-        return self._measure("void", self._store.void(call_id))
+        return self._measure(self._store.void(call_id), self._void)
 
     async def credit(self, entry: WalletEntry) -> bool:
         return await self._watch(self._store.credit(entry))
@@ -104,19 +99,27 @@ class MeasuredStore:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _measure[Answer](self, operation: StoreOperation, answer: Awaitable[Answer]) -> Answer:
-        """Return ``answer``, and count the operation and its time, whether or not it succeeds."""
-        cells, began_s = self._cells[operation], time.perf_counter()
+    async def _measure[Answer](
+        self, answer: Awaitable[Answer], *operations: StoreCells, held_by: str | None = None
+    ) -> Answer:
+        """Return ``answer``. Count its operations and their time, whether or not it succeeds, and a new hold."""
+        began_s = time.perf_counter()
         try:
-            return await answer
+            decided = await answer
         except StoreUnavailable as error:
-            cells.errors[0] += 1
+            for cells in operations:
+                cells.errors[0] += 1
             self._note_failure(error)
             raise
         finally:
             duration_s = time.perf_counter() - began_s
-            cells.seconds[bisect_left(STORE_BUCKETS_S, duration_s)] += 1
-            cells.seconds[-1] += duration_s
+            for cells in operations:
+                cells.seconds[bisect_left(STORE_BUCKETS_S, duration_s)] += 1
+                cells.seconds[-1] += duration_s
+        if held_by is not None and isinstance(decided, Hold):
+            self._held.add(held_by)
+            self._held_count[0] = len(self._held)
+        return decided
 
     async def _watch[Answer](self, answer: Awaitable[Answer]) -> Answer:
         try:
