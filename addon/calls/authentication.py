@@ -16,25 +16,20 @@ _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)
 _NO_HASH = "0" * 64
 
 
-def bearer_header(head: RequestHead) -> str | None:
-    """Return the Authorization header, None where there is none. Raises Refusal for more than one."""
-    values = [value for name, value in head.headers.fields if name == "authorization"]
-    if len(values) > 1:
-        raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
-    return values[0] if values else None
+def read_token(head: RequestHead) -> str:
+    """Return the token of the ``Authorization`` field: 1 to 512 printable ASCII characters.
 
-
-def parse_bearer(header: str | None) -> str:
-    """Return the token of one ``Authorization`` header (1 to 512 printable ASCII characters).
-
-    Raises ``Refusal`` ``invalid_api_key`` for None and for any other form. The caller refuses a repeated header.
+    Raises Refusal ``invalid_api_key`` for none, for more than one field, and for any other form.
     """
-    if header is None:
+    values = [value for name, value in head.headers.fields if name == "authorization"]
+    if not values:
         raise Refusal(
             "invalid_api_key",
             "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
         )
-    match = _BEARER.fullmatch(header.strip(" \t"))
+    if len(values) > 1:
+        raise Refusal("invalid_api_key", "Send one Authorization header, not several.")
+    match = _BEARER.fullmatch(values[0].strip(" \t"))
     if match is None:
         raise Refusal(
             "invalid_api_key",

@@ -6,7 +6,7 @@ Admission, body, route, one attempt or two, and the answer. The attempt that ans
 import math
 
 from addon.calls.attempt_runner import AttemptRunner
-from addon.calls.authentication import authenticate, bearer_header, parse_bearer
+from addon.calls.authentication import authenticate, read_token
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
@@ -85,7 +85,7 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies) -> None:
     """
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
-    workspace, key = authenticate(call.settings.keys, parse_bearer(bearer_header(head)))
+    workspace, key = authenticate(call.settings.keys, read_token(head))
     call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
     deps.in_flight.add(call)
     limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)

@@ -74,12 +74,12 @@ class BodyBudget:
 
 def check_size(head: RequestHead, max_request_bytes: int) -> None:
     """Raise Refusal ``request_too_large`` where the declared length is too large, before the body is read."""
-    _check_length(declared_length(head), max_request_bytes)
+    if declared_length(head) > max_request_bytes:
+        raise _too_large(max_request_bytes)
 
 
-def _check_length(length: int, max_bytes: int) -> None:
-    if length > max_bytes:
-        raise Refusal("request_too_large", f"The body exceeds {max_bytes} bytes.")
+def _too_large(max_bytes: int) -> Refusal:
+    return Refusal("request_too_large", f"The body exceeds {max_bytes} bytes.")
 
 
 def declared_length(head: RequestHead) -> int:
@@ -96,7 +96,8 @@ async def read_chat_request(call: Call, stream: Stream, bodies: BodyBudget) -> C
     if stream.has_whole_body:
         # No byte is waited for, so there is nothing to time.
         content = await stream.read()
-        _check_length(len(content), call.settings.conf.limits.max_request_bytes)
+        if len(content) > (limit := call.settings.conf.limits.max_request_bytes):
+            raise _too_large(limit)
         bodies.take(call, len(content))
     else:
         content = await _read(call, stream, bodies)
@@ -117,7 +118,8 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
         with stream.while_connected(), timeout:
             while piece := await stream.read():
                 received_bytes += len(piece)
-                _check_length(received_bytes, limit)
+                if received_bytes > limit:
+                    raise _too_large(limit)
                 bodies.take(call, max(received_bytes - call.counted_bytes, 0))
                 pieces.append(piece)
                 timeout.extend(len(piece) / BYTES_PER_S)

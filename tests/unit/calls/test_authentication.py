@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from addon.calls.authentication import authenticate, bearer_header, parse_bearer
+from addon.calls.authentication import authenticate, read_token
 from addon.settings.api_keys import hash_key
 from addon.text.http_heads import Headers, RequestHead
 from policies.model import Key, Workspace
@@ -28,12 +28,16 @@ def head(*fields: tuple[str, str]) -> RequestHead:
     return RequestHead("GET", "/", "1.1", Headers(fields))
 
 
-def test_there_is_one_authorization_header_or_none() -> None:
-    one, two = ("authorization", "Bearer a"), ("authorization", "Bearer b")
-    assert bearer_header(head()) is None
-    assert bearer_header(head(one)) == "Bearer a"
-    with pytest.raises(Refusal, match="one Authorization header"):
-        bearer_header(head(one, two))
+def read(*headers: str) -> str:
+    """Return the token of a request with these Authorization headers."""
+    return read_token(head(*(("authorization", header) for header in headers)))
+
+
+def test_several_authorization_headers_are_refused() -> None:
+    assert read("Bearer a") == "a"
+    for headers in (("Bearer a", "Bearer b"), ("Bearer a", "Bearer a"), ("Bearer a", "")):
+        with pytest.raises(Refusal, match="one Authorization header"):
+            read(*headers)
 
 
 @given(
@@ -45,17 +49,17 @@ def test_there_is_one_authorization_header_or_none() -> None:
 def test_the_token_of_a_bearer_header_comes_back_as_it_was_sent(
     scheme: str, spaces: int, token: str, around: str
 ) -> None:
-    assert parse_bearer(f"{around}{scheme}{' ' * spaces}{token}{around}") == token
+    assert read(f"{around}{scheme}{' ' * spaces}{token}{around}") == token
 
 
 @settings(max_examples=200)
 @given(header=st.one_of(st.text(), st.text(PRINTABLE), st.from_regex(r"[Bb]earer.{0,20}", fullmatch=True)))
 def test_any_other_header_is_refused_and_never_shown(header: str) -> None:
     if re.fullmatch(r"[ \t]*bearer +[!-~]{1,512}[ \t]*", header, re.IGNORECASE):
-        assert header.strip(" \t").endswith(f" {parse_bearer(header)}")
+        assert header.strip(" \t").endswith(f" {read(header)}")
         return
     with pytest.raises(Refusal) as caught:
-        parse_bearer(header)
+        read(header)
     assert caught.value.code == "invalid_api_key"
     assert len(header) < 12 or header not in caught.value.message
 
@@ -81,7 +85,7 @@ def test_any_other_header_is_refused_and_never_shown(header: str) -> None:
 )
 def test_a_missing_or_malformed_header_is_refused(header: str | None) -> None:
     with pytest.raises(Refusal, match="Authorization: Bearer YOUR_KEY") as caught:
-        parse_bearer(header)
+        read(*([] if header is None else [header]))
     assert caught.value.code == "invalid_api_key"
     assert "tg_" not in caught.value.message
 
