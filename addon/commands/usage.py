@@ -19,7 +19,8 @@ from addon.commands.readers import load_served_settings, open_ledger
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import load_conf
 from addon.store.backends import open_counters
-from addon.store.ledger.report import GROUPS, Table, find_limits, find_recent, find_totals, make_filter
+from addon.store.ledger.report import Table, find_limits, find_recent, find_totals
+from addon.store.ledger.totals import GROUPS, Filter
 from addon.store.protocol import StoreUnavailable
 from policies.money import format_nanousd_rounded
 
@@ -104,7 +105,7 @@ def usage(
     """Show recent calls, totals by workspace, model and day (UTC), and the use of every limit."""
     if by == LIMITS and (model or since or until):
         raise click.UsageError("limits are those of the current periods: no --model, --since or --until")
-    wanted = make_filter(workspace, model, since, until)
+    wanted = Filter(workspace, model, since, until)
     totals = () if by == LIMITS else (by,) if by else ("workspace", "model", "day")
     with report_errors():
         path = load_conf(conf_file).paths.database
@@ -116,7 +117,7 @@ def usage(
             )
             if not (by or model or since or until):
                 tables = replace(tables, limits=_try_limits(conf_file, ledger, workspace, limit))
-    has_selection = bool(wanted.values) and path.exists()
+    has_selection = wanted != Filter() and path.exists()
     nothing = "No recorded call matches." if has_selection else f"There is no recorded call yet in {path}."
     click.echo(tables.format_as(form, nothing), nl=form != "csv")
 

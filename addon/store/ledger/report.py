@@ -1,48 +1,20 @@
 """Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from addon.store.ledger.migrations import migrate
+from addon.store.ledger.totals import Filter, select_recent, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
 from policies.spend import CounterUse
-
-GROUPS: Mapping[str, Sequence[str]] = MappingProxyType(
-    {
-        "workspace": ("workspace",),
-        "model": ("model_slug",),
-        "day": ("substr(created_at, 1, 10) AS day",),
-        "key": ("workspace", "key_id"),
-    }
-)
-"""The groupings of totals, each with the columns that name a group. Days are UTC days."""
-
-_TOTALS = """
-    count(*) AS calls,
-    sum(status >= 400) AS failed_calls,
-    coalesce(sum(prompt_tokens), 0) AS prompt_tokens,
-    coalesce(sum(cached_tokens), 0) AS cached_tokens,
-    coalesce(sum(completion_tokens), 0) AS completion_tokens,
-    sum(wholesale_nanousd) AS wholesale_nanousd,
-    sum(retail_nanousd) AS retail_nanousd
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The rows to report: an SQL clause with ``?`` for each value."""
-
-    where: str
-    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +27,6 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as mappings from column to value."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-
-
-def make_filter(workspace: str | None, model: str | None, since: str | None, until: str | None) -> Filter:
-    """Return the filter for the arguments that are not None. ``since`` is inclusive, ``until`` is not."""
-    conditions = {
-        "workspace = ?": workspace,
-        "model_slug = ?": model,
-        "created_at >= ?": since,
-        "created_at < ?": until,
-    }
-    given = {condition: value for condition, value in conditions.items() if value is not None}
-    return Filter(f"WHERE {' AND '.join(given)}" if given else "", tuple(given.values()))
 
 
 @contextmanager
@@ -83,20 +43,12 @@ def open_report(path: Path) -> Iterator[sqlite3.Connection]:
 
 def find_recent(connection: sqlite3.Connection, wanted: Filter, limit: int) -> Table:
     """Return the newest calls with every column of the ledger, the newest first."""
-    sql = f"SELECT * FROM usage {wanted.where} ORDER BY created_at DESC, rowid DESC LIMIT ?"  # noqa: S608
-    return _select(connection, sql, (*wanted.values, limit))
+    return Table(*select_recent(connection, wanted, limit))
 
 
 def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None) -> Table:
     """Return sums by one of ``GROUPS``. Days are sorted by date, newest first; other groups by cost, highest first."""
-    names = GROUPS[by]
-    places = ", ".join(str(place + 1) for place in range(len(names)))
-    order = "day DESC" if by == "day" else f"retail_nanousd DESC, calls DESC, {places}"
-    sql = (
-        f"SELECT {', '.join(names)}, {_TOTALS} FROM usage {wanted.where}"  # noqa: S608
-        f" GROUP BY {places} ORDER BY {order} LIMIT ?"
-    )
-    return _select(connection, sql, (*wanted.values, -1 if limit is None else limit))
+    return _table(select_totals(connection, by, wanted, limit))
 
 
 type ReadUsed = Callable[[Limit, str, str], CounterUse]
@@ -183,7 +135,7 @@ def find_wallets(connection: sqlite3.Connection) -> list[str]:
 def find_entries(connection: sqlite3.Connection, workspace: str, limit: int) -> Table:
     """Return the newest entries of a wallet with every column of the table, the newest first."""
     sql = "SELECT * FROM wallet_entries WHERE workspace = ? ORDER BY created_at DESC, id DESC LIMIT ?"
-    return _select(connection, sql, (workspace, limit))
+    return _table(connection.execute(sql, (workspace, limit)))
 
 
 def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | None:
@@ -207,6 +159,5 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
     return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
 
 
-def _select(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Table:
-    cursor = connection.execute(sql, values)
+def _table(cursor: sqlite3.Cursor) -> Table:
     return Table([column[0] for column in cursor.description], cursor.fetchall())

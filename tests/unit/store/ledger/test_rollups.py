@@ -1,91 +1,19 @@
 """Rollups: they are the sums of the rows after any change of rows, at any point of a build, and after a repair."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.ledger import make_row
-from sqlite_utils import Database, Migrations
+from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
-from addon.store.ledger.migrations import LARGEST, STEPS, m0007_rollups, migrate
+from addon.store.ledger.migrations import LARGEST
 from addon.store.ledger.rollup_schema import BUCKET_BOUNDS_MS, BUCKETS, TABLES
-from addon.store.ledger.rollups import Progress, build_step, find_wrong, is_behind, read_progress, repair
-from addon.store.ledger.rows import write_call
-from addon.store.protocol import Settlement
+from addon.store.ledger.rollups import Progress, build_step, find_wrong, read_progress, repair
 
-NOW = datetime(2026, 1, 31, 14, 20, tzinfo=UTC)
-INTERRUPTED: dict[str, Any] = {
-    "status": 499,
-    "error_code": "interrupted",
-    "usage_source": "none",
-    "duration_ms": 0,
-    "first_byte_ms": None,
-    "prompt_tokens": None,
-    "completion_tokens": None,
-    "total_tokens": None,
-    "wholesale_nanousd": 0,
-    "retail_nanousd": 0,
-}
-
-
-BEFORE_ROLLUPS = STEPS[: STEPS.index(m0007_rollups)]
-
-
-@contextmanager
-def open_ledger(earlier: Sequence[dict[str, Any]] = ()) -> Iterator[sqlite3.Connection]:
-    """Open a new ledger in memory. It had the rows ``earlier`` before it had rollups."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        old = Migrations("tollgate")
-        for step in BEFORE_ROLLUPS:
-            old()(step)
-        old.apply(Database(connection))
-        for row in earlier:
-            write(connection, row)
-        migrate(connection)
-        yield connection
-
-
-def write(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
-    write_call(connection, Settlement(row, from_wallet=False))
-
-
-def build_all(connection: sqlite3.Connection, rows: int = 3) -> int:
-    steps = 0
-    while is_behind(connection, NOW):
-        build_step(connection, NOW, rows)
-        steps += 1
-    return steps
-
-
-MOMENTS = st.integers(0, 4 * 24 * 12).map(lambda step: NOW - timedelta(minutes=5 * step))
-ROWS = st.builds(
-    lambda number, moment, changes: (
-        make_row(f"call-{number}", created_at=moment.isoformat(timespec="milliseconds")) | changes
-    ),
-    st.integers(0, 15),
-    MOMENTS,
-    st.one_of(
-        st.just(INTERRUPTED),
-        st.fixed_dictionaries(
-            {
-                "workspace": st.sampled_from(["acme", "beta"]),
-                "key_id": st.sampled_from(["ci", "web"]),
-                "model_slug": st.sampled_from(["large", "small"]),
-                "mode": st.sampled_from(["payg", "byok"]),
-                "status": st.sampled_from([200, 429, 502]),
-                "usage_source": st.sampled_from(["provider", "estimated"]),
-                "prompt_tokens": st.one_of(st.none(), st.integers(0, LARGEST)),
-                "first_byte_ms": st.one_of(st.none(), st.integers(0, 4_000_000)),
-                "duration_ms": st.integers(1, 4_000_000),
-            }
-        ),
-    ),
-)
 CHANGES = st.lists(
     st.one_of(
         ROWS,
