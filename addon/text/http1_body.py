@@ -73,7 +73,12 @@ class BodyReader:
         if self._until_close:
             return data
         if not self._is_chunked:
-            return self._feed_counted(data)
+            left = self._left
+            if len(data) < left:
+                self._left = left - len(data)
+                return data
+            self.is_done, self._left, self.rest = True, 0, data[left:]
+            return data[:left]
         if self._is_broken:
             raise HttpSyntaxError("the body's framing was broken before")
         pieces: list[bytes] = []
@@ -89,17 +94,6 @@ class BodyReader:
         if not self.is_done and not self._until_close:
             raise HttpSyntaxError("the connection ended within a body")
         self.is_done = True
-
-    def _feed_counted(self, data: bytes) -> bytes:
-        left = self._left
-        self._left = max(left - len(data), 0)
-        if self._left:
-            return data
-        self.is_done = True
-        if len(data) == left:
-            return data
-        self.rest = data[left:]
-        return data[:left]
 
     def _feed_chunked(self, data: bytes, pieces: list[bytes]) -> None:
         if len(data) <= self._left - 2:

@@ -7,10 +7,11 @@ different ways is an error. Examples: bare LF, folded lines, a space before a co
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
 
-from addon.text.http_heads import Field, Headers, RequestHead, ResponseHead, Version
+from msgspec import Struct
+
+from addon.text.http_heads import Field, Headers, RequestHead, ResponseHead
 
 MAX_HEAD_BYTES = 65_536
 """The longest head that a caller may collect: request or status line, fields, and the blank line."""
@@ -40,6 +41,7 @@ _BLANK_LINES = re.compile(rb"(?:\r\n)*+")
 _SENT_FIELDS = re.compile(rf"(?:{TOKEN}++: {VALUE}*+\r\n)*+\r\n")
 _TOKEN = re.compile(f"{TOKEN}+")
 _TARGET = re.compile(r"[!-~]+")
+_PATH = re.compile("/[^#]*+")
 
 _BODILESS_STATUSES = frozenset({*range(100, 200), 204, 304})
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -53,8 +55,7 @@ class ContentLengthError(HttpSyntaxError):
     """A Content-Length from 2**63 to 2**64 - 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Framing:
+class Framing(Struct, frozen=True, gc=False):
     """Where a body ends: after ``length`` bytes, with its last chunk, or when the peer closes. One of the three."""
 
     length: int | None
@@ -97,15 +98,18 @@ def parse_request_head(raw: bytes) -> RequestHead:
     if line is None:
         raise HttpSyntaxError("the request line is malformed, or its version is not HTTP/1.0 or HTTP/1.1")
     method, target, version = line.groups()
-    hosts = headers.get_all("host")
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
+    host = headers.get("host")
+    if host is None and version == "1.1":
         raise HttpSyntaxError("a request has exactly one Host")
-    if hosts and not _HOST.fullmatch(hosts[0]):
-        raise HttpSyntaxError("Host is not a host with an optional port")
-    target, authority = _split_target(method, target)
-    if authority and hosts and authority.lower() != hosts[0].lower():
+    # Two of them are joined by a comma, which is in no host.
+    if host is not None and not _HOST.fullmatch(host):
+        raise HttpSyntaxError("Host is not one host with an optional port")
+    authority = ""
+    if not _PATH.fullmatch(target) or method == "CONNECT":
+        target, authority = _split_target(method, target)
+    if authority and host is not None and authority.lower() != host.lower():
         raise HttpSyntaxError("the target's authority differs from Host")
-    return RequestHead(method, target, _version(version), headers, authority)
+    return RequestHead(method, target, "1.1" if version == "1.1" else "1.0", headers, authority)
 
 
 def parse_response_head(raw: bytes) -> ResponseHead:
@@ -116,11 +120,7 @@ def parse_response_head(raw: bytes) -> ResponseHead:
     line, headers = _parse_lines(raw, _STATUS_LINE.match)
     if line is None:
         raise HttpSyntaxError("the status line is malformed, or its version or status is unknown")
-    return ResponseHead(int(line[2]), headers, _version(line[1]))
-
-
-def _version(text: str) -> Version:
-    return "1.1" if text == "1.1" else "1.0"
+    return ResponseHead(int(line[2]), headers, "1.1" if line[1] == "1.1" else "1.0")
 
 
 def _parse_lines(
@@ -139,27 +139,30 @@ def _parse_lines(
         raise HttpSyntaxError("a header line is malformed")
     if raw.translate(None, _HEAD_BYTES):
         raise HttpSyntaxError("a header line holds control characters")
-    return line, Headers([(name.lower(), value) for name, value in _strip_values(text, found)])
+    if " \r\n" in text or "\t\r\n" in text:
+        found = _strip_values(found)
+    return line, Headers([(name.lower(), value) for name, value in found])
 
 
-def _strip_values(text: str, found: list[Field]) -> list[Field]:
+def _strip_values(found: list[Field]) -> list[Field]:
     """Return fields without the blanks after their values. A tab after a coding is an error: readers differ on it."""
-    if " \r\n" not in text and "\t\r\n" not in text:
-        return found
     if any(value.endswith("\t") and name.lower() == "transfer-encoding" for name, value in found):
         raise HttpSyntaxError("Transfer-Encoding ends in a tab")
     return [(name, value.rstrip(" \t")) for name, value in found]
 
 
 def _split_target(method: str, target: str) -> tuple[str, str]:
-    """Return the path with its query, and the authority of an absolute target, else an empty text."""
+    """Return the path with its query, and the authority of an absolute target, else an empty text.
+
+    For targets that are not plainly a path: see ``_PATH``.
+    """
     if "#" in target:
         raise HttpSyntaxError("the target has a fragment")
     if method == "CONNECT":
         if not _HOST.fullmatch(target):
             raise HttpSyntaxError("the target of CONNECT is not a host with a port")
         return target, ""
-    if target[0] == "/" or target == "*":
+    if target == "*":
         return target, ""
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None or not _HOST.fullmatch(absolute[1]):
@@ -187,20 +190,20 @@ def response_framing(head: ResponseHead, request_method: str) -> Framing:
 
 
 def _framing_of(head: RequestHead | ResponseHead) -> Framing | None:
-    lengths = head.headers.get_all("content-length")
-    codings = head.headers.get_all("transfer-encoding")
-    if len(lengths) + len(codings) > 1:
-        raise HttpSyntaxError("more than one of Content-Length and Transfer-Encoding")
-    if codings:
-        if codings[0].lower() != "chunked" or head.version != "1.1":
-            raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
-        return _CHUNKED
-    return Framing(_parse_length(lengths[0])) if lengths else None
+    # Two values of one field are joined by a comma, and so are neither a length nor "chunked".
+    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
+    if coding is None:
+        return None if length is None else Framing(_parse_length(length))
+    if length is not None:
+        raise HttpSyntaxError("both Content-Length and Transfer-Encoding")
+    if coding.lower() != "chunked" or head.version != "1.1":
+        raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
+    return _CHUNKED
 
 
 def _parse_length(text: str) -> int:
     if not _LENGTH.fullmatch(text) or (length := int(text)) >= 2**64:
-        raise HttpSyntaxError("Content-Length is not a number of bytes")
+        raise HttpSyntaxError("Content-Length is not one number of bytes")
     if length >= 2**63:
         raise ContentLengthError("Content-Length is too large")
     return length

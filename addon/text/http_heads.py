@@ -4,8 +4,9 @@ Names of fields are in lower case. Values are latin-1 text: each byte is the cha
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Literal
+
+from msgspec import Struct
 
 Version = Literal["1.0", "1.1", "2"]
 Field = tuple[str, str]
@@ -16,44 +17,41 @@ CREDENTIAL_FIELDS = frozenset(
 """The fields whose whole value is a credential."""
 
 
-class Headers:
-    """The fields of one head, in order."""
+class Headers(dict[str, str]):
+    """The fields of one head, in order, and the value of each name. Never changed.
+
+    As a dictionary, it has one value for a name: several are joined by commas. Names are in lower case.
+    """
 
     __slots__ = ("fields",)
 
     def __init__(self, fields: Iterable[Field] = ()) -> None:
-        self.fields: tuple[Field, ...] = tuple(fields)
+        self.fields = fields = tuple(fields)
+        super().__init__(fields)
+        if len(self) < len(fields):
+            self._join_repeated()
 
-    @overload
-    def get(self, name: str) -> str | None: ...
-    @overload
-    def get(self, name: str, default: str) -> str: ...
-    def get(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of ``name`` (lower case), or ``default``. Several values are joined by commas."""
-        found = [value for one, value in self.fields if one == name]
-        if len(found) == 1:
-            return found[0]
-        return ", ".join(found) if found else default
+    def _join_repeated(self) -> None:
+        values: dict[str, list[str]] = {}
+        for name, value in self.fields:
+            values.setdefault(name, []).append(value)
+        self.update({name: ", ".join(found) for name, found in values.items()})
 
     def get_all(self, name: str) -> list[str]:
         """Return every value of ``name`` (lower case)."""
         return [value for one, value in self.fields if one == name]
 
-    def __contains__(self, name: object) -> bool:
-        return any(one == name for one, _ in self.fields)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Headers) and self.fields == other.fields
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(self.fields)
 
     def __repr__(self) -> str:
         return f"Headers({self.fields!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True):
     """The head of a request. ``target`` is a path with its query, or ``*``, or the authority of a CONNECT.
 
     ``authority`` is the host of an absolute target or of ``:authority``, else empty.
@@ -71,8 +69,7 @@ class RequestHead:
         return self.target.partition("?")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """The head of an answer that was read, or is to be sent. Framing and ``Date`` are added when it is sent."""
 
     status: int
@@ -80,8 +77,7 @@ class ResponseHead:
     version: Version = "1.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A whole answer for a client. ``close``: its HTTP/1 connection is closed after it."""
 
     status: int
