@@ -94,6 +94,8 @@ class ClientConnection:
                     self.socket.pause_reading()
             self._pass_to_layers(events.DataReceived(self.client, data))
         else:
+            # From now on no byte passes through the layers.
+            self.socket.receive = self.receive
             self.receive(data)
 
     def eof_received(self) -> None:

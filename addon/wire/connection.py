@@ -130,7 +130,8 @@ class Connection(ABC):
         self.is_draining = False
         self._serve_stream = serve_stream
         self._streams: dict[Stream, asyncio.Task[None] | None] = {}
-        self._no_streams = asyncio.Event()
+        self._no_streams: asyncio.Event | None = None
+        """Set when no stream is left, for ``wait_for_tasks``."""
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
@@ -169,6 +170,7 @@ class Connection(ABC):
     async def wait_for_tasks(self) -> None:
         """Wait until no stream has a task. A call settles even when its client is gone."""
         while self._streams:
+            self._no_streams = self._no_streams or asyncio.Event()
             self._no_streams.clear()
             await self._no_streams.wait()
 
@@ -199,6 +201,6 @@ class Connection(ABC):
             raise
         finally:
             self._streams.pop(stream, None)
-            if not self._streams:
+            if self._no_streams is not None and not self._streams:
                 self._no_streams.set()
             self._on_stream_end(stream)

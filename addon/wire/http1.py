@@ -49,8 +49,9 @@ class Http1Connection(Connection):
         self._searched_bytes = 0
         self._blank_bytes = 0
         self._has_head_begun = False
+        self._is_paused = False
         self._stream: Http1Stream | None = None
-        self._deadline = MovableDeadline(lambda: self._expire())
+        self._deadline = MovableDeadline(self._on_deadline)
         self._deadline.set(settings.head_timeout_s)
 
     def data_received(self, data: bytes) -> None:
@@ -138,15 +139,15 @@ class Http1Connection(Connection):
     def _serve_request(self, head: RequestHead, framing: Framing) -> None:
         self._searched_bytes = self._blank_bytes = 0
         self._has_head_begun = False
-        self._deadline.clear()
-        stream = self._new_stream(head, framing)
-        stream.is_last = stream.is_last or self.is_draining
-        self._stream = stream
+        self._stream = stream = self._new_stream(head, framing)
+        if self.is_draining:
+            stream.is_last = True
         self._receive = self._read_body
         if self._buffer:
             rest, self._buffer = self._buffer, b""
             self._read_body(rest)
-        stream.check_expect()
+        if not stream.body.is_done:
+            stream.check_expect()
         # This must be the last step: the task may end, and the next request start, before it returns.
         self._start_stream(stream)
 
@@ -180,9 +181,14 @@ class Http1Connection(Connection):
         stream = self._stream
         unread = stream.unread_bytes if stream and not stream.is_ended else 0
         if max(unread, len(self._buffer)) >= self.settings.max_unread_bytes:
+            self._is_paused = True
             self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
+        elif self._is_paused:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        self._is_paused = False
+        self.transport.resume_reading()
 
     def _reject_body(self, stream: Http1Stream) -> None:
         self._receive = self._ignore
@@ -222,7 +228,8 @@ class Http1Connection(Connection):
     def _wait_for_request(self) -> None:
         self._receive, self._expire = self._read_head, self._expire_head
         self._deadline.set(self.settings.idle_timeout_s)
-        self.transport.resume_reading()
+        if self._is_paused:
+            self._resume_reading()
         if self._buffer:
             # Start one request in each turn of the event loop, however many arrived at once.
             asyncio.get_running_loop().call_soon(self._start_next_request)
@@ -256,7 +263,7 @@ class Http1Connection(Connection):
         self._receive = discard
         self._expire = self._linger_and_close
         self._deadline.set(self.settings.discard_timeout_s)
-        self.transport.resume_reading()
+        self._resume_reading()
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer a request that does not become a call, and close."""
@@ -274,13 +281,18 @@ class Http1Connection(Connection):
         self._receive, self._expire = self._ignore, self._expire_linger
         self._buffer = b""
         self.transport.write_eof()
-        self.transport.resume_reading()
+        self._resume_reading()
         self._deadline.set(self.settings.linger_s)
 
     def _ignore(self, data: bytes) -> None:
         """Drop the bytes."""
 
     # Deadlines.
+
+    def _on_deadline(self) -> None:
+        """Do what is due. While a call runs, the deadline of the wait before it does not count."""
+        if self._stream is None:
+            self._expire()
 
     def _expire_head(self) -> None:
         """Handle a head, or a next request, that did not arrive in time."""

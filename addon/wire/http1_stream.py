@@ -53,8 +53,8 @@ class Http1Stream(Stream):
     # The request.
 
     def check_expect(self) -> None:
-        """Note whether the client waits for 100 Continue: it asked for it, and no byte of the body has arrived."""
-        if self.head.version == "1.1" and not self.body.is_done and not self._received_bytes:
+        """Note whether the client waits for 100 Continue: it asked for it, and no byte of its body has arrived."""
+        if self.head.version == "1.1" and not self._received_bytes:
             self._awaits_continue = self.head.headers.get("expect", "").lower() == "100-continue"
 
     def feed(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class Http1Stream(Stream):
                 return
             self._pieces.append(piece)
             self.unread_bytes += len(piece)
-        if piece or self.body.is_done:
+        if self._waiting is not None and (piece or self.body.is_done):
             self._wake()
 
     def reject_body(self) -> None:
@@ -177,7 +177,8 @@ class Http1Stream(Stream):
 
     def _encode(self, head: ResponseHead, framing: list[Field]) -> bytes:
         """Return the encoded head of an answer. It decides whether the connection closes after the answer."""
-        self.is_last = self.is_last or self._has_too_much_left()
+        if not self.body.is_done and self._has_too_much_left():
+            self.is_last = True
         framing.append(self._settings.date.now())
         if self.is_last:
             framing.append(("connection", "close"))
@@ -187,8 +188,6 @@ class Http1Stream(Stream):
 
     def _has_too_much_left(self) -> bool:
         """Return whether the rest of the body will not arrive, or is too long to wait for."""
-        if self.body.is_done:
-            return False
         left = (self._length or 0) - self._received_bytes
         return self._awaits_continue or left > self._settings.max_discard_bytes
 

@@ -58,7 +58,7 @@ class Stream(ABC):
         """The head of the answer was sent."""
         self.is_ended = False
         """The whole answer was sent."""
-        self._while_connected = WhileConnected(self)
+        self._while_connected: WhileConnected | None = None
         self._interrupted: asyncio.Future[Any] | None = None
 
     def while_connected(self) -> "WhileConnected":
@@ -66,13 +66,16 @@ class Stream(ABC):
 
         What the block awaits is cancelled. A stream has at most one such block at a time.
         """
+        if self._while_connected is None:
+            self._while_connected = WhileConnected(self)
         return self._while_connected
 
     def mark_client_gone(self, *, cut_off: bool = False) -> None:
         """End the block of ``while_connected``: the client is gone, or the gateway cut it off."""
         if not self.is_client_gone:
             self.is_client_gone, self.is_cut_off = True, cut_off
-            self._while_connected.end()
+            if self._while_connected is not None:
+                self._while_connected.end()
             waiter, self._interrupted = self._interrupted, None
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ClientLeft())
