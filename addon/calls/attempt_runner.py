@@ -130,10 +130,10 @@ class AttemptRunner:
         return head
 
     def _next_news(
-        self, connection: UpstreamConnection, on_news: Callable[[], bool] | None = None
+        self, connection: UpstreamConnection, on_piece: Callable[[bytes], bool] | None = None
     ) -> asyncio.Future[bool]:
         """As ``UpstreamConnection.expect_news``, but the future raises ClientLeft when the client leaves."""
-        news = connection.expect_news(on_news)
+        news = connection.expect_news(on_piece)
         self.stream.interrupts(news)
         return news
 
@@ -149,14 +149,14 @@ class AttemptRunner:
 
     async def _relay(self, reader: AnswerReader) -> ErrorAnswer | None:
         connection = self._connection()
-        relay_news = partial(self._relay_news, connection, reader)
+        relay_piece = partial(self._relay_piece, reader)
         while not self._relay_now(connection, reader):
             if self._unsent:
                 unsent, self._unsent = self._unsent, b""
                 await self.stream.send(unsent)
                 if not reader.has_pending:
                     self.deadline.renew()
-            elif not await self._next_news(connection, relay_news):
+            elif not await self._next_news(connection, relay_piece):
                 if reader.has_pending:
                     await self._pass_on(reader.flush_pending())
                     self.deadline.renew()
@@ -169,10 +169,6 @@ class AttemptRunner:
         last = self._last if reader.is_done else await run_heavy_work(reader.buffered_bytes, reader.finish)
         return await self._end(reader, last)
 
-    def _relay_news(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
-        """Relay what has arrived, while the task waits. Return whether it may wait on."""
-        return not self._relay_now(connection, reader) and not self._unsent
-
     def _relay_now(self, connection: UpstreamConnection, reader: AnswerReader) -> bool:
         """Relay what is there, up to a piece that the client has no room for. Return whether the answer has ended.
 
@@ -183,21 +179,24 @@ class AttemptRunner:
                 piece = connection.take()
                 if not piece:
                     return piece is not None
-                self._relay_piece(piece, reader)
+                self._relay_piece(reader, piece)
         except UpstreamConnectionError:
             if reader.is_complete:
                 return True
             raise _Failed(self._error_of_break(reader)) from None
         return not self._unsent
 
-    def _relay_piece(self, piece: bytes, reader: AnswerReader) -> None:
+    def _relay_piece(self, reader: AnswerReader, piece: bytes) -> bool:
+        """Relay a piece that has arrived. Return whether the next one can be relayed in the same way."""
         had_pending = reader.has_pending
         output = reader.feed(piece)
         if reader.is_done:
             self._last = output
-            return
+            return False
         if output:
-            self._note_output()
+            if self.call.first_byte_s is None:
+                self._begin_output()
+            self.deadline.last_output_s = self.deps.clock.monotonic_s()
             if not self.stream.try_send(output):
                 self._unsent = output
         if reader.has_pending:
@@ -205,18 +204,19 @@ class AttemptRunner:
                 self.deadline.limit_pending()
         elif had_pending or self.call.first_byte_s is not None:
             self.deadline.renew()
+        return not (self._unsent or reader.failure)
 
-    def _note_output(self) -> None:
-        """Send the head before the first piece. Put off the next heartbeat."""
-        if self.call.first_byte_s is None:
-            self._send_head()
-            self.call.first_byte_s = self.deps.clock.monotonic_s()
-        self.deadline.note_output()
+    def _begin_output(self) -> None:
+        """Send the head, before the first piece."""
+        self._send_head()
+        self.call.first_byte_s = self.deps.clock.monotonic_s()
 
     async def _pass_on(self, output: bytes) -> None:
         """Send a piece of a streamed answer to the client."""
         if output:
-            self._note_output()
+            if self.call.first_byte_s is None:
+                self._begin_output()
+            self.deadline.last_output_s = self.deps.clock.monotonic_s()
             await self.stream.send(output)
 
     async def _end(self, reader: AnswerReader, last: bytes) -> ErrorAnswer | None:

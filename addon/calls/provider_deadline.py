@@ -24,7 +24,8 @@ class ProviderDeadline:
         self._idle_timeout_s = conf.idle_timeout_s
         self._heartbeat_s = conf.heartbeat_s if call.exchange.stream else 0.0
         self._timer: MovableDeadline | None = None
-        self._sent_s = self._last_output_s = self._due_s = clock.monotonic_s()
+        self._sent_s = self._due_s = self.last_output_s = clock.monotonic_s()
+        """``last_output_s``: when the client was sent something. The next heartbeat is due ``heartbeat_s`` later."""
 
     @property
     def is_over(self) -> bool:
@@ -61,26 +62,25 @@ class ProviderDeadline:
         now_s = self._clock.monotonic_s()
         if self._call.first_byte_s is not None:
             self._due_s = now_s + self._idle_timeout_s
-        self._wait_from(now_s)
+        if self._heartbeat_s:
+            self._wait_from(now_s)
+        elif self._timer is not None:
+            self._timer.set(max(0.0, self._due_s - now_s))
 
     def limit_pending(self) -> None:
         """Limit the time that the pending chunk waits."""
         if self._timer is not None:
             self._timer.set(PENDING_TIMEOUT_S)
 
-    def note_output(self) -> None:
-        """Note that the client is sent something now, which puts off its next heartbeat."""
-        self._last_output_s = self._clock.monotonic_s()
-
     def resume_after_heartbeat(self) -> None:
         """Note a heartbeat, and let the rest of the provider's time run."""
-        self._last_output_s = self._clock.monotonic_s()
-        self._wait_from(self._last_output_s)
+        self.last_output_s = self._clock.monotonic_s()
+        self._wait_from(self.last_output_s)
 
     def _wait_from(self, now_s: float) -> None:
         until_s = self._due_s
         if self._heartbeat_s and self.has_heartbeats:
-            until_s = min(until_s, self._last_output_s + self._heartbeat_s)
+            until_s = min(until_s, self.last_output_s + self._heartbeat_s)
         if self._timer is not None:
             self._timer.set(max(0.0, until_s - now_s))
 

@@ -83,7 +83,10 @@ class BodyReader:
             raise HttpSyntaxError("the body's framing was broken before")
         pieces: list[bytes] = []
         try:
-            self._feed_chunked(data, pieces)
+            if self._left or self._line or self._in_trailers:
+                self._go_on_chunked(data, pieces)
+            else:
+                self._read_chunks(data, 0, pieces)
         except HttpSyntaxError:
             self._is_broken, self.before_fault = True, b"".join(pieces)
             raise
@@ -95,7 +98,8 @@ class BodyReader:
             raise HttpSyntaxError("the connection ended within a body")
         self.is_done = True
 
-    def _feed_chunked(self, data: bytes, pieces: list[bytes]) -> None:
+    def _go_on_chunked(self, data: bytes, pieces: list[bytes]) -> None:
+        """Read on within a chunk, a line or the trailers."""
         if len(data) <= self._left - 2:
             self._left -= len(data)
             pieces.append(data)
@@ -107,33 +111,35 @@ class BodyReader:
             data = bytes(self._line) + data
             self._line.clear()
         at = self._read_rest_of_chunk(data, 0, pieces) if self._left else 0
-        if not self._left and not self._in_trailers:
-            at = self._read_chunks(data, at, pieces)
         if self._in_trailers:
             self._read_trailers(data, at)
+        elif not self._left:
+            self._read_chunks(data, at, pieces)
 
-    def _read_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Read chunks up to the last one, or to the end of ``data``. Return the index after them."""
+    def _read_chunks(self, data: bytes, at: int, pieces: list[bytes]) -> None:
+        """Read chunks and trailers, to the end of ``data`` or of the message."""
         tried = at
-        while True:
+        while at < len(data):
             if tried <= at <= len(data) - _WINDOW_BYTES:
                 tried = at + _WINDOW_BYTES
                 at = _read_small_chunks(data, at, pieces)
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
                 self._keep_line(data[at:])
-                return len(data)
+                return
             line = data[at:line_end]
             size = _SMALL_SIZES.get(line) or self._parse_size_line(line)
             start = line_end + 2
             if not size:
                 self._in_trailers = True
-                return start
+                self._read_trailers(data, start)
+                return
             stop = start + size
             at = stop + 2
             if data[stop:at] != b"\r\n":
                 self._left = size + 2
-                return self._read_rest_of_chunk(data, start, pieces)
+                self._read_rest_of_chunk(data, start, pieces)
+                return
             pieces.append(data[start:stop])
 
     def _read_rest_of_chunk(self, data: bytes, at: int, pieces: list[bytes]) -> int:

@@ -60,7 +60,7 @@ class UpstreamConnection:
         "_is_held",
         "_is_sent",
         "_method",
-        "_on_news",
+        "_on_piece",
         "_on_returned",
         "_pieces",
         "_searched",
@@ -82,7 +82,7 @@ class UpstreamConnection:
         self._is_held = True
         self._is_sent = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._on_news: Callable[[], bool] | None = None
+        self._on_piece: Callable[[bytes], bool] | None = None
         self._send_waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamConnectionError | None = None
         self._method = "POST"
@@ -164,16 +164,16 @@ class UpstreamConnection:
             self._socket.resume()
         return joined
 
-    def expect_news(self, on_news: Callable[[], bool] | None = None) -> asyncio.Future[bool]:
+    def expect_news(self, on_piece: Callable[[bytes], bool] | None = None) -> asyncio.Future[bool]:
         """Return a future that is True as soon as ``take_head`` or ``take`` may return something else than before.
 
         It is False when ``deadline`` is over. If the deadline ended while no one waited, it has another ``GRACE_S``:
-        the bytes may have arrived already. At each news, ``on_news`` runs first: it handles them itself, and returns
-        whether the wait goes on. Whatever it raises, the future raises.
+        the bytes may have arrived already. During the wait, ``on_piece`` gets the bytes of the body that arrive, and
+        returns whether the wait goes on. Whatever it raises, the future raises.
         """
         if self._waiter is not None and not self._waiter.done():
             raise RuntimeError("another task waits for this connection")
-        self._on_news = on_news
+        self._on_piece = on_piece
         waiter: asyncio.Future[bool] = asyncio.Future(loop=asyncio.get_running_loop())
         self._waiter = waiter
         if self.deadline.has_expired:
@@ -195,7 +195,7 @@ class UpstreamConnection:
         if not self._is_held:
             return
         self._is_held = False
-        self._on_news = None
+        self._on_piece = None
         self._socket.receiver = None
         if not is_clean:
             self._fail("the connection was closed by this process")
@@ -214,16 +214,39 @@ class UpstreamConnection:
             self._can_be_kept = False
         self._has_bytes = True
         try:
-            if self._body is None:
-                self._read_head(data)
-            else:
-                self._read_body(self._body, data)
+            piece = self._read_head(data) if self._body is None else self._body.feed(data)
         except HttpSyntaxError as error:
-            if self._body is not None:
-                self._add(self._body.before_fault)
-            self._fail(str(error), is_malformed=True)
-            self._socket.abort()
-        self._wake()
+            self._break_off(error)
+            return
+        may_wait_on = False
+        if piece and self._on_piece is not None and self._waiter is not None and not self._waiter.done():
+            try:
+                may_wait_on = self._on_piece(piece)
+            except Exception as fault:  # noqa: BLE001  (the one that waits handles it)
+                self._waiter.set_exception(fault)
+        elif piece:
+            self._pieces.append(piece)
+            self._unread_bytes += len(piece)
+        if self._body is not None:
+            self._after_read(self._body, may_wait_on=may_wait_on)
+
+    def _after_read(self, body: BodyReader, *, may_wait_on: bool) -> None:
+        if body.is_done:
+            self._is_done = True
+            if body.rest:
+                self._refuse_stray_bytes()
+        elif self._unread_bytes >= HIGH_WATER_BYTES:
+            self._socket.pause()
+        if body.is_done or not may_wait_on:
+            self._wake()
+
+    def _break_off(self, error: HttpSyntaxError) -> None:
+        """End an answer with broken framing. The bytes before the fault stay readable."""
+        if self._body is not None and (piece := self._body.before_fault):
+            self._pieces.append(piece)
+            self._unread_bytes += len(piece)
+        self._fail(str(error), is_malformed=True)
+        self._socket.abort()
 
     def eof_received(self) -> None:
         """Handle the end of the provider's data. It ends a body without a length."""
@@ -246,13 +269,14 @@ class UpstreamConnection:
 
     # The answer.
 
-    def _read_head(self, data: bytes) -> None:
+    def _read_head(self, data: bytes) -> bytes:
+        """Read the head, once it is whole. Return the bytes of the body after it."""
         if self._buffer:
             self._buffer += data
             # Until the head is whole, the buffer grows in place.
             if find_head_end(self._buffer, self._searched) < 0:
                 self._keep_head(len(self._buffer))
-                return
+                return b""
             data = bytes(self._buffer)
             self._buffer.clear()
         while (end := find_head_end(data)) >= 0:
@@ -260,39 +284,25 @@ class UpstreamConnection:
                 raise HttpSyntaxError("the head of the answer is too long")
             head, data = parse_response_head(data[:end]), data[end:]
             if not 100 <= head.status < 200:
-                self._begin_body(head, data)
-                return
+                return self._begin_body(head, data)
             self._interim_answers += 1
             if head.status == _SWITCHING_PROTOCOLS or self._interim_answers > MAX_INTERIM_ANSWERS:
                 raise HttpSyntaxError("too many interim answers, or a change of the protocol")
         self._buffer += data
         self._keep_head(len(data))
+        return b""
 
     def _keep_head(self, size: int) -> None:
         if size > MAX_HEAD_BYTES:
             raise HttpSyntaxError("the head of the answer is too long")
         self._searched = max(0, size - 3)
 
-    def _begin_body(self, head: ResponseHead, rest: bytes) -> None:
+    def _begin_body(self, head: ResponseHead, rest: bytes) -> bytes:
         body = self._body = BodyReader(response_framing(head, self._method))
         self._head = head
         if not keeps_alive(head):
             self._can_be_kept = False
-        self._read_body(body, rest)
-
-    def _read_body(self, body: BodyReader, data: bytes) -> None:
-        self._add(body.feed(data) if data else b"")
-        if body.is_done:
-            self._is_done = True
-            if body.rest:
-                self._refuse_stray_bytes()
-        elif self._unread_bytes >= HIGH_WATER_BYTES:
-            self._socket.pause()
-
-    def _add(self, piece: bytes) -> None:
-        if piece:
-            self._pieces.append(piece)
-            self._unread_bytes += len(piece)
+        return body.feed(rest) if rest else b""
 
     def _refuse_stray_bytes(self) -> None:
         """Close a connection on which bytes arrived that belong to no answer. A complete answer stays readable."""
@@ -310,16 +320,8 @@ class UpstreamConnection:
     def _wake(self) -> None:
         if self._send_waiter is not None:
             self._wake_sender()
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            return
-        try:
-            if self._on_news is not None and self._on_news():
-                return
-        except Exception as fault:  # noqa: BLE001  (the one that waits handles it)
-            waiter.set_exception(fault)
-        else:
-            waiter.set_result(True)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
 
     def deadline_expired(self) -> None:
         """Handle that ``deadline`` is over."""
