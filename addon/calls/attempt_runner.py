@@ -5,8 +5,9 @@ Every wait ends: with the provider's time (``[upstream]`` of proxy.conf), or whe
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from addon.answers.reader import AnswerReader
 from addon.calls.answer_reader import open_reader
@@ -86,14 +87,14 @@ class AttemptRunner:
             if not (broke.is_unanswered and connection.is_reused):
                 raise _Failed(_error_of(broke)) from None
             # The provider closed an idle connection at that moment. This is neither a failure nor a second attempt.
-            head = await self._send_again(connection)
+            connection, head = await self._send_again(connection)
         # The attempt is never sent again, and its body may be large.
         self.attempt.request = replace(self.attempt.request, content=b"")
         self.attempt.head_s = self.deps.clock.monotonic_s()
         reader = open_reader(self.call, self.attempt, head, self.deps.clock.now())
         if head.status >= 300:
             self.deadline.note_head()
-        return await self._relay(reader)
+        return await self._relay(connection, reader)
 
     # Connect, send, and wait for the head.
 
@@ -124,10 +125,11 @@ class AttemptRunner:
         self.deadline.start(connection.deadline)
         self.attempt.is_sent = True
         connection.send(request_head(self.attempt), self.attempt.request.content)
-        while (head := connection.take_head()) is None:
+        while True:
             if not await self._next_news(connection):
                 await self._handle_silence()
-        return head
+            elif head := connection.take_head():
+                return head
 
     def _next_news(
         self, connection: UpstreamConnection, on_piece: Callable[[bytes], bool] | None = None
@@ -137,18 +139,18 @@ class AttemptRunner:
         self.stream.interrupts(news)
         return news
 
-    async def _send_again(self, stale: UpstreamConnection) -> ResponseHead:
+    async def _send_again(self, stale: UpstreamConnection) -> tuple[UpstreamConnection, ResponseHead]:
         stale.close()
         self.attempt.is_sent = False
         try:
-            return await self._send(await self._connect(fresh=True))
+            fresh = await self._connect(fresh=True)
+            return fresh, await self._send(fresh)
         except UpstreamConnectionError as broke:
             raise _Failed(_error_of(broke)) from None
 
     # Relay the answer.
 
-    async def _relay(self, reader: AnswerReader) -> ErrorAnswer | None:
-        connection = self._connection()
+    async def _relay(self, connection: UpstreamConnection, reader: AnswerReader) -> ErrorAnswer | None:
         relay_piece = partial(self._relay_piece, reader)
         while not self._relay_now(connection, reader):
             if self._unsent:
@@ -245,7 +247,9 @@ class AttemptRunner:
 
     def _return_connection(self) -> None:
         """Return the connection to the pool once its message has ended. The client does not wait for that."""
-        connection, self.connection = self._connection(), None
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
         if connection.is_ended:
             connection.release()
         else:
@@ -266,11 +270,6 @@ class AttemptRunner:
         if self.call.first_byte_s is not None:
             return stream_interrupted()
         return reader.error_so_far() or unreadable_answer("it broke off.")
-
-    def _connection(self) -> UpstreamConnection:
-        if self.connection is None:
-            raise RuntimeError(f"call {self.call.exchange.id}: its attempt has no connection")
-        return self.connection
 
 
 async def _await_end(connection: UpstreamConnection) -> None:

@@ -4,8 +4,9 @@ Each step is a function that live calls and ``tollgate explain`` share: route, o
 upstream request is built from nothing, so it has no header and no unknown field of the client's request.
 """
 
-from dataclasses import replace
 from functools import cache, partial
+
+from msgspec.structs import replace
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call

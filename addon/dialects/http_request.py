@@ -1,10 +1,9 @@
 """The request to a provider, as plain values. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True):
     """A whole HTTP request. ``headers`` are all that is sent: no header of the client's request is among them.
 
     ``unsent_fields`` names the fields of the chat body that are not sent at all.

@@ -184,24 +184,24 @@ class UpstreamConnection:
 
     def release(self) -> None:
         """Return the connection to the pool if nothing of this answer is left, else close it."""
-        is_clean = self._is_done and self._can_be_kept and not self._pieces
-        self._return(is_clean=is_clean and not self._socket.is_closed and not self._socket.is_writing)
+        socket = self._socket
+        may_be_kept = self._can_be_kept and not socket.is_closed and not socket.is_writing
+        if not (self._is_held and self._is_done and may_be_kept) or self._pieces:
+            self.close()
+            return
+        self._is_held = False
+        self._on_piece = self._waiter = socket.receiver = None
+        self._on_returned(socket, True)
 
     def close(self) -> None:
         """Close the connection at once, even if bytes are on their way."""
-        self._return(is_clean=False)
-
-    def _return(self, *, is_clean: bool) -> None:
-        if not self._is_held:
-            return
-        self._is_held = False
-        self._on_piece = None
-        self._socket.receiver = None
-        if not is_clean:
+        if self._is_held:
+            self._is_held = False
+            self._on_piece = self._socket.receiver = None
             self._fail("the connection was closed by this process")
             self._socket.abort()
-        self._waiter = None
-        self._on_returned(self._socket, is_clean)
+            self._waiter = None
+            self._on_returned(self._socket, False)
 
     # Called by the socket: ``Receiver``.
 

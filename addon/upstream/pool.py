@@ -6,6 +6,7 @@ within the bounds of its workspace and of the origin. When a bound is reached, c
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -65,11 +66,9 @@ class PoolFull(Exception):  # noqa: N818  (it names what happened, as ``Unreacha
 
 
 class _Lease(Struct):
-    """A connection that a call holds, with the origin and workspace whose bounds it uses."""
+    """A connection that a call holds, with the workspace whose bound it uses."""
 
-    origin: Origin
     workspace: str
-    proxy: EgressProxy | None
     connection: UpstreamConnection
 
 
@@ -87,7 +86,7 @@ class Pool:
         self._connecting: set[asyncio.Future[ProviderSocket]] = set()
         self._open: set[ProviderSocket] = set()
         self._leases: dict[ProviderSocket, _Lease] = {}
-        self._idle: dict[ProviderSocket, Origin] = {}
+        self._idle: dict[ProviderSocket, None] = {}
         """The longest idle first."""
         self._idle_of: dict[Origin, list[ProviderSocket]] = {}
         """The longest idle first. An origin without idle connections has no entry."""
@@ -111,16 +110,15 @@ class Pool:
             return connection
         if not self._try_reserve(origin, workspace):
             await self._reserve(origin, workspace, timeout_s)
-        proxy = self._proxy_for(origin)
         try:
             if self._is_closed:  # ``close`` may have run while this call waited.
                 raise Unreachable(_CLOSED, lagged=True)
             idle = None if fresh else self._take_idle(origin)
-            socket = idle or await self._connect(origin, proxy, timeout_s)
+            socket = idle or await self._connect(origin, timeout_s)
         except BaseException:
             self._free(origin, workspace)
             raise
-        return self._lease(socket, origin, workspace, proxy, is_reused=idle is not None)
+        return self._lease(socket, workspace, is_reused=idle is not None)
 
     def try_acquire(self, origin: Origin, workspace: str) -> UpstreamConnection | None:
         """Return an idle connection as ``acquire`` does, or None if it must wait or connect."""
@@ -130,20 +128,12 @@ class Pool:
         if socket is None:
             self._free(origin, workspace)
             return None
-        return self._lease(socket, origin, workspace, self._proxy_for(origin), is_reused=True)
+        return self._lease(socket, workspace, is_reused=True)
 
-    def _lease(
-        self,
-        socket: ProviderSocket,
-        origin: Origin,
-        workspace: str,
-        proxy: EgressProxy | None,
-        *,
-        is_reused: bool,
-    ) -> UpstreamConnection:
+    def _lease(self, socket: ProviderSocket, workspace: str, *, is_reused: bool) -> UpstreamConnection:
         self._reused += is_reused
         connection = UpstreamConnection(socket, self._on_returned, is_reused=is_reused)
-        self._leases[socket] = _Lease(origin, workspace, proxy, connection)
+        self._leases[socket] = _Lease(workspace, connection)
         return connection
 
     def stats(self) -> PoolStats:
@@ -201,12 +191,15 @@ class Pool:
     def _proxy_for(self, origin: Origin) -> EgressProxy | None:
         return None if origin.is_direct else self._proxy
 
-    async def _connect(self, origin: Origin, proxy: EgressProxy | None, timeout_s: float) -> ProviderSocket:
+    async def _connect(self, origin: Origin, timeout_s: float) -> ProviderSocket:
+        proxy = self._proxy_for(origin)
         idle = self._idle_of.get(origin, ())
         if idle and self._origins.in_use(origin) + len(idle) > self._limits.open_per_origin:
             self._close_idle(idle[0])
         connecting = asyncio.ensure_future(
-            self._connector.connect(origin, proxy, timeout_s, self._make_socket)
+            self._connector.connect(
+                origin, proxy, timeout_s, partial(ProviderSocket, self._on_closed, origin, proxy)
+            )
         )
         self._connecting.add(connecting)
         try:
@@ -227,33 +220,31 @@ class Pool:
         self._opened += 1
         return socket
 
-    def _make_socket(self) -> ProviderSocket:
-        return ProviderSocket(self._on_closed)
-
     def _on_returned(self, socket: ProviderSocket, is_clean: bool) -> None:
-        lease = self._leases.pop(socket)
+        lease, origin = self._leases.pop(socket), socket.origin
         if is_clean:
-            self._keep(socket, lease)
-        self._origins.release(lease.origin)
+            self._keep(socket, origin)
+        self._origins.release(origin)
         self._workspaces.release(lease.workspace)
 
     # Idle connections.
 
-    def _keep(self, socket: ProviderSocket, lease: _Lease) -> None:
-        origin, now_s = lease.origin, asyncio.get_running_loop().time()
-        idle = self._idle_of.get(origin, ())
-        is_full = len(idle) >= self._limits.idle_per_origin
+    def _keep(self, socket: ProviderSocket, origin: Origin) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        is_full = len(self._idle_of.get(origin, ())) >= self._limits.idle_per_origin
         is_old = now_s - socket.opened_at_s >= self._limits.age_s
-        if is_full or is_old or self._is_closed or lease.proxy != self._proxy_for(origin):
+        is_other = socket.proxy != self._proxy and not origin.is_direct
+        if is_full or is_old or is_other or self._is_closed:
             socket.abort()
             return
         if len(self._idle) >= self._limits.idle:
             self._close_idle(next(iter(self._idle)))
         socket.idle_since_s = now_s
         self._idle_of.setdefault(origin, []).append(socket)
-        self._idle[socket] = origin
+        self._idle[socket] = None
         if self._sweep_timer is None:
-            self._sweep_timer = asyncio.get_running_loop().call_at(now_s + self._limits.idle_s, self._sweep)
+            self._sweep_timer = loop.call_at(now_s + self._limits.idle_s, self._sweep)
 
     def _take_idle(self, origin: Origin) -> ProviderSocket | None:
         while idle := self._idle_of.get(origin):
@@ -287,11 +278,11 @@ class Pool:
         socket.abort()
 
     def _remove_idle(self, socket: ProviderSocket) -> None:
-        origin = self._idle.pop(socket)
-        idle = self._idle_of[origin]
+        del self._idle[socket]
+        idle = self._idle_of[socket.origin]
         idle.remove(socket)
         if not idle:
-            del self._idle_of[origin]
+            del self._idle_of[socket.origin]
         if not self._idle and self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from addon.runtime.deadline import MovableDeadline
+from addon.settings.egress_proxy import EgressProxy
+from addon.upstream.origin import Origin
 
 READ_BYTES: Final = 64 * 1024
 
@@ -34,9 +36,16 @@ class Receiver(Protocol):
 
 
 class ProviderSocket(asyncio.Protocol):
-    """An open connection to a provider. It calls ``on_closed`` with itself when its socket is closed."""
+    """An open connection to ``origin``. It calls ``on_closed`` with itself when its socket is closed."""
 
-    def __init__(self, on_closed: Callable[["ProviderSocket"], None]) -> None:
+    def __init__(
+        self,
+        on_closed: Callable[["ProviderSocket"], None],
+        origin: Origin,
+        proxy: EgressProxy | None = None,
+    ) -> None:
+        self.origin = origin
+        self.proxy = proxy
         self.opened_at_s = 0.0
         self.idle_since_s = 0.0
         self.is_closed = False

@@ -169,7 +169,8 @@ class Http1Connection(Connection):
             if stream.body.rest:
                 rest, stream.body.rest = stream.body.rest, b""
                 self._buffer_next(rest, stream)
-        self._limit_unread()
+        if self._buffer or self._is_paused or stream.unread_bytes >= self.settings.max_unread_bytes:
+            self._limit_unread()
 
     def _buffer_next(self, data: bytes, stream: Http1Stream) -> None:
         """Keep bytes after a request for the next one. Nothing follows the last request of the connection."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
+from addon.upstream.origin import Origin
 from addon.upstream.provider_socket import ProviderSocket
 
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
@@ -22,7 +23,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
     """Return status, body, error, and whether the connection is kept."""
     kept: list[bool] = []
-    link = ProviderSocket(lambda _: None)
+    link = ProviderSocket(lambda _: None, Origin("http", "h", 80))
     connection = UpstreamConnection(link, lambda _, is_clean: kept.append(is_clean), is_reused=False)
     connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
     for piece in pieces:
