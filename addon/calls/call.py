@@ -3,13 +3,13 @@
 Admission, body, route, one attempt or two, and the answer. The attempt that answers also settles the call.
 """
 
-import math
-
+from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.authentication import authenticate, read_token
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
+from addon.calls.rate_limit import take_late_token, take_token, take_token_later
 from addon.calls.request_body import check_size, read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
@@ -22,7 +22,6 @@ from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Exchange, Stage
-from policies.limits import rpm_of
 from policies.refusal import Refusal
 
 
@@ -57,14 +56,8 @@ async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None
 
 
 async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
-    await admit(call, stream.head, deps)
-    chat = await read_chat_request(call, stream, deps.bodies)
-    accept_request(call, chat)
-    is_light = chat.body_bytes <= LIGHT_BODY_BYTES
-    accept_route(
-        call, find_route(call) if is_light else await run_heavy_work(chat.body_bytes, find_route, call)
-    )
-    attempt = await reserve_first(call, deps)
+    await admit(call, stream.head, deps, has_whole_body=stream.has_whole_body)
+    attempt = await _prepare(call, stream, deps)
     while failed := await AttemptRunner(call, attempt, stream, deps).run():
         failure = with_advice(failed, attempt.advice)
         deps.in_flight.note_attempt_end(call, attempt, failure)
@@ -77,21 +70,34 @@ async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
         attempt = next_attempt
 
 
-async def admit(call: Call, head: RequestHead, deps: Dependencies) -> None:
+async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAttempt:
+    """Return the first attempt of an admitted call, dispatched. Where none can be made, the rate refuses it first."""
+    try:
+        chat = await read_chat_request(call, stream, deps.bodies)
+        accept_request(call, chat)
+        is_light = chat.body_bytes <= LIGHT_BODY_BYTES
+        accept_route(
+            call, find_route(call) if is_light else await run_heavy_work(chat.body_bytes, find_route, call)
+        )
+        return await reserve_first(call, deps)
+    except Exception:
+        await take_late_token(call, deps)
+        raise
+
+
+async def admit(call: Call, head: RequestHead, deps: Dependencies, *, has_whole_body: bool = False) -> None:
     """Admit a call by the head of its request, before its body is read.
 
     Check its size, its API key, its workspace's calls in flight and its workspace's rate, in this order. Raises Refusal
-    or StoreUnavailable.
+    or StoreUnavailable. With ``has_whole_body``, the rate may be checked with the money: see ``rate_limit``.
     """
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
     workspace, key = authenticate(call.settings.keys, read_token(head))
     call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
     deps.in_flight.add(call)
-    limit_rpm = rpm_of(workspace, limits.standard_rpm, limits.pro_rpm)
-    if wait_us := await deps.store.take_token(workspace.id, limit_rpm):
-        message = f"The workspace's limit of {limit_rpm} requests a minute is reached."
-        raise Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(wait_us / 1_000_000))
+    if not (has_whole_body and take_token_later(call, deps)):
+        await take_token(call, deps)
     call.exchange = call.exchange.advance(Stage.ADMITTED)
 
 

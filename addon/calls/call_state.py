@@ -27,6 +27,7 @@ class Call:
     | ``first_byte_s`` | when the client got the first byte of an answer, by the same clock |
     | ``is_head_sent`` | the client has the head of a streamed answer, so no other attempt may follow |
     | ``counted_bytes`` | how many bytes of its body the budget of all bodies counts |
+    | ``without_token`` | the exchange from before the rate limit, while the token is to be taken with the hold |
     | ``has_stalled_client`` | the client read nothing for too long |
     """
 
@@ -40,6 +41,7 @@ class Call:
     first_byte_s: float | None = None
     is_head_sent: bool = False
     counted_bytes: int = 0
+    without_token: Exchange | None = None
     has_stalled_client: bool = False
 
     @property

@@ -7,10 +7,12 @@ is the answer.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
+from addon.calls.rate_limit import take_and_hold, take_late_token
 from addon.calls.upstream_request import ask_policies, make_attempt, make_hold_request
 from addon.runtime.heavy_work import run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
@@ -38,7 +40,9 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     if attempt := await _skip_open_circuit(call, deps):
         return _dispatch(call, attempt)
     # A hold that was placed for the second attempt, which could not be made ready, moves to the first.
-    place = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
+    place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
+    if call.without_token is not None:
+        place = partial(take_and_hold, call, deps)
     try:
         made = await _reserve(call, deps, place)
     except AccessTokenUnavailable:
@@ -110,6 +114,7 @@ async def _skip_open_circuit(call: Call, deps: Dependencies) -> UpstreamAttempt 
     first, second = [circuit_of(target, routed.workspace) for target in route.targets]
     if not deps.store.is_circuit_open(first) or deps.store.is_circuit_open(second):
         return None
+    await take_late_token(call, deps)
     if await deps.store.circuit_allows(first, routed.id):
         return None
     call.exchange = routed.with_route(Route(route.targets[1:], route.decided_by))

@@ -1,0 +1,66 @@
+"""The rate limit of a call's workspace: each call takes a token of its bucket. Without one, it is refused.
+
+| a call | takes its token |
+|---|---|
+| whose whole body came with its head, without operators' policies | in one step with its hold |
+| any other | before its body is read |
+
+Its refusal comes before those of the body and of the money. So where another refusal comes first, the token is taken
+then, and that refusal holds only where there was one. A workspace without a token at the last take is likely to have
+none now: its calls take theirs first, so that their bodies cost nothing.
+"""
+
+import math
+
+from addon.calls.call_state import Call
+from addon.calls.dependencies import Dependencies
+from addon.store.protocol import HoldRequest, NoToken
+from policies.limits import rpm_of
+from policies.refusal import Refusal
+from policies.spend import Denial, Hold
+
+
+async def take_token(call: Call, deps: Dependencies) -> None:
+    """Take the token of an identified call. Raises Refusal ``rate_limit_exceeded`` or StoreUnavailable."""
+    limit_rpm = _limit_rpm(call)
+    if wait_us := await deps.store.take_token(call.exchange.workspace.id, limit_rpm):
+        raise _refusal(limit_rpm, wait_us)
+
+
+def take_token_later(call: Call, deps: Dependencies) -> bool:
+    """Let an identified call, whose whole body is here, take its token with its hold. Return whether it may."""
+    if call.settings.policies or deps.store.was_bucket_empty(call.exchange.workspace.id):
+        return False
+    call.without_token = call.exchange
+    return True
+
+
+async def take_late_token(call: Call, deps: Dependencies) -> None:
+    """Take the token of a call that was let to take it with its hold, and has not done so. Raises as ``take_token``."""
+    identified, call.without_token = call.without_token, None
+    if identified is not None:
+        before, call.exchange = call.exchange, identified
+        await take_token(call, deps)
+        call.exchange = before
+
+
+async def take_and_hold(call: Call, deps: Dependencies, request: HoldRequest) -> Hold | Denial:
+    """Take the token of a call and place its hold, in one step. Raises as ``take_token``."""
+    identified, call.without_token = call.without_token, None
+    limit_rpm = _limit_rpm(call)
+    decided = await deps.store.take_and_hold(request, limit_rpm)
+    if not isinstance(decided, NoToken):
+        return decided
+    if identified is not None:
+        call.exchange = identified  # The log line has what was known when the rate was to be checked.
+    raise _refusal(limit_rpm, decided.wait_us)
+
+
+def _limit_rpm(call: Call) -> int:
+    limits = call.settings.conf.limits
+    return rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
+
+
+def _refusal(limit_rpm: int, wait_us: int) -> Refusal:
+    message = f"The workspace's limit of {limit_rpm} requests a minute is reached."
+    return Refusal("rate_limit_exceeded", message, retry_after_s=math.ceil(wait_us / 1_000_000))
