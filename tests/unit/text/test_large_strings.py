@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from addon.text import json_scan, large_strings
+from addon.text import json_decode, json_scan, large_strings
 from addon.text.json_decode import decode_large_object
 from addon.text.json_encode import encode_request
 from addon.text.large_strings import LargeStrings, boundary
@@ -22,7 +22,8 @@ from policies.refusal import Refusal
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces and long strings so short that examples have several."""
     monkeypatch.setattr(json_scan, "PIECE_BYTES", 17)
-    monkeypatch.setattr(json_scan, "LARGE_STRING_BYTES", 40)
+    for module in (json_scan, json_decode):
+        monkeypatch.setattr(module, "LARGE_STRING_BYTES", 40)
     monkeypatch.setattr(large_strings, "PIECE_BYTES", 23)
     monkeypatch.setattr(large_strings, "_BEGINNING_BYTES", 13)
 
