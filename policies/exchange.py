@@ -69,10 +69,10 @@ class IllegalMoveError(RuntimeError):
 
 
 class NotKnown:
-    """The value of a fact that a call does not have yet. It is false; any other use of it raises."""
+    """The value of a fact that a call does not have. It is false; any other use of it raises ``message``."""
 
-    def __init__(self, fact: str, since: str) -> None:
-        self._message = f"the call has no {fact} yet: it is known from {since} on"
+    def __init__(self, message: str) -> None:
+        self._message = message
 
     def __bool__(self) -> bool:
         return False
@@ -81,10 +81,12 @@ class NotKnown:
         raise IllegalMoveError(self._message)
 
 
-NO_WORKSPACE: Final[Any] = NotKnown("workspace", Stage.IDENTIFIED)
-NO_KEY: Final[Any] = NotKnown("key", Stage.IDENTIFIED)
-NO_ROUTE: Final[Any] = NotKnown("route", Stage.ROUTED)
-NO_TARGET: Final[Any] = NotKnown("target", Stage.ROUTED)
+NO_WORKSPACE: Final[Any] = NotKnown(f"a call has no workspace before it is {Stage.IDENTIFIED}")
+NO_KEY: Final[Any] = NotKnown(f"a call has no key before it is {Stage.IDENTIFIED}")
+NO_ROUTE: Final[Any] = NotKnown(f"a call has no route before it is {Stage.ROUTED}")
+NO_TARGET: Final[Any] = NotKnown(
+    f"a call has no target before it is {Stage.ROUTED} or after its last attempt"
+)
 
 
 class Exchange(Struct, frozen=True):

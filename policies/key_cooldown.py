@@ -79,9 +79,14 @@ def next_index(cooldowns: Sequence[Cooldown], turn: int, now_s: float) -> int:
     ``cooldowns`` has at least one key. With the index plus one as the next ``turn``, keys are used round robin.
     """
     count = len(cooldowns)
-    in_turn = [(turn + step) % count for step in range(count)]
-    soonest = min(in_turn, key=lambda index: cooldowns[index].until_s)
-    return next((index for index in in_turn if not cooldowns[index].is_active(now_s)), soonest)
+    soonest = turn % count
+    for step in range(count):
+        index = (turn + step) % count
+        if not cooldowns[index].is_active(now_s):
+            return index
+        if cooldowns[index].until_s < cooldowns[soonest].until_s:
+            soonest = index
+    return soonest
 
 
 def _bounded(retry_after_s: float) -> float:

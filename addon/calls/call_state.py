@@ -1,25 +1,28 @@
 """``Call``: all that is known of one call while it is served. No I/O."""
 
-from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec import Struct
 
 from addon.answers.reader import AnswerReader
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
-from policies.exchange import Exchange, Stage
+from policies.exchange import Exchange, NotKnown, Stage
 from policies.fallback import is_failure
 
+NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")
 
-@dataclass(slots=True)
-class Call:
+
+class Call(Struct, eq=False):
     """One call.
 
     | field | is |
     |---|---|
     | ``exchange`` | its stage, and all that its ledger row needs |
     | ``settings`` | the settings that it began with; a later reload does not change them |
-    | ``request`` | the chat request, None before the body is read and after the call has ended |
+    | ``chat`` | the chat request, false before the body is read and after the call has ended |
     | ``current`` | the attempt that is made now, or the last one |
     | ``failed`` | the attempt before ``current``, None where none was sent |
     | ``first_failure`` | how the first of two attempts failed |
@@ -33,7 +36,7 @@ class Call:
 
     exchange: Exchange
     settings: Settings
-    request: ChatRequest | None = None
+    chat: ChatRequest = NO_CHAT
     current: UpstreamAttempt | None = None
     failed: UpstreamAttempt | None = None
     first_failure: ErrorAnswer | None = None
@@ -43,13 +46,6 @@ class Call:
     counted_bytes: int = 0
     without_token: Exchange | None = None
     has_stalled_client: bool = False
-
-    @property
-    def chat(self) -> ChatRequest:
-        """The request. Raises RuntimeError before its body is read."""
-        if self.request is None:
-            raise RuntimeError(f"call {self.exchange.id}: its body was not read")
-        return self.request
 
     @property
     def attempt(self) -> UpstreamAttempt:
@@ -65,18 +61,12 @@ class Call:
             return None
         return self.current.reader
 
-    @property
-    def dropped(self) -> str | None:
-        """``X-Gateway-Dropped`` of the attempt whose answer or failure the client gets."""
-        attempt = self.failed if self.exchange.answered_by is not None else self.current
-        return attempt.dropped if attempt else None
-
-    def has_failed(self, attempt: UpstreamAttempt, failure: ErrorAnswer | None) -> bool:
+    def has_failed(self, attempt: UpstreamAttempt, failure: ErrorAnswer) -> bool:
         """Return whether an attempt failed and another attempt might succeed.
 
         A fault of the gateway itself is no such failure.
         """
-        if failure is None or failure.code == INTERNAL_ERROR.code:
+        if failure.code == INTERNAL_ERROR.code:
             return False
         in_success = attempt.status is not None and 200 <= attempt.status < 300
         before_net = attempt.target.mode == "byok" and self.exchange.route.has_safety_net

@@ -11,13 +11,12 @@ Each has one log line.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
 from addon.calls.attempt import UpstreamAttempt
-from addon.calls.call_state import Call
+from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
@@ -58,7 +57,7 @@ class InFlightCalls:
         self._clock = clock
         self._keyless_limit = LogLimit(log)
         """Bounds the log lines of calls without a valid key, which anyone can make."""
-        self._by_workspace: Counter[str] = Counter()
+        self._by_workspace: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
@@ -72,14 +71,15 @@ class InFlightCalls:
 
     def add(self, call: Call) -> None:
         """Add an identified call. Raises Refusal ``rate_limit_exceeded`` where its workspace has too many in flight."""
-        workspace = call.exchange.workspace
-        limit = call.settings.conf.limits.max_in_flight
-        if self._by_workspace[workspace.id] >= limit:
+        workspace, limit = call.exchange.workspace.id, call.settings.conf.limits.max_in_flight
+        in_flight = self._by_workspace.get(workspace, 0)
+        if in_flight >= limit:
             message = f"The workspace has {limit} calls in flight, which is its limit."
             raise Refusal("rate_limit_exceeded", message, retry_after_s=1)
-        self._by_workspace[workspace.id] += 1
+        self._by_workspace[workspace] = in_flight + 1
+        if not self.calls:
+            self.idle.clear()
         self.calls.add(call.exchange.id)
-        self.idle.clear()
 
     def note_attempt_end(
         self, call: Call, attempt: UpstreamAttempt, failure: ErrorAnswer | None = None
@@ -95,10 +95,12 @@ class InFlightCalls:
         self.platform_keys.record_answer(
             attempt.key_target, failure.status if failure else OK, attempt.retry_after
         )
+        if failure is None and not self.store.known_circuits:
+            return  # A success changes no circuit that has nothing to remember.
         if failure is None or (failure.code != INTERNAL_ERROR.code and not attempt.lagged):
-            workspace = call.exchange.workspace
-            circuit = circuit_of(target, workspace)
-            self.spawn(self.store.record_attempt(circuit, failed=call.has_failed(attempt, failure)))
+            failed = failure is not None and call.has_failed(attempt, failure)
+            circuit = circuit_of(target, call.exchange.workspace)
+            self.spawn(self.store.record_attempt(circuit, failed=failed))
 
     async def settle(self, call: Call, status: int, error_code: str | None = None) -> None:
         """End a call that was dispatched. Do nothing for a call that was never dispatched, or has ended already.
@@ -114,7 +116,7 @@ class InFlightCalls:
         try:
             writing = self.spawn(self._write_row(call, now_s))
             if not writing.done():
-                await asyncio.wait({writing}, timeout=LAST_BYTES_TIMEOUT_S)
+                await _wait_at_most(writing, LAST_BYTES_TIMEOUT_S)
         finally:
             # The caller sends the last bytes first, so that a drain does not end before they are sent.
             asyncio.get_running_loop().call_soon(self._finish, call, now_s)
@@ -147,11 +149,12 @@ class InFlightCalls:
         """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""
         call.exchange = answered
         try:
-            counted, implausible = read_plausible_usage(call)
+            reader = call.reader
+            counted, implausible = read_plausible_usage(call, reader)
             for name in implausible:
                 log_disbelieved(answered, name)
                 self.metrics.count_disbelieved(answered.target.model.provider.name, name)
-            return compute_outcome(call, counted, now_s)
+            return compute_outcome(call, reader, counted, now_s)
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})
             return {}
@@ -165,7 +168,8 @@ class InFlightCalls:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run ``work`` to its end, even where its call ends first. ``close`` waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
+        # Most work ends at once. A loop's own way to make a task costs more than that.
+        task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
         if not task.done():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -173,8 +177,10 @@ class InFlightCalls:
 
     async def _write_row(self, call: Call, now_s: float) -> None:
         """Write the row of a call. The client gets its answer even if this fails: the store writes the row later."""
+        exchange = call.exchange
         try:
-            await self.store.settle(_settlement(call.exchange, now_s))
+            from_wallet = pays_from_wallet(exchange.workspace.plan, exchange.target.mode)
+            await self.store.settle(Settlement(exchange.ledger_row(now_s), from_wallet))
         except StoreUnavailable as error:
             log.warning("a call can't be recorded now and is kept in memory: %s", error)
         except IllegalRowError:
@@ -187,24 +193,33 @@ class InFlightCalls:
             await self.store.void(call_id)
 
     def _remove(self, call: Call) -> None:
-        call.request = None
+        call_id, call.chat = call.exchange.id, NO_CHAT
         self._bodies.give_back(call)
-        if call.exchange.id in self.calls:
-            self.calls.discard(call.exchange.id)
-            self._subtract(call)
-        if ending := self.store.end_probe(call.exchange.id):
+        if call_id in self.calls:
+            self.calls.discard(call_id)
+            workspace = call.exchange.workspace.id
+            self._by_workspace[workspace] -= 1
+            if not self._by_workspace[workspace]:
+                del self._by_workspace[workspace]
+        if call_id in self.store.probes and (ending := self.store.end_probe(call_id)):
             self.spawn(ending)
         if not self.calls:
             self.idle.set()
 
-    def _subtract(self, call: Call) -> None:
-        workspace = call.exchange.workspace
-        self._by_workspace[workspace.id] -= 1
-        if not self._by_workspace[workspace.id]:
-            del self._by_workspace[workspace.id]
 
+async def _wait_at_most(task: asyncio.Task[Any], timeout_s: float) -> None:
+    """Wait for ``task``. As ``asyncio.wait`` of one task, with a third of its steps."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
 
-def _settlement(exchange: Exchange, now_s: float) -> Settlement:
-    workspace = exchange.workspace
-    from_wallet = pays_from_wallet(workspace.plan, exchange.target.mode)
-    return Settlement(exchange.ledger_row(now_s), from_wallet)
+    def wake(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    timer = loop.call_later(timeout_s, wake)
+    task.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        task.remove_done_callback(wake)

@@ -7,6 +7,7 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import Call
 from addon.runtime.clock import Clock
 from addon.runtime.deadline import MovableDeadline
+from policies.exchange import NO_TARGET
 
 PENDING_TIMEOUT_S = 1.0
 """How long the last chunk with a choice waits for the usage that it will carry."""
@@ -92,7 +93,7 @@ class ProviderDeadline:
         """
         if self._call.exchange.stream:
             return self._sent_s + self._conf.first_byte_timeout_s
-        is_first_of_two = bool(self._call.exchange.next_target)
+        is_first_of_two = self._call.exchange.next_target is not NO_TARGET
         first_sent_s = self._sent_s if self._call.first_sent_s is None else self._call.first_sent_s
         until_s = first_sent_s + self._conf.whole_timeout_s / (2 if is_first_of_two else 1)
         head_s, status = self._attempt.head_s, self._attempt.status

@@ -34,8 +34,11 @@ def make_answer_headers(call: Call) -> Headers:
 
 def make_gateway_fields(call: Call) -> list[tuple[str, str]]:
     """Return the headers that every answer to a call has, successful or not."""
-    dropped = [(DROPPED_HEADER, call.dropped)] if call.dropped else []
-    return [("x-request-id", call.exchange.id), *dropped]
+    fields = [("x-request-id", call.exchange.id)]
+    attempt = call.current if call.exchange.answered_by is None else call.failed
+    if attempt and attempt.dropped:
+        fields.append((DROPPED_HEADER, attempt.dropped))
+    return fields
 
 
 def make_catalog_response(page: Page, if_none_match: str, request_id: str) -> Response:

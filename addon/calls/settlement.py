@@ -22,12 +22,13 @@ OK = 200
 NOTHING: Final = Usage()
 
 
-def compute_outcome(call: Call, counted: Usage, now_s: float) -> dict[str, Any]:
+def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now_s: float) -> dict[str, Any]:
     """Return the fields of the exchange that are known once the answer, or its failure, is final.
 
-    ``counted`` are the plausible counts. ``now_s`` is a reading of the clock of ``exchange.started_s``.
+    ``reader`` is the one of the answer that the client gets, and ``counted`` are its plausible counts. ``now_s`` is a
+    reading of the clock of ``exchange.started_s``.
     """
-    target, reader = call.exchange.target, call.reader
+    target = call.exchange.target
     model = target.model
     usage, source = _usage(call, reader, counted, now_s)
     costs_nanousd = [0, 0]
@@ -47,9 +48,8 @@ def compute_outcome(call: Call, counted: Usage, now_s: float) -> dict[str, Any]:
     }
 
 
-def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+def read_plausible_usage(call: Call, reader: AnswerReader | None) -> tuple[Usage, tuple[str, ...]]:
     """Return the provider's counts that are plausible, and the names of those that are not."""
-    reader = call.reader
     if reader is None or (reported := reader.usage) is None:
         return NOTHING, ()
     model = call.exchange.target.model

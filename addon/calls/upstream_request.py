@@ -28,7 +28,7 @@ from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
     """Note the request of a call, once its body is read and valid."""
-    call.request = chat
+    call.chat = chat
     model, end_user = chat.model, chat.end_user
     call.exchange = call.exchange.with_fields(
         requested_model=None if model is None else recordable(model),

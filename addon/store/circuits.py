@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 from addon.runtime.clock import Clock
@@ -47,40 +48,41 @@ class CircuitTable(Protocol):
 class Circuits:
     """The circuits as this process read them last, and its calls that are probes.
 
-    A probe is remembered with its circuit and the time until which that circuit waits for its result.
+    ``known`` has the circuits with a failure or success to remember. ``probes`` has, by call, the circuit of a probe
+    and the time until which that circuit waits for its result.
     """
 
     def __init__(self, table: CircuitTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._known: dict[str, Circuit] = {}
+        self.known: dict[str, Circuit] = {}
         self._closing: set[str] = set()
-        self._probes: dict[str, tuple[str, int]] = {}
+        self.probes: dict[str, tuple[str, int]] = {}
         self._read_us = 0
         self._read_s = float("-inf")
 
     async def refresh(self) -> None:
         """Read all circuits, and extend the time of the probes in flight. Raises ``StoreUnavailable``."""
         reading = await self._table.read()
-        self._known = dict(reading.circuits)
+        self.known = dict(reading.circuits)
         self._read_us, self._read_s = reading.now_us, self._clock.monotonic_s()
-        for call_id, (name, until_us) in list(self._probes.items()):
+        for call_id, (name, until_us) in list(self.probes.items()):
             if until_us - self._now_us < PROBE_US / 2:
                 changed = await self._change(name, partial(circuit_breaker.renew_probe, until_us=until_us))
-                if changed and call_id in self._probes:
-                    self._probes[call_id] = name, changed[1].retry_us
+                if changed and call_id in self.probes:
+                    self.probes[call_id] = name, changed[1].retry_us
         await self._forget_old()
 
     def is_open(self, name: str) -> bool:
         """Return whether calls that have a fallback skip this circuit, except for a probe."""
-        if not self._known:
+        if not self.known:
             return False
         return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
 
     def open_names(self) -> frozenset[str]:
         """Return the names that are open or half-open: those of one workspace and those for all workspaces."""
-        own = {name for name in self._known if self._state(name) != "closed"}
-        shared = {found for name in self._known if (found := shared_name(name))}
+        own = {name for name in self.known if self._state(name) != "closed"}
+        shared = {found for name in self.known if (found := shared_name(name))}
         return frozenset(own | {name for name in shared if self._shared_state(name) != "closed"})
 
     async def allows(self, name: str, call_id: str) -> bool:
@@ -95,7 +97,7 @@ class Circuits:
 
     def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
         """Return what to await when a call has ended that was a probe without a result; None for any other call."""
-        probe = self._probes.pop(call_id, None)
+        probe = self.probes.pop(call_id, None)
         return (
             self._change(probe[0], partial(circuit_breaker.release_probe, until_us=probe[1]))
             if probe
@@ -105,31 +107,31 @@ class Circuits:
     async def record_attempt(self, name: str, *, failed: bool) -> None:
         """Record how an attempt ended. Write only when that changes a circuit."""
         shared = shared_name(name)
-        if self._probes:
+        if self.probes:
             ended = (name, shared)
-            self._probes = {call: probe for call, probe in self._probes.items() if probe[0] not in ended}
+            self.probes = {call: probe for call, probe in self.probes.items() if probe[0] not in ended}
         await (self._record_failure if failed else self._record_success)(name, shared)
 
     async def _record_failure(self, name: str, shared: str | None) -> None:
-        known = self._known.get(name, CLOSED)
-        has_room = name in self._known or len(self._known) < MAX_CIRCUITS
+        known = self.known.get(name, CLOSED)
+        has_room = name in self.known or len(self.known) < MAX_CIRCUITS
         if has_room and not (self._is_fresh and circuit_breaker.after_failure(known, self._now_us) == known):
             await self._change(name, circuit_breaker.after_failure)
         if shared and self._shared_state(shared) != "closed":
-            known = self._known.get(shared, CLOSED)
+            known = self.known.get(shared, CLOSED)
             if circuit_breaker.after_shared_failure(known, self._now_us) != known:
                 await self._change(shared, circuit_breaker.after_shared_failure)
 
     async def _record_success(self, name: str, shared: str | None) -> None:
-        if not self._known or name in self._closing:
+        if not self.known or name in self._closing:
             return
         self._closing.add(name)  # Only one of the calls that end now writes it.
         try:
             latest_us = max((one.began_us for one in self._members(shared)), default=0) if shared else 0
-            if shared and latest_us > self._known.get(shared, CLOSED).began_us:
-                self._known[shared] = circuit_breaker.after_shared_success(CLOSED, latest_us)
+            if shared and latest_us > self.known.get(shared, CLOSED).began_us:
+                self.known[shared] = circuit_breaker.after_shared_success(CLOSED, latest_us)
                 await self._change(shared, circuit_breaker.after_shared_success)
-            if name in self._known:
+            if name in self.known:
                 await self._change(name, circuit_breaker.after_success)
         finally:
             self._closing.discard(name)
@@ -145,18 +147,18 @@ class Circuits:
     def _state(self, name: str) -> CircuitState:
         if not self._is_fresh:
             return "closed"
-        return state_of(self._known.get(name, CLOSED), self._now_us)
+        return state_of(self.known.get(name, CLOSED), self._now_us)
 
     def _shared_state(self, shared: str | None) -> CircuitState:
-        if shared is None or not self._known or not self._is_fresh:
+        if shared is None or not self.known or not self._is_fresh:
             return "closed"
         return circuit_breaker.shared_state(
-            self._members(shared), self._known.get(shared, CLOSED), self._now_us
+            self._members(shared), self.known.get(shared, CLOSED), self._now_us
         )
 
     def _members(self, shared: str) -> list[Circuit]:
         """Return the circuits of the workspaces that share ``shared``."""
-        return [known for name, known in self._known.items() if name.startswith(shared) and name != shared]
+        return [known for name, known in self.known.items() if name.startswith(shared) and name != shared]
 
     async def _probe(self, name: str, change: Change, call_id: str) -> bool:
         changed = await self._change(name, change)
@@ -164,7 +166,7 @@ class Circuits:
             return True
         before, after = changed
         if before != after:
-            self._probes[call_id] = name, after.retry_us
+            self.probes[call_id] = name, after.retry_us
             return True
         # Another call is the probe, unless the circuit was closed in the meantime.
         return not self.is_open(name)
@@ -172,7 +174,7 @@ class Circuits:
     async def _forget_old(self) -> None:
         """Remove circuits that are too old to matter. A shared success stays as long as any failure of its members."""
         now_us = self._now_us
-        old = [name for name, known in self._known.items() if circuit_breaker.forget(known, now_us) == CLOSED]
+        old = [name for name, known in self.known.items() if circuit_breaker.forget(known, now_us) == CLOSED]
         for name in old[:_FORGET_BATCH]:
             if shared_name(name) != name or not self._members(name):
                 await self._change(name, circuit_breaker.forget, is_logged=False)
@@ -196,15 +198,18 @@ class Circuits:
         return before, after
 
     def _put(self, name: str, circuit: Circuit) -> None:
-        self._known[name] = circuit
+        self.known[name] = circuit
         if circuit == CLOSED:
-            del self._known[name]
+            del self.known[name]
 
 
 class SharedCircuitsMixin:
     """The methods of ``Store`` for circuits, which both stores share."""
 
     _circuits: Circuits
+
+    known_circuits = property(attrgetter("_circuits.known"))
+    probes = property(attrgetter("_circuits.probes"))
 
     async def record_attempt(self, circuit: str, *, failed: bool) -> None:
         """See ``Store.record_attempt``."""

@@ -4,6 +4,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Coroutine
+from operator import attrgetter
 from typing import Any
 
 from addon.store.protocol import (
@@ -69,6 +70,9 @@ class MeasuredStore:
 
     async def credit(self, entry: WalletEntry) -> bool:
         return await self._watch(self._store.credit(entry))
+
+    known_circuits = property(attrgetter("_store.known_circuits"))
+    probes = property(attrgetter("_store.probes"))
 
     def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
         return self._store.record_attempt(circuit, failed=failed)

@@ -4,7 +4,7 @@ One rule holds for every method: when it can't do its work, it raises ``StoreUna
 never waits longer, and it never lets a call pass unchecked.
 """
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -134,6 +134,14 @@ class Store(Protocol):
 
         Raise ``IllegalRowError`` when it can never be written.
         """
+
+    @property
+    def known_circuits(self) -> Collection[str]:
+        """The circuits with a failure or success to remember. Without any, a success records nothing."""
+
+    @property
+    def probes(self) -> Collection[str]:
+        """The ids of the calls in flight that are probes."""
 
     async def record_attempt(self, circuit: str, *, failed: bool) -> None:
         """Record how an attempt ended, for its circuit (``policies.circuit_breaker.circuit_name``).

@@ -48,6 +48,10 @@ class PlatformKeys:
         self._metrics = metrics
         self._clock = clock
         self._keys: dict[tuple[str, SecretStr], _Key] = {}
+        self._of_provider: dict[str, tuple[tuple[SecretStr, ...], list[_Key]]] = {}
+        """By provider: the keys as the settings have them, and as they are used here."""
+        self._has_cooldowns = False
+        """A key rests, or has not succeeded since it did."""
         self._turns: dict[str, int] = {}
 
     def use_settings(self, settings: Settings) -> None:
@@ -61,6 +65,11 @@ class PlatformKeys:
         for name in sorted({name for name, _ in before} - {name for name, _ in self._keys}):
             _log_last_key_lost(settings.providers.get(name))
         self._turns = {name: turn for name, turn in self._turns.items() if name in settings.providers}
+        self._of_provider = {
+            name: (provider.platform_keys, [self._keys[name, secret] for secret in provider.platform_keys])
+            for name, provider in settings.providers.items()
+        }
+        self._note_cooldowns()
         self.measure()
 
     def choose(self, target: Target) -> Target:
@@ -68,11 +77,15 @@ class PlatformKeys:
         provider = target.model.provider
         if target.mode != "payg" or not provider.platform_keys:
             return target
-        # A call may have keys of earlier settings.
-        known = [
-            self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
-            for secret in provider.platform_keys
-        ]
+        secrets, known = self._of_provider.get(provider.name, ((), []))
+        if secrets is not provider.platform_keys:  # A call may have keys of earlier settings.
+            known = [
+                self._keys.get((provider.name, secret)) or _Key(provider.name, secret)
+                for secret in provider.platform_keys
+            ]
+        if len(known) == 1:
+            secret = known[0].secret
+            return target if secret is target.secret else replace(target, secret=secret)
         turn = self._turns.get(provider.name, 0)
         index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
         self._turns[provider.name] = index + 1
@@ -81,6 +94,8 @@ class PlatformKeys:
 
     def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:
         """Record the answer to ``target``, as ``choose`` returned it: its status and its ``Retry-After``."""
+        if status < 400 and not self._has_cooldowns:
+            return
         key = self._keys.get((target.model.provider.name, target.secret))
         if key is None or target.mode != "payg":
             return
@@ -88,11 +103,15 @@ class PlatformKeys:
         retry_after_s = parse_retry_after(retry_after, self._clock.now())
         was_sent_before = target.secret is not key.secret
         key.cooldown = after_answer(before, now_s, status, retry_after_s, was_sent_before=was_sent_before)
+        self._note_cooldowns()
         if key.cooldown == before or not key.cooldown.is_active(now_s):
             return
         key.secret = SecretStr(key.secret.get_secret_value())
         if not before.is_active(now_s):
             log.warning("%s", key.describe(now_s), extra={"event": "platform key rests"})
+
+    def _note_cooldowns(self) -> None:
+        self._has_cooldowns = any(key.cooldown != READY for key in self._keys.values())
 
     def measure(self) -> None:
         """Set the gauge of resting and ready keys. A key gets ready without any event, so this is called regularly."""

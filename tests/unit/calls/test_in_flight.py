@@ -15,7 +15,7 @@ from rig.ledger import read_rows
 from rig.metrics import read
 from rig.simulation import World, simulate
 
-from addon.calls.call_state import Call
+from addon.calls.call_state import NO_CHAT, Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import CLOSING_TIMEOUT_S
 from addon.settings.settings import Settings, load_settings
@@ -110,7 +110,7 @@ async def test_a_call_that_ends_gives_its_body_back(deps: Dependencies) -> None:
     call = await call_at(Stage.ROUTED, deps, KEY)
     assert deps.bodies.bytes == call.counted_bytes > 0
     deps.in_flight.refuse(call, 400, "bad_request")
-    assert (deps.bodies.bytes, call.counted_bytes, call.request) == (0, 0, None)
+    assert (deps.bodies.bytes, call.counted_bytes, call.chat) == (0, 0, NO_CHAT)
 
 
 # How each ends.
@@ -238,7 +238,7 @@ async def test_a_call_whose_cost_can_not_be_found_out_costs_nothing_and_has_its_
 ) -> None:
     call = await call_at(Stage.DISPATCHED, deps, KEY)
     give_answer(call, deps, ANSWER | {"usage": USAGE | {"completion_tokens": 10**9}})
-    call.request = None  # Without the request, its bound for so large a count can't be computed.
+    call.chat = NO_CHAT  # Without the request, its bound for so large a count can't be computed.
     await deps.in_flight.settle(call, 200)
     [row] = read_rows(database)
     assert (row["status"], row["wholesale_nanousd"], row["usage_source"]) == (200, 0, "none")

@@ -10,7 +10,6 @@ from addon.answers.context import AnswerContext
 from addon.calls import settlement
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
-from addon.calls.settlement import read_plausible_usage
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.gemini import dialect as gemini
@@ -28,12 +27,16 @@ REQUEST = parse_chat_request(b'{"messages":[{"role":"user","content":"hello"}]}'
 def call_of(exchange: Exchange, **facts: Any) -> Call:
     """Return a call whose attempt has these fields."""
     attempt = upstream_attempt(exchange, **facts)
-    return Call(exchange, cast(Settings, None), request=REQUEST, current=attempt)
+    return Call(exchange, cast(Settings, None), chat=REQUEST, current=attempt)
 
 
 def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
     counted, _ = read_plausible_usage(call)
-    return settlement.compute_outcome(call, counted, now_s)
+    return settlement.compute_outcome(call, call.reader, counted, now_s)
+
+
+def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:
+    return settlement.read_plausible_usage(call, call.reader)
 
 
 def thought(text: str, **counts: int) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def routed(body: bytes, *targets: Target, made: int = 0) -> Call:
         **route_fields(*targets, decided_by="default", made=made),
     )
     settings: Any = None  # They are not used.
-    return Call(exchange, settings, request=parse_chat_request(body))
+    return Call(exchange, settings, chat=parse_chat_request(body))
 
 
 FIRST = Target(MODEL, "byok", SecretStr("fake-customer-key"))

@@ -84,7 +84,7 @@ def test_a_second_attempt_is_not_sent_on_the_hold_of_the_first() -> None:
     ],
 )
 def test_a_fact_that_is_not_known_yet_raises(ask: Callable[[Exchange], Any], since: Stage) -> None:
-    with pytest.raises(IllegalMoveError, match=f"known from {since} on"):
+    with pytest.raises(IllegalMoveError, match=f"before it is {since}"):
         ask(NEW)
     assert not any((NEW.workspace, NEW.key, NEW.route, NEW.target, NEW.next_target))
 
