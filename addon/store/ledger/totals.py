@@ -114,7 +114,8 @@ def _select_part(part: _Part, by: str, wanted: Filter) -> tuple[str, list[str]]:
     source = part.source
     within = {f"{source.moment} >= ?": part.begin or None, f"{source.moment} < ?": part.end}
     where, values = _all(wanted.names() | within)
-    names = [f"{source.day} AS day" if name == "day" else name for name in GROUPS[by]]
+    # The plus keeps SQLite from reading all of an index in the order of the groups, for the rows of a short time.
+    names = [f"{source.day} AS day" if name == "day" else f"+{name} AS {name}" for name in GROUPS[by]]
     sums = [f"{source.sums[name]} AS {name}" for name in _SUMS]
     groups = ", ".join(str(place + 1) for place in range(len(names)))
     return (
