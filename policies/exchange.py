@@ -148,7 +148,7 @@ class Exchange(Struct, frozen=True):
 
     def with_next_target(self, target: Target) -> Self:
         """Return the same call with ``target`` as the next one. It may differ only in its secret."""
-        return self if target is self.next_target else replace(self, next_target=target)
+        return replace(self, next_target=target)
 
     def with_hold(self, hold: Hold) -> Self:
         """Return the same call with ``hold`` for its next attempt. It replaces the hold of an earlier attempt."""

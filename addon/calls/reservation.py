@@ -14,7 +14,7 @@ from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.rate_limit import take_and_hold, take_late_token
 from addon.calls.upstream_request import ask_policies, make_attempt, make_hold_request
-from addon.runtime.heavy_work import run_heavy_work
+from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import HoldRequest, StoreUnavailable
 from addon.telemetry.logs import log_attempt_failed
 from addon.text.errors import ErrorAnswer, no_access_token
@@ -37,7 +37,7 @@ async def reserve_first(call: Call, deps: Dependencies) -> UpstreamAttempt:
     Where the circuit of the route's first attempt is open, this is the route's second one. Raises Refusal,
     StoreUnavailable or AccessTokenUnavailable.
     """
-    if attempt := await _skip_open_circuit(call, deps):
+    if deps.store.known_circuits and (attempt := await _skip_open_circuit(call, deps)):
         return _dispatch(call, attempt)
     # A hold that was placed for the second attempt, which could not be made ready, moves to the first.
     place: PlaceHold = deps.store.move_hold if call.exchange.next_hold else deps.store.hold
@@ -134,13 +134,22 @@ async def _reserve(call: Call, deps: Dependencies, place: PlaceHold) -> Upstream
     Raises Refusal, StoreUnavailable, AccessTokenUnavailable or PolicyFailed.
     """
     body_bytes = call.chat.body_bytes
+    is_light = body_bytes <= LIGHT_BODY_BYTES
     _, cap_tokens = ask_policies(call)
-    decided = await place(await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens))
+    if is_light:
+        request = make_hold_request(call, cap_tokens)
+    else:
+        request = await run_heavy_work(body_bytes, make_hold_request, call, cap_tokens)
+    decided = await place(request)
     if isinstance(decided, Denial):
         return decided
     call.exchange = call.exchange.with_hold(decided)
     key_target = deps.platform_keys.choose(call.exchange.next_target)
-    call.exchange = call.exchange.with_next_target(await deps.access_tokens.authorize(key_target))
+    target = await deps.access_tokens.authorize(key_target)
+    if target is not call.exchange.next_target:
+        call.exchange = call.exchange.with_next_target(target)
+    if is_light:
+        return make_attempt(call, key_target, cap_tokens, decided)
     return await run_heavy_work(body_bytes, make_attempt, call, key_target, cap_tokens, decided)
 
 
