@@ -4,7 +4,7 @@ Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, cos
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -214,6 +214,16 @@ class Target:
         They are no part of the target's text, and die with it. A copy with another secret has none of them.
         """
         return {}
+
+    def with_secret(self, secret: SecretStr) -> "Target":
+        """Return the target with another platform key: the same one each time, until ``secret`` is another object."""
+        if secret is self.secret:
+            return self
+        name = ("secret", secret.get_secret_value())
+        made = self.kept.get(name)
+        if made is None or made.secret is not secret:
+            made = self.kept[name] = replace(self, secret=secret)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

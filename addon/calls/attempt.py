@@ -1,25 +1,18 @@
 """One attempt of a call: what is known of it from its hold to its end, and where and how it is sent. Pure."""
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, Literal, NamedTuple
-from urllib.parse import urlsplit
+from msgspec import Struct
 
 from addon.answers.reader import AnswerReader
 from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
-from addon.text.http1_heads import encode_request_head
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from addon.upstream.origin import Origin
 from policies.model import Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 
-_PORTS: Final = {"http": 80, "https": 443}
 
-
-@dataclass(slots=True)
-class UpstreamAttempt:
+class UpstreamAttempt(Struct):
     """One attempt of a call. It can't be constructed without a hold, and so it can't be sent without one.
 
     | field | is |
@@ -52,45 +45,18 @@ class UpstreamAttempt:
     lagged: bool = False
 
 
-class _Address(NamedTuple):
-    scheme: Literal["http", "https"]
-    host: str
-    port: int
-    target: str
-    authority: str
-
-
 def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
     """Return where an attempt goes. A call with a customer's own key never shares a connection with another customer.
 
     A builtin provider is reached without the egress proxy.
     """
-    address = _address(attempt.request.url)
+    address = attempt.request.endpoint.address
     tenant = workspace if attempt.target.mode == "byok" else ""
     is_direct = attempt.target.model.provider.builtin
     return Origin(address.scheme, address.host, address.port, tenant, is_direct)
 
 
 def request_head(attempt: UpstreamAttempt) -> bytes:
-    """Return the head of an attempt's request: the headers of its dialect, ``Host`` and ``Content-Length``."""
-    address, request = _address(attempt.request.url), attempt.request
-    length = ("content-length", str(len(request.content)))
-    return encode_request_head(
-        "POST", address.target, [("host", address.authority), *request.headers, length]
-    )
-
-
-@lru_cache(maxsize=1024)
-def _address(url: str) -> _Address:
-    """Split a provider's URL. The settings have checked it."""
-    parts = urlsplit(url)
-    scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
-    host = parts.hostname or ""
-    if ":" not in host:  # An IPv6 address stays as it is.
-        host = host.encode("idna").decode("ascii")
-    port = parts.port or _PORTS[scheme]
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    authority = f"[{host}]" if ":" in host else host
-    if port != _PORTS[scheme]:
-        authority = f"{authority}:{port}"
-    return _Address(scheme, host, port, target, authority)
+    """Return the head of an attempt's request: the headers of its endpoint, ``Host`` and ``Content-Length``."""
+    request = attempt.request
+    return b"%bcontent-length: %d\r\n\r\n" % (request.endpoint.head_start, len(request.content))

@@ -42,8 +42,10 @@ class ChatRequest(Struct, frozen=True, gc=False):
     large: LargeStrings | None = None
     body_bytes: int = 0
 
-    def sendable(self, family: Family) -> dict[str, Any]:
+    def sendable(self, family: Family) -> Mapping[str, Any]:
         """Return the fields that may be sent to a model of ``family``, before ``sanitize``."""
+        if not self.extras:
+            return self.fields
         return {
             **self.fields,
             **{name: value for name, value in self.extras.items() if name in family.extra},
@@ -51,7 +53,9 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     def prompt_tokens(self, family: Family) -> int:
         """Estimate the prompt from all fields that are sent to a model of ``family``."""
-        fields = {name: value for name, value in self.sendable(family).items() if name not in family.drops}
+        fields = self.sendable(family)
+        if not family.drops.isdisjoint(fields):
+            fields = {name: value for name, value in fields.items() if name not in family.drops}
         return estimate_prompt_tokens(fields, family.estimator)
 
     def choices(self, family: Family) -> int:

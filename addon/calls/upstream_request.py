@@ -13,16 +13,16 @@ from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest
 from addon.calls.dropped_fields import format_dropped_header, list_dropped
 from addon.dialects import DIALECTS
-from addon.dialects.http_request import UpstreamRequest
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
+from policies.field_rules import count_choices
 from policies.limits import limits_of
 from policies.model import Route, Target
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
-from policies.sanitize import Sanitized, sanitize
+from policies.sanitize import sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 
 
@@ -119,18 +119,18 @@ def make_hold_request(call: Call, cap_tokens: int | None) -> HoldRequest:
 
 
 def _max_cost(call: Call, target: Target, cap_tokens: int | None, *, is_protected: bool) -> MaxCost:
-    model = target.model
+    model, chat = target.model, call.chat
     if target.mode != "payg":
         return NOT_METERED
     if model.max_completion_tokens is None:
         raise RuntimeError(f"call {call.exchange.id}: a metered model is one of the catalog")
     return compute_max_cost(
         model.retail,
-        prompt_tokens=call.chat.prompt_tokens(model.family),
+        prompt_tokens=chat.prompt_tokens(model.family),
         cap_tokens=find_completion_cap(cap_tokens, model.max_completion_tokens),
-        choices=call.chat.choices(model.family),
+        choices=count_choices(chat.fields, model.family),
         is_protected=is_protected,
-        names_cap=call.chat.requested_cap is not None,
+        names_cap=chat.requested_cap is not None,
         uncapped_tokens=model.family.uncapped_completion_tokens,
     )
 
@@ -142,19 +142,18 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
     not accept.
     """
     chat, target = call.chat, call.exchange.next_target
+    model = target.model
     budget_tokens = hold.cap_tokens if target.mode == "payg" else None
-    cap = find_completion_cap(cap_tokens, target.model.max_completion_tokens, budget_tokens)
-    sendable = chat.sendable(target.model.family)
-    sanitized = sanitize(sendable, target.model, cap, chat.stream)
-    request = DIALECTS[target.model.provider.dialect].request(target, sanitized.body)
-    dropped = _dropped(chat, sendable, sanitized, request)
+    cap = find_completion_cap(cap_tokens, model.max_completion_tokens, budget_tokens)
+    sendable = chat.sendable(model.family)
+    sanitized = sanitize(sendable, model, cap, chat.stream)
+    request = DIALECTS[model.provider.dialect].request(target, sanitized.body)
+    dropped = None
+    if request.unsent_fields or not sanitized.is_plain or len(sendable) < len(chat.fields) + len(chat.extras):
+        given = chat.fields.keys() | chat.extras.keys()
+        dropped = format_dropped_header(
+            given, sendable, list_dropped(sanitized.changes), request.unsent_fields
+        )
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
     return UpstreamAttempt(target, key_target, hold, cap_tokens, sanitized, request, dropped)
-
-
-def _dropped(
-    chat: ChatRequest, sendable: dict[str, object], sanitized: Sanitized, request: UpstreamRequest
-) -> str | None:
-    given = chat.fields.keys() | chat.extras.keys()
-    return format_dropped_header(given, sendable, list_dropped(sanitized.changes), request.unsent_fields)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from addon.dialects.http_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.text.json_encode import encode_request
 from addon.text.urls import model_path
 from policies.model import Target
@@ -24,8 +24,16 @@ def json_request(
     """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the target's own key.
 
     ``headers`` (names in lower case) are the dialect's. Headers of the provider's configuration win over them.
-    ``unsent_fields`` names the fields of the chat body that are not sent at all.
+    ``unsent_fields`` names the fields of the chat body that are not sent at all. The URL and the headers are made once
+    for a target.
     """
+    endpoint = target.kept.get((path, streams))
+    if endpoint is None:
+        endpoint = target.kept[path, streams] = _endpoint(target, path, headers, streams=streams)
+    return UpstreamRequest(endpoint, encode_request(body), unsent_fields)
+
+
+def _endpoint(target: Target, path: str, headers: Mapping[str, str], *, streams: bool) -> UpstreamEndpoint:
     made = (
         *auth_headers(target),
         ("content-type", "application/json"),
@@ -34,7 +42,7 @@ def json_request(
         ("accept-encoding", "identity"),
         *{"user-agent": "tollgate", **headers, **target.model.provider.headers}.items(),
     )
-    return UpstreamRequest(endpoint_url(target, path), made, encode_request(body), unsent_fields)
+    return UpstreamEndpoint(endpoint_url(target, path), made)
 
 
 def endpoint_url(target: Target, path: str) -> str:

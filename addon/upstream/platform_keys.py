@@ -7,7 +7,7 @@ the key. ``policies.key_cooldown`` decides how long a key rests, and no call is 
 import logging
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import SecretStr
 
@@ -84,13 +84,11 @@ class PlatformKeys:
                 for secret in provider.platform_keys
             ]
         if len(known) == 1:
-            secret = known[0].secret
-            return target if secret is target.secret else replace(target, secret=secret)
+            return target.with_secret(known[0].secret)
         turn = self._turns.get(provider.name, 0)
         index = next_index([key.cooldown for key in known], turn, self._clock.monotonic_s())
         self._turns[provider.name] = index + 1
-        secret = known[index].secret
-        return target if secret is target.secret else replace(target, secret=secret)
+        return target.with_secret(known[index].secret)
 
     def record_answer(self, target: Target, status: int, retry_after: str | None) -> None:
         """Record the answer to ``target``, as ``choose`` returned it: its status and its ``Retry-After``."""

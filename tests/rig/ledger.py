@@ -12,7 +12,7 @@ from msgspec import structs
 from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
-from addon.dialects.http_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from policies.exchange import NO_TARGET, Exchange, Stage
 from policies.family import Family
 from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
@@ -78,7 +78,7 @@ def upstream_attempt(exchange: Exchange, **changes: Any) -> UpstreamAttempt:
         "hold": Hold(1, 1),
         "cap_tokens": None,
         "sanitized": Sanitized({}, tuple),
-        "request": UpstreamRequest("https://example.invalid/", (), b""),
+        "request": UpstreamRequest(UpstreamEndpoint("https://example.invalid/", ()), b""),
         "dropped": None,
         "is_sent": True,
     }

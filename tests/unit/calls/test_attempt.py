@@ -1,14 +1,14 @@
 """One attempt: what it can't be made without, and where it is sent."""
 
-from dataclasses import MISSING, fields
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pydantic import SecretStr
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
-from addon.dialects.http_request import UpstreamRequest
+from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.upstream.origin import Origin
 from policies.exchange import IllegalMoveError, Stage
 from policies.family import Family
@@ -23,17 +23,13 @@ def attempt_at(
     """Return an attempt whose request goes to ``url``."""
     provider = Provider("TESTER", url, "openai", (), builtin=builtin)
     model = Model("m", provider, "m-2026", Family("chat"), FREE, FREE, 100, False, True)
-    request = UpstreamRequest(url, (("authorization", "Bearer fake"),), content)
+    request = UpstreamRequest(UpstreamEndpoint(url, (("authorization", "Bearer fake"),)), content)
     target = Target(model, mode, SecretStr("fake"))
     return upstream_attempt(answered_exchange(Family("chat")), target=target, request=request)
 
 
 def test_an_attempt_can_not_be_made_without_its_hold_key_and_request() -> None:
-    required = {
-        field.name
-        for field in fields(UpstreamAttempt)
-        if field.default is MISSING and field.default_factory is MISSING
-    }
+    required = {field.name for field in structs.fields(UpstreamAttempt) if field.required}
     assert {"target", "key_target", "hold", "sanitized", "request"} <= required
     made = upstream_attempt(answered_exchange(Family("chat")))
     others = {name: getattr(made, name) for name in required - {"hold"}}

@@ -106,3 +106,34 @@ def test_each_dialect_has_its_own_endpoint() -> None:
     }
     versions = {name: dict(request.headers).get("anthropic-version") for name, request in requests.items()}
     assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None}
+
+
+def test_the_calls_to_a_target_share_its_url_and_headers() -> None:
+    called = target()
+    one, other = (DIALECTS["openai"].request(called, dict(BODY)) for _ in range(2))
+    assert one.endpoint is other.endpoint
+    streamed = DIALECTS["openai"].request(called, {**BODY, "stream": True})
+    assert dict(streamed.headers)["accept"] == "text/event-stream"
+    assert dict(one.headers)["accept"] == "application/json"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_another_key_has_headers_of_its_own(dialect: str) -> None:
+    called = target(dialect=dialect)
+    for secret in ("key-1", "key-2", "key-1"):
+        with_key = called.with_secret(SecretStr(secret))
+        request = DIALECTS[dialect].request(with_key, dict(BODY))
+        assert f"Bearer {secret}" in dict(request.headers).values()
+        assert f"Bearer {secret}".encode() in request.endpoint.head_start
+        for shown in (repr(with_key), repr(request), repr(request.endpoint), str(vars(with_key))):
+            assert secret not in shown
+
+
+def test_a_target_is_the_same_while_its_key_is_the_same_object() -> None:
+    called, key = target(), SecretStr("key-2")
+    assert called.with_secret(called.secret) is called
+    assert called.with_secret(key) is called.with_secret(key)
+    # A key that rests becomes another object, which shows whether a call was sent before.
+    renewed = SecretStr("key-2")
+    assert called.with_secret(renewed).secret is renewed
+    assert called.with_secret(renewed) is called.with_secret(renewed)
