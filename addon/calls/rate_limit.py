@@ -22,14 +22,15 @@ from policies.spend import Denial, Hold
 
 async def take_token(call: Call, deps: Dependencies) -> None:
     """Take the token of an identified call. Raises Refusal ``rate_limit_exceeded`` or StoreUnavailable."""
-    limit_rpm = _limit_rpm(call)
+    limits = call.settings.conf.limits
+    limit_rpm = rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
     if wait_us := await deps.store.take_token(call.exchange.workspace.id, limit_rpm):
         raise _refusal(limit_rpm, wait_us)
 
 
 def take_token_later(call: Call, deps: Dependencies) -> bool:
     """Let an identified call, whose whole body is here, take its token with its hold. Return whether it may."""
-    if call.settings.policies or deps.store.was_bucket_empty(call.exchange.workspace.id):
+    if call.settings.policies or call.exchange.workspace.id in deps.store.empty_buckets:
         return False
     call.without_token = call.exchange
     return True
@@ -47,18 +48,14 @@ async def take_late_token(call: Call, deps: Dependencies) -> None:
 async def take_and_hold(call: Call, deps: Dependencies, request: HoldRequest) -> Hold | Denial:
     """Take the token of a call and place its hold, in one step. Raises as ``take_token``."""
     identified, call.without_token = call.without_token, None
-    limit_rpm = _limit_rpm(call)
+    limits = call.settings.conf.limits
+    limit_rpm = rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
     decided = await deps.store.take_and_hold(request, limit_rpm)
     if not isinstance(decided, NoToken):
         return decided
     if identified is not None:
         call.exchange = identified  # The log line has what was known when the rate was to be checked.
     raise _refusal(limit_rpm, decided.wait_us)
-
-
-def _limit_rpm(call: Call) -> int:
-    limits = call.settings.conf.limits
-    return rpm_of(call.exchange.workspace, limits.standard_rpm, limits.pro_rpm)
 
 
 def _refusal(limit_rpm: int, wait_us: int) -> Refusal:

@@ -32,6 +32,10 @@ class MeasuredStore:
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
+        # Without a layer between, because each call asks for them and there is nothing to measure.
+        self.empty_buckets = store.empty_buckets
+        self.is_circuit_open = store.is_circuit_open
+        self.end_probe = store.end_probe
         self._take, self._hold = metrics.store["take"], metrics.store["hold"]
         self._move = metrics.store["move"]
         self._settle, self._void = metrics.store["settle"], metrics.store["void"]
@@ -51,9 +55,6 @@ class MeasuredStore:
         """As the store. It counts as a take and a hold, each of which took as long as both."""
         decided = self._store.take_and_hold(request, limit_rpm)
         return self._measure(decided, self._take, self._hold, held_by=request.id)
-
-    def was_bucket_empty(self, workspace: str) -> bool:
-        return self._store.was_bucket_empty(workspace)
 
     def move_hold(self, request: HoldRequest) -> Coroutine[Any, Any, Hold | Denial]:
         return self._measure(self._store.move_hold(request), self._move)
@@ -77,14 +78,8 @@ class MeasuredStore:
     def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
         return self._store.record_attempt(circuit, failed=failed)
 
-    def is_circuit_open(self, circuit: str) -> bool:
-        return self._store.is_circuit_open(circuit)
-
     async def circuit_allows(self, circuit: str, call_id: str) -> bool:
         return await self._store.circuit_allows(circuit, call_id)
-
-    def end_probe(self, call_id: str) -> Coroutine[Any, Any, Any] | None:
-        return self._store.end_probe(call_id)
 
     def open_circuits(self) -> frozenset[str]:
         return self._store.open_circuits()

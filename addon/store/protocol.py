@@ -5,6 +5,7 @@ never waits longer, and it never lets a call pass unchecked.
 """
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -85,6 +86,13 @@ class Store(Protocol):
     ``void``. All of these raise ``StoreUnavailable``. Source: docs/limits.md, docs/ledger.md.
     """
 
+    @property
+    def empty_buckets(self) -> AbstractSet[str]:
+        """The workspaces whose bucket had no token at the last take of this process.
+
+        A call of such a workspace is likely to be refused. It takes its token first, before any other work.
+        """
+
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """Take one token from the workspace's bucket and return 0, or return in how many µs a token is back.
 
@@ -100,12 +108,6 @@ class Store(Protocol):
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """Do ``take_token`` and then, when there was a token, ``hold``, in one step."""
-
-    def was_bucket_empty(self, workspace: str) -> bool:
-        """Return whether the last take of this process found no token in the workspace's bucket.
-
-        A call of such a workspace is likely to be refused. It takes its token first, before any other work.
-        """
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """Replace a call's hold with that of its next attempt, in one step.

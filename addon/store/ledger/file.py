@@ -90,7 +90,8 @@ class LedgerFile:
             # When several processes switch a new file to WAL at once, SQLite fails instead of waiting for the lock.
             with locked(path.parent):
                 self.connection = open_connection(path)
-                self._identity = self._find_identity()
+                opened = os.stat(self._path)
+                self._identity = opened.st_dev, opened.st_ino
 
     def disable_busy_timeout(self) -> None:
         """Let SQLite report a lock at once from now on. A locked file then blocks no other call."""
@@ -142,16 +143,13 @@ class LedgerFile:
 
         Every transaction runs here. Raises ``OSError``, ``sqlite3.Error``, and what a step raises.
         """
-        if self._find_identity() != self._identity:
+        found = os.stat(self._path)
+        if (found.st_dev, found.st_ino) != self._identity:
             # A row that is written into a deleted file is lost.
             raise sqlite3.OperationalError(_REPLACED)
         with self.connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             return [step(connection) for step in steps]
-
-    def _find_identity(self) -> tuple[int, int]:
-        found = os.stat(self._path)
-        return found.st_dev, found.st_ino
 
     def _end_turn(self) -> None:
         """Commit the writes of the turn that has just ended. The next turn is grouped if this one was."""

@@ -67,7 +67,7 @@ class RedisStore(SharedCircuitsMixin):
     def __init__(self, path: Path, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         self._pending = PendingWrites()
         self._unconfirmed = UnconfirmedCalls(clock)
-        self._empty_buckets: set[str] = set()
+        self.empty_buckets: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds = 0
         with ExitStack() as half_open, raising_unavailable(path):
@@ -93,14 +93,15 @@ class RedisStore(SharedCircuitsMixin):
                 TAKE_TOKEN, workspace, (keys.state, keys.takes), *bucket
             )
         if outcome == "taken":
-            self._empty_buckets.discard(workspace)
+            self.empty_buckets.discard(workspace)
             return 0
-        self._empty_buckets.add(workspace)
+        self.empty_buckets.add(workspace)
         return int(*wait_us)
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        self._pending.check_room()
+        if self._pending.is_full:
+            self._pending.refuse()
         try:
             return await self._holds.place(request)
         except BaseException:
@@ -112,10 +113,6 @@ class RedisStore(SharedCircuitsMixin):
         """See ``Store.take_and_hold``."""
         wait_us = await self.take_token(request.workspace, limit_rpm)
         return NoToken(wait_us) if wait_us else await self.hold(request)
-
-    def was_bucket_empty(self, workspace: str) -> bool:
-        """See ``Store.was_bucket_empty``."""
-        return workspace in self._empty_buckets
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""

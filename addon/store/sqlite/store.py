@@ -47,7 +47,7 @@ class SqliteStore(SharedCircuitsMixin):
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._pending = PendingWrites()
-        self._empty_buckets: set[str] = set()
+        self.empty_buckets: set[str] = set()
         with ExitStack() as half_open, raising_unavailable(path):
             self._file = LedgerFile(path, clock)
             half_open.callback(self._file.close)
@@ -62,7 +62,7 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take_token``."""
-        if workspace in self._empty_buckets:
+        if workspace in self.empty_buckets:
             # Reading needs no lock, so a flood of refused calls blocks no other call.
             wait_us = await self._file.read(
                 lambda: transactions.token_wait_us(
@@ -74,37 +74,39 @@ class SqliteStore(SharedCircuitsMixin):
         wait_us = await self._file.write(
             lambda c: transactions.take_token(c, workspace, limit_rpm, monotonic_us(self._clock))
         )
-        (self._empty_buckets.add if wait_us else self._empty_buckets.discard)(workspace)
+        (self.empty_buckets.add if wait_us else self.empty_buckets.discard)(workspace)
         return wait_us
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        self._pending.check_room()
+        if self._pending.is_full:
+            self._pending.refuse()
         owner, clock = self._process.id, self._clock
         try:
-            return await self._file.write(lambda c: transactions.hold(c, request, owner, clock))
+            return await self._file.write(
+                partial(transactions.hold, request=request, owner=owner, clock=clock)
+            )
         except asyncio.CancelledError:
             self._pending.voids.add(request.id)  # It is not known whether it was placed.
             raise
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        self._pending.check_room()
+        if self._pending.is_full:
+            self._pending.refuse()
         owner, clock = self._process.id, self._clock
         try:
             decided = await self._file.write(
-                lambda c: transactions.take_and_hold(c, request, limit_rpm, owner, clock)
+                partial(
+                    transactions.take_and_hold, request=request, limit_rpm=limit_rpm, owner=owner, clock=clock
+                )
             )
         except asyncio.CancelledError:
             self._pending.voids.add(request.id)  # It is not known whether it was placed.
             raise
         if isinstance(decided, NoToken):
-            self._empty_buckets.add(request.workspace)
+            self.empty_buckets.add(request.workspace)
         return decided
-
-    def was_bucket_empty(self, workspace: str) -> bool:
-        """See ``Store.was_bucket_empty``."""
-        return workspace in self._empty_buckets
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
