@@ -4,8 +4,9 @@ import contextlib
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from benchmarks.comparison import requests_per_s
 from benchmarks.gateways import Setup, gateway
 from benchmarks.light import tools
 from benchmarks.processes import RedisServer, Sample, redis_server
@@ -13,14 +14,33 @@ from benchmarks.procfs import cpu_s
 from benchmarks.tables import table
 from benchmarks.traffic import Scenario, Target
 
-LOAD: Final = Scenario("whole", connections=32, calls=2_000)
+CONNECTIONS: Final = 32
+CALLS: Final = 2_000
 STORES: Final = ("sqlite", "redis")
 AIM_CPU: Final = 1.15
 AIM_RATE: Final = 1.8
 
-_FORMATS: Final = ("", ".0f", ".0f", "", ".0f", ".0f", "", ".2f", ".0f")
+_FORMATS: Final = ("", ".0f", ".0f", ".0f", "", ".0f", ".0f", "", ".2f", ".0f")
 
-Key = tuple[str, int]
+
+class Case(NamedTuple):
+    """One row: a store, how many workers, and the connections of all clients together."""
+
+    store: str
+    workers: int
+    connections: int
+
+    @property
+    def one_worker(self) -> "Case":
+        """The case that it is compared with."""
+        return Case(self.store, 1, CONNECTIONS)
+
+
+CASES: Final = tuple(
+    Case(store, workers, connections)
+    for store in STORES
+    for workers, connections in ((1, CONNECTIONS), (2, CONNECTIONS), (2, 2 * CONNECTIONS))
+)
 
 
 def run(folder: Path, rounds: int) -> None:
@@ -28,21 +48,24 @@ def run(folder: Path, rounds: int) -> None:
     with contextlib.ExitStack() as running, tools(folder) as light:
         server = running.enter_context(redis_server(folder / "redis"))
         targets = running.enter_context(_gateways(folder, light.alone.port, server))
-        for target in targets.values():
-            light.load.run(target, LOAD)
-        samples: dict[Key, list[Sample]] = {}
-        redis_s: dict[Key, float] = {}
-        for _ in range(rounds):
-            for key, target in targets.items():
+        samples: dict[Case, list[Sample]] = {}
+        redis_s: dict[Case, float] = {}
+        for number in range(rounds + 1):
+            for case in CASES:
                 before_s = cpu_s(server.pid)
-                samples.setdefault(key, []).append(light.load.run(target, LOAD))
-                redis_s[key] = redis_s.get(key, 0.0) + cpu_s(server.pid) - before_s
+                scenario = Scenario("whole", case.connections, CALLS)
+                taken = light.load.run(targets[case.store, case.workers], scenario)
+                if number:  # The first round is the warm-up.
+                    samples.setdefault(case, []).append(taken)
+                    redis_s[case] = redis_s.get(case, 0.0) + cpu_s(server.pid) - before_s
     print(f"load generator and upstream: {light.name}\n")
     print(cost_table(samples, redis_s))
 
 
 @contextlib.contextmanager
-def _gateways(folder: Path, upstream_port: int, server: RedisServer) -> Iterator[dict[Key, Target]]:
+def _gateways(
+    folder: Path, upstream_port: int, server: RedisServer
+) -> Iterator[dict[tuple[str, int], Target]]:
     """Yield a gateway for each store and number of workers. Each on Redis has a database of its own."""
     with contextlib.ExitStack() as running:
         targets = {}
@@ -55,19 +78,20 @@ def _gateways(folder: Path, upstream_port: int, server: RedisServer) -> Iterator
         yield targets
 
 
-def cost_table(samples: Mapping[Key, list[Sample]], redis_s: Mapping[Key, float]) -> str:
-    """Return a row for each store and number of workers, with ratios to one worker."""
+def cost_table(samples: Mapping[Case, list[Sample]], redis_s: Mapping[Case, float]) -> str:
+    """Return a row for each case, with ratios to one worker on the same store."""
     rows = []
-    for (store, workers), taken in samples.items():
-        cpu_ratio = _cpu_us(taken) / _cpu_us(samples[store, 1])
-        rate_ratio = _per_s(taken) / _per_s(samples[store, 1])
-        in_redis = 1e6 * redis_s[store, workers] / _calls(taken) if store == "redis" else None
+    for case, taken in samples.items():
+        one = samples[case.one_worker]
+        cpu_ratio = _cpu_us(taken) / _cpu_us(one)
+        rate_ratio = requests_per_s(taken) / requests_per_s(one)
+        in_redis = 1e6 * redis_s[case] / _calls(taken) if case.store == "redis" else None
         p50_ms = statistics.median(statistics.median(sample.answers.latencies_ms) for sample in taken)
         errors = sum(sample.answers.errors for sample in taken)
-        row = (store, workers, _cpu_us(taken), f"{cpu_ratio:.2f}", in_redis, _per_s(taken))
+        row = (*case, _cpu_us(taken), f"{cpu_ratio:.2f}", in_redis, requests_per_s(taken))
         rows.append((*row, f"{rate_ratio:.2f}", p50_ms, errors))
     headers = (
-        *("store", "workers", "CPU µs/call", f"÷ one (aim ≤ {AIM_CPU})", "Redis CPU µs/call"),
+        *("store", "workers", "connections", "CPU µs/call", f"÷ one (aim ≤ {AIM_CPU})", "Redis CPU µs/call"),
         *("requests/s", f"÷ one (aim ≥ {AIM_RATE} on free cores)", "p50 ms", "errors"),
     )
     return table(rows, headers, _FORMATS)
@@ -80,9 +104,3 @@ def _calls(samples: list[Sample]) -> int:
 def _cpu_us(samples: list[Sample]) -> float:
     """Return the processor time of one call in all processes of the gateway."""
     return 1e6 * sum(sample.cpu_s for sample in samples) / _calls(samples)
-
-
-def _per_s(samples: list[Sample]) -> float:
-    return statistics.median(
-        len(sample.answers.latencies_ms) / sample.answers.elapsed_s for sample in samples
-    )

@@ -22,10 +22,17 @@ async def burst(target: Target, calls: int, body: dict[str, Any]) -> Counter[str
     return Counter(await asyncio.gather(*(_call(target, request, is_whole) for _ in range(calls))))
 
 
-async def leave_at_finish(target: Target, calls: int, body: dict[str, Any]) -> Counter[str]:
-    """Make streamed calls at once. Each client leaves when it has the event with ``finish_reason``."""
+async def leave_at_finish(target: Target, calls: int, body: dict[str, Any], clients: int) -> Counter[str]:
+    """Make streamed calls. Each of the ``clients`` leaves when it has the event with ``finish_reason``."""
     request = _request(target, body | {"stream": True, "stream_options": {"include_usage": True}})
-    return Counter(await asyncio.gather(*(_call(target, request, _until_finish) for _ in range(calls))))
+    remaining, seen = iter(range(calls)), Counter[str]()
+
+    async def work() -> None:
+        for _ in remaining:
+            seen[await _call(target, request, _until_finish)] += 1
+
+    await asyncio.gather(*(work() for _ in range(clients)))
+    return seen
 
 
 async def until_killed(

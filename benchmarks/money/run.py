@@ -61,7 +61,7 @@ def _asking(tokens: int, **fields: int) -> dict[str, Any]:
 
 def _kill_in_the_middle(target: Target) -> Coroutine[Any, Any, Counter[str]]:
     body = _asking(1_000, max_tokens=1_000)
-    return until_killed(target, 32, body, after_s=3.0, kill=lambda: kill(target))
+    return until_killed(target, 8, body, after_s=3.0, kill=lambda: kill(target))
 
 
 DEMONSTRATIONS: Final = (
@@ -76,11 +76,11 @@ DEMONSTRATIONS: Final = (
         lambda target: burst(target, 300, _asking(4_000)),
     ),
     Demonstration(
-        "100 clients leave at finish_reason",
+        "100 streams, the client leaves at finish_reason",
         1_000,
-        lambda target: leave_at_finish(target, 100, _asking(1_000, max_tokens=1_000)),
+        lambda target: leave_at_finish(target, 100, _asking(1_000, max_tokens=1_000), clients=4),
     ),
-    Demonstration("kill -9 under load, then a restart", 1_000, _kill_in_the_middle, restarts=True),
+    Demonstration("kill -9 under 8 clients, then a restart", 1_000, _kill_in_the_middle, restarts=True),
 )
 
 

@@ -49,7 +49,7 @@ def test_the_provider_bills_whole_answers_and_streams_whose_client_left_at_their
     with provider() as billing:
         target = Target("provider", 0, billing.port)
         whole = asyncio.run(burst(target, 5, _asking(500)))
-        left = asyncio.run(leave_at_finish(target, 3, _asking(500)))
+        left = asyncio.run(leave_at_finish(target, 3, _asking(500), clients=2))
         bill = billing.bill()
 
     assert whole == {ANSWERED: 5}

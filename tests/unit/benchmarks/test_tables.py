@@ -8,7 +8,7 @@ from benchmarks import tables
 from benchmarks.comparison import ratio
 from benchmarks.light import answers_of
 from benchmarks.processes import Sample
-from benchmarks.workers import cost_table
+from benchmarks.workers import Case, cost_table
 
 ROWS = [("one", 1.234, None, "≥ 3"), ("eleven", 11.0, 0.5, "")]
 HEADERS = ("name", "ms", "share", "aim")
@@ -43,16 +43,16 @@ def test_two_workers_are_compared_with_one_on_the_same_store():
         return Sample(answers_of(f"{elapsed_s} 0\n" + "1.0\n" * 100), cpu_s)
 
     samples = {
-        ("sqlite", 1): [sample(1.0, 0.10)],
-        ("sqlite", 2): [sample(0.5, 0.11)],
-        ("redis", 1): [sample(1.0, 0.20)],
-        ("redis", 2): [sample(0.8, 0.22)],
+        Case("sqlite", 1, 32): [sample(1.0, 0.10)],
+        Case("sqlite", 2, 64): [sample(0.5, 0.11)],
+        Case("redis", 1, 32): [sample(1.0, 0.20)],
+        Case("redis", 2, 32): [sample(0.8, 0.22)],
     }
     lines = cost_table(samples, dict.fromkeys(samples, 0.01)).splitlines()[2:]
 
     assert [line.split() for line in lines] == [
-        ["sqlite", "1", "1000", "1.00", "100", "1.00", "1.00", "0"],
-        ["sqlite", "2", "1100", "1.10", "200", "2.00", "1.00", "0"],
-        ["redis", "1", "2000", "1.00", "100", "100", "1.00", "1.00", "0"],
-        ["redis", "2", "2200", "1.10", "100", "125", "1.25", "1.00", "0"],
+        ["sqlite", "1", "32", "1000", "1.00", "100", "1.00", "1.00", "0"],
+        ["sqlite", "2", "64", "1100", "1.10", "200", "2.00", "1.00", "0"],
+        ["redis", "1", "32", "2000", "1.00", "100", "100", "1.00", "1.00", "0"],
+        ["redis", "2", "32", "2200", "1.10", "100", "125", "1.25", "1.00", "0"],
     ]
