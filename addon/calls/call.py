@@ -34,40 +34,41 @@ def begin(deps: Dependencies) -> Call:
 async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
     """Serve one request to its end, even if the client leaves or the gateway refuses the call."""
     try:
-        if endpoint_of(stream.head) is Endpoint.CHAT:
-            await _serve_chat(call, stream, deps)
-        else:
+        if endpoint_of(stream.head) is not Endpoint.CHAT:
             await _serve_catalog(call, stream, deps)
-    except ClientLeft:
-        await deps.in_flight.abandon(call)
-    except Refusal as refusal:
-        await refuse(call, stream, deps, refusal_error(refusal))
-    except AccessTokenUnavailable:
-        await refuse(call, stream, deps, no_access_token())
-    except StoreUnavailable:
-        # ``MeasuredStore`` logs it once. Calls do not log it.
-        await refuse(call, stream, deps, LIMITS_UNAVAILABLE)
+            return
+        await admit(call, stream.head, deps, has_whole_body=stream.has_whole_body)
+        attempt: UpstreamAttempt | None = await _prepare(call, stream, deps)
+        while attempt and (failed := await AttemptRunner(call, attempt, stream, deps).run()):
+            failure = with_advice(failed, attempt.advice)
+            deps.in_flight.note_attempt_end(call, attempt, failure)
+            may_fall_back = call.may_fall_back(attempt, failure)
+            attempt = await reserve_next(call, deps, failure) if may_fall_back else None
+            if attempt is None:
+                await _answer_failure(call, failure, stream, deps)
+    except Exception as fault:  # noqa: BLE001  (``_end_early`` raises what it does not know)
+        await _end_early(call, stream, deps, fault)
+
+
+async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exception) -> None:
+    match fault:
+        case ClientLeft():
+            await deps.in_flight.abandon(call)
+        case Refusal():
+            await refuse(call, stream, deps, refusal_error(fault))
+        case AccessTokenUnavailable():
+            await refuse(call, stream, deps, no_access_token())
+        case StoreUnavailable():
+            # ``MeasuredStore`` logs it once. Calls do not log it.
+            await refuse(call, stream, deps, LIMITS_UNAVAILABLE)
+        case _:
+            raise fault
 
 
 async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None:
     page = deps.catalog.page(slug_in_path(stream.head))
     known_tags = stream.head.headers.get("if-none-match", "")
     await stream.respond(make_catalog_response(page, known_tags, call.exchange.id))
-
-
-async def _serve_chat(call: Call, stream: Stream, deps: Dependencies) -> None:
-    await admit(call, stream.head, deps, has_whole_body=stream.has_whole_body)
-    attempt = await _prepare(call, stream, deps)
-    while failed := await AttemptRunner(call, attempt, stream, deps).run():
-        failure = with_advice(failed, attempt.advice)
-        deps.in_flight.note_attempt_end(call, attempt, failure)
-        next_attempt = None
-        if call.may_fall_back(attempt, failure):
-            next_attempt = await reserve_next(call, deps, failure)
-        if next_attempt is None:
-            await _answer_failure(call, failure, stream, deps)
-            return
-        attempt = next_attempt
 
 
 async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAttempt:

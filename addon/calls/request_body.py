@@ -4,9 +4,11 @@ A body has 30 s, and one more second for each 64 KiB received. All bodies of a p
 workspace may use at most as much as is still free: one workspace alone gets half of the budget, two get a third each.
 """
 
+from functools import partial
+
 from addon.calls.call_state import Call
 from addon.calls.chat_request import ChatRequest, check_content_type, parse_chat_request
-from addon.runtime.deadline import WaitTimeout
+from addon.runtime.deadline import MovableDeadline
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.text.http_heads import RequestHead
 from addon.wire.stream import Stream
@@ -113,23 +115,28 @@ async def _read(call: Call, stream: Stream, bodies: BodyBudget) -> bytes:
     pieces: list[bytes] = []
     received_bytes = 0
     is_counted = False
-    timeout = WaitTimeout(TIMEOUT_S)
+    deadline = MovableDeadline(partial(_refuse_slow_body, stream))
+    deadline.set(TIMEOUT_S)
     try:
-        with stream.while_connected(), timeout:
-            while piece := await stream.read():
-                received_bytes += len(piece)
-                if received_bytes > limit:
-                    raise _too_large(limit)
-                bodies.take(call, max(received_bytes - call.counted_bytes, 0))
-                pieces.append(piece)
-                timeout.extend(len(piece) / BYTES_PER_S)
-                if not is_counted and not stream.has_whole_body:
-                    bodies.begin(call)
-                    is_counted = True
-    except TimeoutError:
-        raise Refusal("request_timeout", "The request body did not arrive in time.") from None
+        while piece := await stream.read():
+            received_bytes += len(piece)
+            if received_bytes > limit:
+                raise _too_large(limit)
+            if received_bytes > call.counted_bytes:
+                bodies.take(call, received_bytes - call.counted_bytes)
+            pieces.append(piece)
+            if stream.has_whole_body:
+                break
+            deadline.extend(len(piece) / BYTES_PER_S)
+            if not is_counted:
+                bodies.begin(call)
+                is_counted = True
     finally:
-        timeout.close()
+        deadline.close()
         if is_counted:
             bodies.end(call)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _refuse_slow_body(stream: Stream) -> None:
+    stream.refuse_body(Refusal("request_timeout", "The request body did not arrive in time."))

@@ -80,6 +80,11 @@ class Http1Stream(Stream):
             self._refusal = Refusal("bad_request", "The request body is not well-formed.")
             self._wake()
 
+    def refuse_body(self, refusal: Refusal) -> None:
+        if not self.body.is_done:
+            self._refusal = self._refusal or refusal
+            self._wake()
+
     @property
     def has_whole_body(self) -> bool:
         return self.body.is_done

@@ -86,6 +86,11 @@ class Http2Stream(Stream):
             self._output.open_window(self.stream_id, self._unread_bytes)
             self._unread_bytes = 0
 
+    def refuse_body(self, refusal: Refusal) -> None:
+        if not self.request_has_ended:
+            self._refusal = self._refusal or refusal
+            _wake(self._reader)
+
     @property
     def has_whole_body(self) -> bool:
         return self.request_has_ended

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from addon.text.http_heads import RequestHead, Response, ResponseHead
+from policies.refusal import Refusal
 
 
 class ClientLeft(Exception):  # noqa: N818  (an event, not a fault)
@@ -97,6 +98,10 @@ class Stream(ABC):
         The connection stops reading while 64 KiB wait here. Raise ``Refusal`` ``bad_request`` when the framing is
         broken. The caller sets the deadline.
         """
+
+    @abstractmethod
+    def refuse_body(self, refusal: Refusal) -> None:
+        """Let ``read`` raise ``refusal`` after what has arrived, unless that is the whole body."""
 
     @property
     @abstractmethod

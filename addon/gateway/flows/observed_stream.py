@@ -7,6 +7,7 @@ from typing import Any
 from addon.gateway.flows.recording import Recording
 from addon.text.http_heads import Response, ResponseHead
 from addon.wire.stream import Stream, WhileConnected
+from policies.refusal import Refusal
 
 
 class ObservedStream(Stream):
@@ -45,6 +46,9 @@ class ObservedStream(Stream):
             self._recording.is_request_whole = True
             self._on_change()
         return piece
+
+    def refuse_body(self, refusal: Refusal) -> None:
+        self._stream.refuse_body(refusal)
 
     async def respond(self, response: Response) -> None:
         await self._stream.respond(response)
