@@ -3,6 +3,9 @@
 The chunks of one stream differ in their text and in little else. The first one is read whole. A later chunk with the
 same bytes around its text is the same JSON with another string in it. So it says the same about model, usage, errors
 and ends, and only its text is read.
+
+OpenAI pads its chunks: ``obfuscation`` has random letters, so that the size of a packet does not show its text. These
+letters may differ too.
 """
 
 import json
@@ -11,11 +14,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from addon.text.json_edits import Edit, apply_edits
+from addon.text.json_edits import Edit, apply_edits, members
 
 _TEXT_MEMBER = re.compile(rb'"(?:content|reasoning_content|reasoning|arguments)":[ ]?"(?!")')
 # A JSON string from after its opening quote up to its closing one.
 _TEXT = re.compile(rb'((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
+_PADDED = b'"obfuscation"'
+_PADDING = re.compile(rb'[A-Za-z0-9]*+(?=")')
 
 
 class Filled(msgspec.Struct, frozen=True, gc=False):
@@ -27,12 +32,18 @@ class Filled(msgspec.Struct, frozen=True, gc=False):
 
 
 class Template(msgspec.Struct, frozen=True, gc=False):
-    """One chunk without its text. ``other_chars`` is the length of all else that it shows."""
+    """One chunk without its text and its padding: the bytes before, between and after them, as they come and go.
+
+    ``other_chars`` is the length of all else that it shows.
+    """
 
     before: bytes
+    between: bytes
     after: bytes
     relayed_before: bytes
+    relayed_between: bytes
     relayed_after: bytes
+    is_padded: bool
     other_chars: int
 
     def fill(
@@ -42,12 +53,17 @@ class Template(msgspec.Struct, frozen=True, gc=False):
 
         An event of more than ``max_bytes``, or with a text that is not ``is_clear``, does not fit.
         """
-        before, after = self.before, self.after
+        before, between, after = self.before, self.between, self.after
         relayed: list[bytes] = []
-        chars = at = 0
+        padding, chars, at = b"", 0, 0
         while events.startswith(before, at):
             found = _TEXT.match(events, at + len(before))
-            if found is None or not events.startswith(after, end := found.end(1)):
+            if found is None or not events.startswith(between, end := found.end(1)):
+                break
+            end += len(between)
+            if self.is_padded and (filling := _PADDING.match(events, end)):
+                padding, end = filling[0], filling.end()
+            if not events.startswith(after, end):
                 break
             end += len(after)
             try:
@@ -56,7 +72,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
                 break
             if end - at > max_bytes or (is_clear and not is_clear(text)):
                 break
-            relayed += (self.relayed_before, found[1], self.relayed_after)
+            relayed += (self.relayed_before, found[1], self.relayed_between, padding, self.relayed_after)
             chars += self.other_chars + len(text)
             at = end
         return Filled(b"".join(relayed), chars, at)
@@ -76,13 +92,44 @@ def make_template(
         return None
     start, end = found.span(1)
     other_chars = text_chars - len(_decoded(found[1]))
-    if other_chars < 0 or any(first < end and start < last for first, last, _ in edits):
+    padding = _padding_place(payload, end)
+    variable = [(start, end), padding] if padding else [(start, end)]
+    if other_chars < 0 or any([_overlaps(edit, place) for edit in edits for place in variable]):  # noqa: C419
         return None
-    edits_before = [edit for edit in edits if edit[1] <= start]
-    edits_after = [(first - end, last - end, new) for first, last, new in edits if first >= end]
-    relayed_before = b"data: " + apply_edits(payload[:start], edits_before)
-    relayed_after = apply_edits(payload[end:], edits_after) + b"\n\n"
-    return Template(event[: at + start], event[at + end :], relayed_before, relayed_after, other_chars)
+    pad_start, pad_end = padding or (len(payload), len(payload))
+    return Template(
+        before=event[: at + start],
+        between=event[at + end : at + pad_start],
+        after=event[at + pad_end :],
+        relayed_before=b"data: " + _edited(payload, 0, start, edits),
+        relayed_between=_edited(payload, end, pad_start, edits),
+        relayed_after=_edited(payload, pad_end, len(payload), edits) + b"\n\n",
+        is_padded=padding is not None,
+        other_chars=other_chars,
+    )
+
+
+def _padding_place(payload: bytes, start: int) -> tuple[int, int] | None:
+    """Return the start and the end of the padding inside its quotes, if there is one behind byte ``start``."""
+    if payload.find(_PADDED, start) < 0:
+        return None
+    found = members(payload, payload.index(b"{"), "obfuscation")
+    if len(found) != 1 or found[0].start < start or payload[found[0].start : found[0].start + 1] != b'"':
+        return None
+    padding = _PADDING.match(payload, found[0].start + 1)
+    return padding.span() if padding and padding.end() == found[0].end - 1 else None
+
+
+def _overlaps(edit: Edit, place: tuple[int, int]) -> bool:
+    return edit[0] < place[1] and place[0] < edit[1]
+
+
+def _edited(payload: bytes, start: int, end: int, edits: Sequence[Edit]) -> bytes:
+    """Return the bytes from ``start`` to ``end`` with the edits that are made to them."""
+    inside = [
+        (first - start, last - start, new) for first, last, new in edits if start <= first and last <= end
+    ]
+    return apply_edits(payload[start:end], inside)
 
 
 def _decoded(text: bytes) -> str:

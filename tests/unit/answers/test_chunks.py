@@ -66,7 +66,19 @@ ALIKE = [
     b'data: {%b,"model":"up","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % (HEAD.encode(), text)
     for text in TEXTS
 ]
+PADDED = [
+    event.replace(b"}\n", b',"usage":null,"obfuscation":"%b"}\n' % padding)
+    for event, padding in zip(
+        ALIKE, [b"", b"a1", b"x" * 20, b"\\u0041", b"a", b"b", b"not plain", b"z"], strict=True
+    )
+]
 UNLIKE = [
+    *(
+        PADDED[0].replace(b'""', b"null"),
+        PADDED[1].replace(b'"a1"', b"12"),
+        PADDED[1].replace(b'"a1"', b"345"),
+    ),
+    *(PADDED[1].replace(b'"a1"', b'"a1"x'), PADDED[1].replace(b"}\n", b',"obfuscation":"b"}\n')),
     *(event.replace(b"\n", b"\r\n") for event in ALIKE[:2]),
     *(event.replace(b"\n", b"\r") for event in ALIKE[:2]),
     *(b": comment\n\n", b"\n", b"data: {}\n\n", b"data: %b\n\n" % A, DONE),
@@ -76,7 +88,8 @@ UNLIKE = [
 
 
 @given(
-    st.lists(st.sampled_from(ALIKE) | st.sampled_from([*ALIKE, *UNLIKE]), max_size=12),
+    st.lists(st.sampled_from(ALIKE) | st.sampled_from([*ALIKE, *UNLIKE]), max_size=12)
+    | st.lists(st.sampled_from(PADDED) | st.sampled_from([*ALIKE, *PADDED, *UNLIKE]), max_size=12),
     st.lists(st.integers(0, 2_000), max_size=6),
     st.sampled_from([(), (KEY,)]),
 )
