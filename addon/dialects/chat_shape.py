@@ -33,7 +33,10 @@ class StreamTranslator(Protocol):
 
     is_closed: bool
     """Whether the provider has said that nothing follows."""
-    usage: dict[str, Any] | None
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The usage block as far as it is known."""
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one event, often none. Raises ValueError for an event that makes no sense."""

@@ -168,8 +168,8 @@ def is_error_payload(payload: object) -> bool:
         return True
     if isinstance(payload.get("choices"), list):
         return False
-    is_flat = any(payload.get(key) for key in ("detail", "fault", "errors"))
-    return is_flat or isinstance(payload.get("message"), str)
+    is_flat = payload.get("detail") or payload.get("fault") or payload.get("errors")
+    return bool(is_flat) or isinstance(payload.get("message"), str)
 
 
 def _provider_failure(status: int, message: str) -> ErrorAnswer:

@@ -94,7 +94,6 @@ class GeminiStream:
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
         self.has_finished = False
-        self.usage: dict[str, Any] | None = None
         self._model_slug = model_slug
         self._created_s = created_s
         self._answer_id = answer_id
@@ -102,6 +101,16 @@ class GeminiStream:
         self._states: dict[int, _ChoiceState] = {}
         self._ends = 0
         self._metadata: Mapping[str, Any] = {}
+        self._shows_thoughts: bool | None = None  # None before the first event
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The usage block as far as it is known. It is made when it is asked for, not with every event."""
+        if self._shows_thoughts is None:
+            return None
+        if self.has_finished:
+            return usage_block(self._metadata)
+        return running_usage(self._metadata, shows_thoughts=self._shows_thoughts)
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the chunks of one GenerateContentResponse, at most one for each candidate."""
@@ -115,7 +124,7 @@ class GeminiStream:
         self.has_finished = bool(self._states) and self._ends == len(self._states)
         if isinstance(metadata := event.get("usageMetadata"), dict):
             self._metadata = metadata
-        self.usage = self._usage()
+        self._shows_thoughts = any([state.has_thoughts for state in self._states.values()])  # noqa: C419
         return chunks
 
     def finish(self) -> list[dict[str, Any]]:
@@ -131,13 +140,8 @@ class GeminiStream:
             )
             for index, state in sorted(self._states.items())
         ]
-        return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
-
-    def _usage(self) -> dict[str, Any] | None:
-        if self.has_finished:
-            return usage_block(self._metadata)
-        shows_thoughts = any(state.has_thoughts for state in self._states.values())
-        return running_usage(self._metadata, shows_thoughts=shows_thoughts)
+        usage = self.usage
+        return [*chunks, usage_chunk(self._identity, usage)] if usage else chunks
 
     def _chunk(self, candidate: dict[str, Any], identity: Identity) -> list[dict[str, Any]]:
         index = _index(candidate)
