@@ -49,3 +49,13 @@ class Refusal(Exception):  # noqa: N818  (a refusal is an answer, not a fault)
         self.param = param
         self.retry_after_s = retry_after_s
         self.should_retry = should_retry
+
+    def copy(self) -> "Refusal":
+        """Return an equal refusal. Raise this in place of one that is kept: an exception collects the frames of each raise."""
+        return Refusal(
+            self.code,
+            self.message,
+            self.param,
+            retry_after_s=self.retry_after_s,
+            should_retry=self.should_retry,
+        )

@@ -77,7 +77,7 @@ async def _fall_back(call: Call, deps: Dependencies) -> UpstreamAttempt | None:
     """Return the second attempt of a call, ready; None where the first one's failure is the answer."""
     exchange, refusal = call.exchange, call.exchange.route.fallback_refusal
     if refusal:
-        raise refusal
+        raise refusal.copy()  # Calls share a route.
     if not exchange.next_target:
         return None
     try:
