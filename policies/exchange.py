@@ -5,7 +5,7 @@ be dispatched without approval, no attempt can be dispatched without a hold, and
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from policies.model import Key, Route, Target, Usage, Workspace
 from policies.spend import Hold
+from policies.utc_time import format_utc
 
 UsageSource = Literal["provider", "estimated", "none"]
 
@@ -136,7 +137,7 @@ class Exchange(Struct, frozen=True):
         """
         if stage not in MOVES[self.stage] or stage in _OWN_METHODS:
             raise IllegalMoveError(f"call {self.id}: {self.stage} → {stage}")
-        return replace(self, stage=stage, **changes)
+        return replace(self, stage=stage, **changes) if changes else replace(self, stage=stage)
 
     def with_route(self, route: Route) -> Self:
         """Return the same call with ``route``, at ``ROUTED`` or later. It replaces a route that no attempt has used."""
@@ -216,7 +217,7 @@ class Exchange(Struct, frozen=True):
         model, started_s = target.model, self.started_s
         return {
             "id": self.id,
-            "created_at": self.created_at.astimezone(UTC).isoformat(timespec="milliseconds"),
+            "created_at": format_utc(self.created_at),
             "workspace": self.workspace.id,
             "key_id": self.key.id,
             "requested_model": self.requested_model,

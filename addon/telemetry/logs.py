@@ -22,6 +22,7 @@ from addon.telemetry.log_format import OURS, QUIET, WHOLE_BYTES, JsonFormatter, 
 from addon.text.errors import ErrorAnswer
 from addon.text.masking import mask_credentials
 from policies.exchange import Exchange
+from policies.utc_time import format_utc
 
 _HEAD_FIELDS = frozenset({"time", "level", "logger", "message"})
 _root, _ours, _calls = logging.getLogger(), logging.getLogger(OURS), logging.getLogger(f"{OURS}.call")
@@ -189,7 +190,7 @@ def _format_call(exchange: Exchange, now_s: float, event: str, worker_field: str
     target = exchange.target if route else None
     started_s, first_byte_s = exchange.started_s, exchange.first_byte_s
     return _CALL_LINE % (
-        datetime.now(UTC).isoformat(timespec="milliseconds"),
+        format_utc(datetime.now(UTC)),
         event,
         worker_field,
         _quote(exchange.id),

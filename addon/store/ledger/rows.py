@@ -6,13 +6,13 @@ All raise ``sqlite3.Error``. Source: docs/ledger.md.
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.migrations import LARGEST, migrate
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
 from policies.exchange import INTERRUPTED
+from policies.utc_time import format_utc
 
 type Row = Mapping[str, Any]
 
@@ -85,7 +85,7 @@ def write_entry(connection: sqlite3.Connection, entry: WalletEntry) -> bool:
     """Write an entry; return whether it is new."""
     written = connection.execute(
         "INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (entry.id, iso(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
+        (entry.id, format_utc(entry.created_at), entry.workspace, entry.amount_nanousd, entry.reference),
     )
     return bool(written.rowcount)
 
@@ -120,11 +120,6 @@ def _storable_value(value: Any) -> Any:
     if isinstance(value, int):
         return min(value, LARGEST)
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-def iso(moment: datetime) -> str:
-    """Return a moment in the format of the tables: UTC, to the millisecond."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 class RowChecker:

@@ -14,12 +14,13 @@ from typing import Any
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.rows import iso, write_call, write_entry
+from addon.store.ledger.rows import write_call, write_entry
 from addon.store.pending_writes import log_lost_row
 from addon.store.protocol import Settlement, StoreUnavailable, WalletEntry
 from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import OUTBOXES, WORKSPACES, keys_of
 from addon.store.redis.state import GROUP, RedisState, make_group
+from policies.utc_time import format_utc
 
 log = logging.getLogger("tollgate.store")
 
@@ -44,7 +45,7 @@ def pack_call(settlement: Settlement) -> str:
 
 def pack_entry(entry: WalletEntry) -> str:
     """Return a wallet entry in the format of an outbox entry."""
-    created_at = iso(entry.created_at)
+    created_at = format_utc(entry.created_at)
     return json.dumps([entry.id, created_at, entry.workspace, entry.amount_nanousd, entry.reference])
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from addon.store.ledger.recount import CounterTotals, recount
-from addon.store.ledger.rows import CALL, WAS_INTERRUPTED, iso
+from addon.store.ledger.rows import CALL, WAS_INTERRUPTED
 from addon.store.protocol import LEASE_S, MAINTENANCE_INTERVAL_S, TIMEOUT_S
 from addon.store.redis.client import parse_time_us
 from addon.store.redis.keys import (
@@ -37,6 +37,7 @@ from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_ses
 from addon.store.redis.state import make_group, set_redis_state
 from policies.limits import Counter, period_end
 from policies.token_bucket import WINDOW_US
+from policies.utc_time import format_utc
 
 NEWEST_S = 300
 """Calls that ended at most so long before the last one are marked as ended: their gateways may settle them again.
@@ -196,7 +197,7 @@ def _credits(session: RedisSession, workspace: str) -> list[str]:
 
 
 def _calls_of_window(session: RedisSession, workspace: str) -> int:
-    since = iso(datetime.now(UTC) - timedelta(microseconds=WINDOW_US))
+    since = format_utc(datetime.now(UTC) - timedelta(microseconds=WINDOW_US))
     sql = "SELECT count(*) FROM usage WHERE workspace = ? AND created_at >= ?"
     found: int = session.file.connection.execute(sql, (workspace, since)).fetchone()[0]
     return found

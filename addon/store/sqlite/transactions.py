@@ -27,6 +27,7 @@ from policies.limits import (
 )
 from policies.spend import CounterUse, Denial, Hold, place_hold
 from policies.token_bucket import WINDOW_US, slice_us
+from policies.utc_time import format_utc
 
 # The limiter.
 
@@ -137,7 +138,7 @@ def _hold_values(request: HoldRequest, placed: Hold, owner: str, clock: Clock) -
     return (
         request.id,
         row["created_at"],
-        (clock.now() + _LEASE).isoformat(timespec="milliseconds"),
+        format_utc(clock.now() + _LEASE),
         request.workspace,
         request.key_id,
         placed.amount_nanousd,

@@ -18,11 +18,11 @@ from rig.stores import (
     wallet,
 )
 
-from addon.store.ledger.rows import iso
 from addon.store.protocol import StoreUnavailable
 from addon.store.redis.rebuild import rebuild_state
 from policies.limits import Counter, Limit, wallet_counter
 from policies.spend import NOT_METERED, CounterUse, Hold
+from policies.utc_time import format_utc
 
 EVER = Counter("key:acme/ci", "ever")
 
@@ -91,7 +91,7 @@ async def test_a_rebuild_does_not_give_back_the_tokens_of_the_last_minute(rig: R
     store = await rig.open()
     for number in range(3):
         assert await takes(store, WORKSPACE, 4)
-        await store.settle(settlement(f"a-{number}", created_at=iso(datetime.now(UTC))))
+        await store.settle(settlement(f"a-{number}", created_at=format_utc(datetime.now(UTC))))
     await store.maintain()
     rig.server.flush()
     await rebuild_state(SecretStr(rig.server.url), rig.place.path)
