@@ -51,7 +51,7 @@ class Refusal(Exception):  # noqa: N818  (a refusal is an answer, not a fault)
         self.should_retry = should_retry
 
     def copy(self) -> "Refusal":
-        """Return an equal refusal. Raise this in place of one that is kept: an exception collects the frames of each raise."""
+        """Return an equal refusal, to raise instead of one that is kept: an exception collects frames at each raise."""
         return Refusal(
             self.code,
             self.message,
