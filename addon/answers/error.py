@@ -11,8 +11,7 @@ class ErrorAnswerReader(BufferingReader):
     """The reader of an upstream error answer. It normalizes the whole body into ``failure``."""
 
     def __init__(self, status: int, context: AnswerContext) -> None:
-        super().__init__(context)
-        self.status = status
+        self.status, self.context, self.body = status, context, bytearray()
 
     def error_so_far(self) -> ErrorAnswer | None:
         """Return the error from the status, and from the part of the body that has come."""

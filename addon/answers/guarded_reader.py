@@ -19,7 +19,7 @@ class GuardedReader(ReaderWrapper):
     """
 
     def __init__(self, inner: AnswerReader, secrets: Sequence[str] = ()) -> None:
-        super().__init__(inner)
+        self.inner = inner
         self._secrets = [(secret, secret.encode()) for secret in secrets if is_unmistakable(secret)]
         self._is_broken = False
 

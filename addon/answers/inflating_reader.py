@@ -12,7 +12,7 @@ class InflatingReader(ReaderWrapper):
     MAX_PIECE_BYTES = 4 << 20
 
     def __init__(self, inner: AnswerReader) -> None:
-        super().__init__(inner)
+        self.inner = inner
         self.inflator = zlib.decompressobj(zlib.MAX_WBITS | 32)
         self._is_broken = False
 

@@ -62,15 +62,14 @@ class EndOnlyReader:
 class BufferingReader(EndOnlyReader):
     """The part of a reader that keeps the body to its end."""
 
-    def __init__(self, context: AnswerContext) -> None:
-        self.context = context
-        self.body = bytearray()
-        self.buffered_bytes = 0
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.relayed_text_chars = 0
-        self.failure: ErrorAnswer | None = None
-        self.has_finished = self.is_done = False
+    buffered_bytes = 0
+    usage: Usage | None = None
+    finish_reason: str | None = None
+    relayed_text_chars = 0
+    failure: ErrorAnswer | None = None
+    has_finished = is_done = False
+    context: AnswerContext
+    body: bytearray
 
 
 class ReaderWrapper:
@@ -79,9 +78,7 @@ class ReaderWrapper:
     The facts are asked for with every piece, so their getters are C functions.
     """
 
-    def __init__(self, inner: AnswerReader) -> None:
-        self.inner = inner
-
+    inner: AnswerReader
     usage = property(attrgetter("inner.usage"))
     finish_reason = property(attrgetter("inner.finish_reason"))
     relayed_text_chars = property(attrgetter("inner.relayed_text_chars"))

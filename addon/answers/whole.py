@@ -49,8 +49,7 @@ class WholeAnswerReader(BufferingReader):
     def __init__(
         self, read: Callable[[bytes, AnswerContext], Answer], context: AnswerContext, max_bytes: int
     ) -> None:
-        super().__init__(context)
-        self.read, self.max_bytes = read, max_bytes
+        self.read, self.context, self.max_bytes, self.body = read, context, max_bytes, bytearray()
 
     def error_so_far(self) -> ErrorAnswer | None:
         """Return None: the first part of a success reports no error."""

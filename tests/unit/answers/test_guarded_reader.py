@@ -1,11 +1,16 @@
 """A guarded reader never shows the key of its call."""
 
+import json
+
 import pytest
+from rig.python_calls import count_calls
+from rig.scripts import USAGE, chunk, event
 
 from addon.answers.chunks import ChatChunks
 from addon.answers.context import AnswerContext
 from addon.answers.guarded_reader import GuardedReader
 from addon.answers.stream import StreamedAnswerReader
+from addon.dialects import DIALECTS
 from policies.family import Family
 
 SOURCE = AnswerContext("slug", Family("plain"))
@@ -34,3 +39,48 @@ def test_no_cut_of_an_answer_shows_the_key_of_its_call() -> None:
 @pytest.mark.parametrize("word", ["ollama", "EMPTY", "not-needed", "sk-no-key-required", "key-1"])
 def test_a_placeholder_key_is_not_masked(word: str) -> None:
     assert relayed(word, word, 50) == EVENT % (word, word, word)
+
+
+MAX_WHOLE_CALLS = 30
+MAX_CHUNK_CALLS = 8
+ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "up",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "hello", "refusal": None},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": USAGE,
+}
+
+
+def test_a_plain_whole_answer_takes_few_functions() -> None:
+    body, made = json.dumps(ANSWER).encode(), []
+
+    def read() -> None:
+        reader = GuardedReader(DIALECTS["openai"].whole(SOURCE, 10**6), (KEY,))
+        made.append((reader.feed(body), reader.has_pending, reader.is_done, reader.finish(), reader.failure))
+
+    read()
+    assert count_calls(read) <= MAX_WHOLE_CALLS
+    assert json.loads(made[-1][3]) == ANSWER | {"model": "slug"}
+
+
+def test_a_chunk_like_the_last_one_takes_few_functions() -> None:
+    reader = GuardedReader(DIALECTS["openai"].stream(SOURCE), (KEY,))
+    for text in ("one", "two", "three"):
+        reader.feed(event(chunk(text)))
+    relayed = []
+
+    def read() -> None:
+        relayed.append(reader.feed(event_of_four))
+        assert not (reader.has_pending or reader.is_done or reader.failure)
+
+    event_of_four = event(chunk("four"))
+    assert count_calls(read) <= MAX_CHUNK_CALLS
+    assert b'"four"' in relayed[0]
