@@ -5,7 +5,7 @@ Source: contract, "Chat request body" and "Message object".
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
 from pydantic import (
     AfterValidator,
@@ -14,10 +14,12 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    with_config,
 )
 from pydantic_core import PydanticCustomError
 
@@ -143,33 +145,35 @@ class _StreamOptions(_Object):
     include_usage: bool | None = None
 
 
-class _Body(_Object):
-    messages: list[Annotated[_Message, _Counted]]
-    model: _Text | None = None
-    temperature: float | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: _PositiveInt | None = None
-    max_completion_tokens: _PositiveInt | None = None
-    n: _PositiveInt | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    seed: int | None = None
-    stop: Annotated[Any, AfterValidator(_check_stop)] = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    tools: list[Annotated[_Tool, _Counted]] | None = None
-    tool_choice: _ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: _Typed | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)] = None
-    user: str | None = None
+@with_config(ConfigDict(strict=True))
+class _Body(TypedDict, total=False):
+    messages: Required[list[Annotated[_Message, _Counted]]]
+    model: _Text
+    temperature: float
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    max_tokens: _PositiveInt
+    max_completion_tokens: _PositiveInt
+    n: _PositiveInt
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+    stop: Annotated[Any, AfterValidator(_check_stop)]
+    logprobs: bool
+    top_logprobs: int
+    tools: list[Annotated[_Tool, _Counted]]
+    tool_choice: _ToolChoice
+    parallel_tool_calls: bool
+    response_format: _Typed
+    stream: bool
+    stream_options: _StreamOptions
+    logit_bias: Annotated[Any, AfterValidator(_check_logit_bias)]
+    user: str
 
 
-_validate = _Body.__pydantic_validator__.validate_python
+# Pydantic validates a dictionary in half the time of a model.
+_validate = TypeAdapter(_Body).validator.validate_python
 _PLAIN_ROLES = frozenset({"system", "user", "assistant"})
-KNOWN = frozenset(_Body.model_fields)
+KNOWN = frozenset(_Body.__annotations__)
 FORWARDED = KNOWN - RESERVED
 
 
