@@ -10,7 +10,7 @@ from addon.calls.call_state import Call
 from addon.calls.dependencies import Dependencies
 from addon.calls.endpoints import Endpoint, allowed_methods, endpoint_of, slug_in_path
 from addon.calls.rate_limit import take_late_token, take_token, take_token_later
-from addon.calls.request_body import check_size, read_chat_request
+from addon.calls.request_body import check_size, declared_length, read_chat_request
 from addon.calls.reservation import reserve_first, reserve_next
 from addon.calls.responses import make_catalog_response, make_error_response, make_gateway_fields
 from addon.calls.upstream_request import accept_request, accept_route, find_route
@@ -23,6 +23,13 @@ from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Exchange, Stage
 from policies.refusal import Refusal
+
+LATE_BODY_S = 0.005
+"""How long a call waits for a body of usual size before it is admitted by its head.
+
+Many clients write head and body one after the other. A call with a whole body needs no deadline for it, and takes its
+token and its hold in one step.
+"""
 
 
 def begin(deps: Dependencies) -> Call:
@@ -37,6 +44,8 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         if endpoint_of(stream.head) is not Endpoint.CHAT:
             await _serve_catalog(call, stream, deps)
             return
+        if not stream.has_whole_body and 0 < declared_length(stream.head) <= LIGHT_BODY_BYTES:
+            await stream.wait_for_body(LATE_BODY_S)
         await admit(call, stream.head, deps, has_whole_body=stream.has_whole_body)
         attempt: UpstreamAttempt | None = await _prepare(call, stream, deps)
         while attempt and (failed := await AttemptRunner(call, attempt, stream, deps).run()):

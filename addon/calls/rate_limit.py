@@ -2,7 +2,7 @@
 
 | a call | takes its token |
 |---|---|
-| whose whole body came with its head, without operators' policies | in one step with its hold |
+| whose whole body came with its head or just after it, without operators' policies | in one step with its hold |
 | any other | before its body is read |
 
 Its refusal comes before those of the body and of the money. So where another refusal comes first, the token is taken

@@ -80,6 +80,18 @@ class Http1Stream(Stream):
             self._refusal = Refusal("bad_request", "The request body is not well-formed.")
             self._wake()
 
+    async def wait_for_body(self, bound_s: float) -> None:
+        if self.body.is_done or self._awaits_continue or self._refusal or self.is_client_gone:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        timer = loop.call_later(bound_s, self._wake)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
     def refuse_body(self, refusal: Refusal) -> None:
         if not self.body.is_done:
             self._refusal = self._refusal or refusal

@@ -86,6 +86,18 @@ class Http2Stream(Stream):
             self._output.open_window(self.stream_id, self._unread_bytes)
             self._unread_bytes = 0
 
+    async def wait_for_body(self, bound_s: float) -> None:
+        if self.request_has_ended or self._awaits_continue or self._refusal or self.is_client_gone:
+            return
+        loop = asyncio.get_running_loop()
+        self._reader = loop.create_future()
+        timer = loop.call_later(bound_s, _wake, self._reader)
+        try:
+            await self._reader
+        finally:
+            timer.cancel()
+            self._reader = None
+
     def refuse_body(self, refusal: Refusal) -> None:
         if not self.request_has_ended:
             self._refusal = self._refusal or refusal

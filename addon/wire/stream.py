@@ -100,6 +100,13 @@ class Stream(ABC):
         """
 
     @abstractmethod
+    async def wait_for_body(self, bound_s: float) -> None:
+        """Wait until more of the request's body arrives or the client leaves, at most ``bound_s`` seconds.
+
+        Return at once where the whole body is there, or the client waits for 100 Continue.
+        """
+
+    @abstractmethod
     def refuse_body(self, refusal: Refusal) -> None:
         """Let ``read`` raise ``refusal`` after what has arrived, unless that is the whole body."""
 

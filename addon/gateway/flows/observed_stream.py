@@ -47,6 +47,9 @@ class ObservedStream(Stream):
             self._on_change()
         return piece
 
+    async def wait_for_body(self, bound_s: float) -> None:
+        await self._stream.wait_for_body(bound_s)
+
     def refuse_body(self, refusal: Refusal) -> None:
         self._stream.refuse_body(refusal)
 

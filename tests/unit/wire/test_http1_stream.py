@@ -10,7 +10,8 @@ from rig.wire import echo, wire
 from rig.wire_calls import GET, OK, POST, STREAM, HeldCall, wait_until, wait_until_stable
 
 from addon.text.http_heads import Headers, Response
-from addon.wire.stream import Stream
+from addon.wire.stream import ClientLeft, Stream
+from policies.refusal import Refusal
 
 
 async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch):
@@ -139,6 +140,81 @@ async def test_a_client_that_does_not_read_stops_the_stream(kind: dict[str, Any]
         assert stream.buffered_bytes < 300_000
         peer.writer.transport.resume_reading()
         assert len((await peer.answer()).body) == 300 * 65_536
+
+
+HEAD_OF_4 = POST + b"Content-Length: 4\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "then", "is_whole"),
+    [
+        (HEAD_OF_4, b"body", True),
+        (HEAD_OF_4, b"bo", False),
+        (HEAD_OF_4 + b"bo", b"dy", True),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"4\r\nbody\r\n0\r\n\r\n", True),
+        # These need no wait.
+        (HEAD_OF_4 + b"body", b"", True),
+        (POST + b"Expect: 100-continue\r\nContent-Length: 4\r\n\r\n", b"", False),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", b"", False),
+    ],
+)
+async def test_a_wait_for_a_body_ends_with_more_of_it(head: bytes, then: bytes, is_whole: bool):
+    begun, waited = asyncio.Event(), asyncio.Event()
+    found: list[bool] = []
+
+    async def serve(stream: Stream) -> None:
+        begun.set()
+        await stream.wait_for_body(4 * BOUND_S)
+        found.append(stream.has_whole_body)
+        waited.set()
+        await stream.respond(OK)
+
+    async with wire(serve) as served, await served.connect() as peer:
+        peer.send(head)
+        await asyncio.wait_for(begun.wait(), BOUND_S)
+        peer.send(then)
+        await asyncio.wait_for(waited.wait(), BOUND_S)
+        assert found == [is_whole]
+
+
+async def test_a_wait_for_a_body_ends_with_its_time_or_its_client():
+    left = asyncio.Event()
+
+    async def serve(stream: Stream) -> None:
+        await stream.wait_for_body(0)
+        assert not stream.has_whole_body
+        await stream.wait_for_body(4 * BOUND_S)
+        with pytest.raises(ClientLeft):
+            await stream.read()
+        left.set()
+
+    async with wire(serve) as served, await served.connect() as peer:
+        peer.send(HEAD_OF_4)
+        peer.writer.write_eof()
+        await asyncio.wait_for(left.wait(), BOUND_S)
+
+
+async def test_a_refused_body_is_read_up_to_what_has_arrived():
+    refused: list[str] = []
+
+    async def serve(stream: Stream) -> None:
+        late = Refusal("request_timeout", "late")
+        if stream.has_whole_body:
+            stream.refuse_body(late)
+            assert await stream.read() == b"body"
+            assert await stream.read() == b""
+        else:
+            assert await stream.read() == b"bo"
+            asyncio.get_running_loop().call_soon(stream.refuse_body, late)
+            with pytest.raises(Refusal) as caught:
+                await stream.read()
+            refused.append(caught.value.code)
+        await stream.respond(OK)
+
+    async with wire(serve) as served:
+        for body in (b"bo", b"body"):
+            assert (await served.ask(HEAD_OF_4 + body, "POST")).body == b"ok"
+    assert refused == ["request_timeout"]
 
 
 async def test_continue_is_sent_when_the_body_is_read():

@@ -1,7 +1,10 @@
 """Bodies of HTTP/2 requests: joined pieces, windows, lengths, 100 Continue, and early answers."""
 
+import asyncio
+
 import pytest
 from h2.errors import ErrorCodes
+from rig.bounds import BOUND_S
 from rig.http2 import (
     REQUEST,
     connect_http2,
@@ -113,6 +116,46 @@ async def test_early_answers_cost_their_clients_nothing():
             # httpx sends this after a body.
             client.writer.write(raw_frame(0, 0, stream_id, b"x" * 8_000) + raw_frame(0, 1, stream_id))
         assert (await client.request()).status == 429
+
+
+async def test_a_wait_for_a_body_ends_with_more_of_it_or_its_time():
+    found: list[bool] = []
+    passed = asyncio.Event()
+
+    async def serve(stream: Stream) -> None:
+        await stream.wait_for_body(0)
+        await stream.wait_for_body(0 if stream.head.headers.get("x-late") else 4 * BOUND_S)
+        found.append(stream.has_whole_body)
+        passed.set()
+        await echo_body(stream)
+
+    async with serve_http2(serve) as server, connect_http2(server) as client:
+        for extra in ((), (("x-late", "1"),), (("expect", "100-continue"),)):
+            passed.clear()
+            stream_id = client.begin(*extra)
+            client.send()
+            if extra:
+                await asyncio.wait_for(passed.wait(), BOUND_S)
+            client.h2.send_data(stream_id, b"body", end_stream=True)
+            client.send()
+            assert (await client.answer(stream_id)).body == b"body"
+    assert found == [True, False, False]
+
+
+async def test_a_refused_body_is_not_read_unless_it_is_whole():
+    async def serve(stream: Stream) -> None:
+        stream.refuse_body(Refusal("request_timeout", "late"))
+        try:
+            await echo_body(stream)
+        except Refusal as refusal:
+            await stream.respond(Response(408, TEXT, refusal.code.encode()))
+
+    async with serve_http2(serve, eager=False) as server, connect_http2(server) as client:
+        assert (await client.request(b"body")).body == b"body"
+        stream_id = client.begin()
+        client.send()
+        answer = await client.answer(stream_id)
+        assert (answer.status, answer.body) == (408, b"request_timeout")
 
 
 async def test_continue_is_sent_when_the_call_reads_the_body():
