@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.migrations import LARGEST, migrate
 from addon.store.protocol import IllegalRowError, Settlement, WalletEntry
@@ -109,6 +111,15 @@ def _write_row(connection: sqlite3.Connection, row: Row) -> int | None:
         return 1
     # The call counted as interrupted but lived: its request was counted, its cost was not.
     return 0 if connection.execute(_REPLACE, row).rowcount else None
+
+
+def encode_row(row: Row) -> str:
+    """Return a row as JSON, for ``Settlement``."""
+    try:
+        return msgspec.json.encode(row).decode()
+    except (UnicodeEncodeError, OverflowError):
+        # It has half a surrogate pair of a client, or a number of more than 64 bits.
+        return json.dumps(make_storable(row))
 
 
 def make_storable(row: Row) -> dict[str, Any]:

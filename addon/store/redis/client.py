@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from addon.runtime.deadline import within
 from addon.store.protocol import TIMEOUT_S, StoreUnavailable
+from addon.store.redis.pipeline import Pipeline
 from addon.store.redis.scripts import Script
 
 CONNECTIONS = 32
@@ -51,24 +52,38 @@ class RedisClient:
         )
         # The types of its commands depend on the command, which is a variable here.
         self._redis: Any = Redis(connection_pool=pool)
+        self._pipeline = Pipeline(pool, TIMEOUT_S)
 
     @asynccontextmanager
-    async def timeout(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[None]:
-        """Cancel the block after ``timeout_s`` and raise ``StoreUnavailable``."""
+    async def timeout(self, timeout_s: float = TIMEOUT_S, *, spent_s: float = 0.0) -> AsyncIterator[None]:
+        """Cancel the block after ``timeout_s`` and raise ``StoreUnavailable``. ``spent_s`` of that are over already."""
         try:
-            async with within(timeout_s):
+            async with within(max(timeout_s - spent_s, 0.0)):
                 yield
         except TimeoutError as error:
-            raise StoreUnavailable(f"Redis at {self.address}: no answer within {timeout_s:g} s") from error
+            raise self._no_answer(timeout_s) from error
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a script. All its ``keys`` have the same hash tag."""
-        with self._raising_unavailable():
-            try:
-                return await self._redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
-            except NoScriptError:
-                # Redis was restarted or has never seen the script. Nothing was done.
-                return await self._redis.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+        """Run a script, with the other scripts of this turn of the event loop. All its ``keys`` have the same hash tag.
+
+        The answer comes within ``TIMEOUT_S``.
+        """
+        try:
+            return await self.ask("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, NoScriptError):
+                raise
+        # Redis was restarted or has never seen the script. Nothing was done.
+        return await self.ask("EVAL", script.text, len(keys), *keys, *arguments)
+
+    async def ask(self, *words: str | int) -> Any:
+        """Run one command as ``run`` does, and return its answer as Redis sends it: texts, numbers and lists."""
+        try:
+            return await self._pipeline.run(*words)
+        except TimeoutError as error:
+            raise self._no_answer(TIMEOUT_S) from error
+        except (RedisError, OSError) as error:
+            raise self._unavailable(error) from error
 
     async def command(self, *words: str | int) -> Any:
         """Run one command."""
@@ -87,6 +102,7 @@ class RedisClient:
         """Close all connections."""
         with suppress(RedisError, OSError):  # TimeoutError is an OSError.
             async with within(TIMEOUT_S):
+                await self._pipeline.close()
                 await self._redis.aclose()
                 await self._redis.connection_pool.disconnect()
 
@@ -97,7 +113,13 @@ class RedisClient:
         except TimeoutError:
             raise  # ``timeout`` handles it.
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis at {self.address}: {_reason(error)}") from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"Redis at {self.address}: {_reason(error)}")
+
+    def _no_answer(self, timeout_s: float) -> StoreUnavailable:
+        return StoreUnavailable(f"Redis at {self.address}: no answer within {timeout_s:g} s")
 
 
 def parse_time_us(time: Sequence[str]) -> int:

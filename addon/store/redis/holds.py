@@ -1,18 +1,18 @@
 """The holds of this process in Redis: place, move, release, and restore them after a loss."""
 
-import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from msgspec import structs
 
-from addon.store.ledger.rows import make_storable
-from addon.store.protocol import NO_HOLD_TO_MOVE, CallNotHeld, HoldRequest, StoreUnavailable
+from addon.store.ledger.rows import encode_row
+from addon.store.protocol import NO_HOLD_TO_MOVE, CallNotHeld, HoldRequest, NoToken, StoreUnavailable
 from addon.store.redis.client import RedisClient, has_changed_nothing
 from addon.store.redis.keys import ENDED_S, CallCounters, call_counters, keys_of
 from addon.store.redis.leases import Leases
-from addon.store.redis.scripts import HOLD, VOID
+from addon.store.redis.scripts import HOLD, TAKE_AND_HOLD, VOID
 from addon.store.redis.state import RedisState
 from policies.limits import Limit
 from policies.money import PICOUSD_PER_NANOUSD
@@ -67,11 +67,22 @@ class Holds:
 
     async def place(self, request: HoldRequest) -> Hold | Denial:
         """Place a hold. When it is not known whether that succeeded, the call counts as held."""
+        decided = await self.take_and_place(request, ())
+        if isinstance(decided, NoToken):
+            raise TypeError("no token was asked for")
+        return decided
+
+    async def take_and_place(self, request: HoldRequest, bucket: Sequence[int]) -> Hold | Denial | NoToken:
+        """As ``place``, and take a token in the same step. ``bucket`` has the arguments of ``take_token.lua``."""
         request = structs.replace(request, max_cost=make_exact(request.max_cost, request.limits))
         counters = call_counters(request.workspace, request.key_id, request.created_at.date())
         self._held[request.id] = held = _Held(request.workspace, counters)
         try:
-            decided = await self._place(request, held)
+            answer = await self._run_hold(request, counters, bucket=bucket)
+            if answer[0] == "none":
+                self.forget(request.id)
+                return NoToken(int(answer[1]))
+            decided = _decided(request, held, answer)
         except StoreUnavailable as error:
             if has_changed_nothing(error):
                 self.forget(request.id)
@@ -86,7 +97,8 @@ class Holds:
         if held is None:
             raise CallNotHeld(NO_HOLD_TO_MOVE)
         request = structs.replace(request, max_cost=make_exact(request.max_cost, request.limits))
-        return await self._place(request, held, is_moved=True)
+        answer = await self._run_hold(request, held.counters, is_moved=True)
+        return _decided(request, held, answer, "moved")
 
     async def release(self, call_id: str) -> None:
         """Release a hold. When Redis has not placed it yet, it never will."""
@@ -95,8 +107,7 @@ class Holds:
             return
         keys = keys_of(held.workspace)
         names = (keys.state, keys.holds, keys.ended_call(call_id), *held.counters.keys)
-        async with self._client.timeout():
-            await self._state.run(VOID, held.workspace, names, call_id, ENDED_S)
+        await self._state.run(VOID, held.workspace, names, call_id, ENDED_S)
         self.forget(call_id)
 
     async def restore(self) -> None:
@@ -105,43 +116,69 @@ class Holds:
             if held.request:
                 await self._run_hold(held.request, held.counters)
 
-    async def _place(self, request: HoldRequest, held: _Held, *, is_moved: bool = False) -> Hold | Denial:
-        outcome, *found = await self._run_hold(request, held.counters, is_moved=is_moved)
-        if outcome == "held":
-            hold = Hold(*map(int, found))
-            max_cost = structs.replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
-            held.request = structs.replace(request, limits=(), max_cost=max_cost)
-            return hold
-        if outcome == "denied":
-            reason, number, *in_flight = found
-            limit = request.limits[int(number) - 1]
-            return Denial(cast(DenialReason, reason), limit, *map(int, in_flight))
-        raise CallNotHeld(f"a call can't be {'moved' if is_moved else 'held'}: {_REFUSALS[outcome]}")
-
     async def _run_hold(
-        self, request: HoldRequest, counters: CallCounters, *, is_moved: bool = False
+        self,
+        request: HoldRequest,
+        counters: CallCounters,
+        *,
+        is_moved: bool = False,
+        bucket: Sequence[int] = (),
     ) -> Sequence[str]:
+        """Return the answer of ``hold.lua``, within ``TIMEOUT_S``. With ``bucket``, take a token in the same step."""
+        began_s = time.monotonic()
         keys = keys_of(request.workspace)
-        names = [keys.state, keys.holds, keys.ended_call(request.id), *counters.keys]
-        limits: list[str | int] = []
-        for limit in request.limits:
-            name = keys.counter(limit.counter)
-            if name not in names:
-                names.append(name)
-            limits += (limit.kind, names.index(name) + 1, limit.maximum)
-        row = json.dumps(make_storable(request.interrupted_row))
-        cost = (*max_cost_arguments(request.max_cost), int(is_moved))
-        counted = (len(counters.keys), *counters.ttl_s)
-        async with self._client.timeout():
-            for renew in (self._state.was_lost, True):
-                end_us = await self._leases.end_us(request.workspace, renew=renew)
-                first = (request.id, self._leases.owner, end_us, row)
-                answer: Sequence[str] = await self._state.run(
-                    HOLD, request.workspace, names, *first, *cost, *counted, *limits
-                )
-                if answer != ["lease"]:
-                    return answer
-        return answer
+        names, arguments = _hold_arguments(request, counters, is_moved=is_moved)
+        end_us = None if self._state.was_lost else self._leases.known_end_us(request.workspace)
+        if end_us is None:
+            async with self._client.timeout():
+                end_us = await self._leases.end_us(request.workspace, renew=self._state.was_lost)
+        first = (request.id, self._leases.owner, end_us)
+        if bucket:
+            with_takes = (keys.takes, *names)
+            answer: Sequence[str] = await self._state.run(
+                TAKE_AND_HOLD, request.workspace, with_takes, *bucket, *first, *arguments
+            )
+        else:
+            answer = await self._state.run(HOLD, request.workspace, names, *first, *arguments)
+        if answer != ["lease"]:
+            return answer
+        # The token was taken. Only the hold is to be placed again.
+        async with self._client.timeout(spent_s=time.monotonic() - began_s):
+            end_us = await self._leases.end_us(request.workspace, renew=True)
+            first = (request.id, self._leases.owner, end_us)
+            again = self._state.run(HOLD, request.workspace, names, *first, *arguments)
+            return cast(Sequence[str], await again)
+
+
+def _decided(request: HoldRequest, held: _Held, answer: Sequence[str], verb: str = "held") -> Hold | Denial:
+    """Return what ``hold.lua`` answered. Keep the request that asks for the same hold again. Raise ``CallNotHeld``."""
+    outcome, *found = answer
+    if outcome == "held":
+        hold = Hold(*map(int, found))
+        max_cost = structs.replace(request.max_cost, prompt_nanousd=hold.amount_nanousd, token_picousd=0)
+        held.request = structs.replace(request, limits=(), max_cost=max_cost)
+        return hold
+    if outcome == "denied":
+        reason, number, *in_flight = found
+        limit = request.limits[int(number) - 1]
+        return Denial(cast(DenialReason, reason), limit, *map(int, in_flight))
+    raise CallNotHeld(f"a call can't be {verb}: {_REFUSALS[outcome]}")
+
+
+def _hold_arguments(
+    request: HoldRequest, counters: CallCounters, *, is_moved: bool
+) -> tuple[list[str], list[str | int]]:
+    """Return the KEYS of ``hold.lua``, and its ARGV from the interrupted row on."""
+    keys = keys_of(request.workspace)
+    names = [keys.state, keys.holds, keys.ended_call(request.id), *counters.keys]
+    arguments: list[str | int] = [encode_row(request.interrupted_row), *max_cost_arguments(request.max_cost)]
+    arguments += (int(is_moved), len(counters.keys), *counters.ttl_s)
+    for limit in request.limits:
+        name = keys.counter(limit.counter)
+        if name not in names:
+            names.append(name)
+        arguments += (limit.kind, names.index(name) + 1, limit.maximum)
+    return names, arguments
 
 
 def max_cost_arguments(max_cost: MaxCost) -> tuple[int, ...]:

@@ -43,10 +43,14 @@ class Leases:
         self._last_answer_s: float | None = None
         self._judge_others_from_s = 0.0
 
+    def known_end_us(self, workspace: str) -> str | None:
+        """Return the end of this process's lease on a workspace, None when it has none, or has to renew it."""
+        held = self._ends.get(workspace)
+        return held[0] if held is not None and self._clock.monotonic_s() - held[1] <= _RENEW_S else None
+
     async def end_us(self, workspace: str, *, renew: bool = False) -> str:
         """Return the end of this process's lease on a workspace, by Redis's clock. Take a lease when it has none."""
-        held = self._ends.get(workspace)
-        if renew or held is None or self._clock.monotonic_s() - held[1] > _RENEW_S:
+        if renew or self.known_end_us(workspace) is None:
             await self._renew([workspace], "ended")
         return self._ends[workspace][0]
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from addon.store.ledger.connection import NEVER_WRITABLE
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.rows import write_call, write_entry
+from addon.store.ledger.rows import encode_row, write_call, write_entry
 from addon.store.pending_writes import log_lost_row
 from addon.store.protocol import Settlement, StoreUnavailable, WalletEntry
 from addon.store.redis.client import RedisClient, has_error_code
 from addon.store.redis.keys import OUTBOXES, WORKSPACES, keys_of
+from addon.store.redis.scripts import FORGET_ENTRIES
 from addon.store.redis.state import GROUP, RedisState, make_group
 from policies.utc_time import format_utc
 
@@ -40,7 +41,7 @@ _BATCH = 200
 
 def pack_call(settlement: Settlement) -> str:
     """Return a settlement in the format of an outbox entry."""
-    return json.dumps([dict(settlement.row), settlement.from_wallet])
+    return f"[{encode_row(settlement.row)}, {json.dumps(settlement.from_wallet)}]"
 
 
 def pack_entry(entry: WalletEntry) -> str:
@@ -56,6 +57,14 @@ def _write(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
         elif fields:
             entry_id, created_at, *rest = json.loads(fields["entry"])
             write_entry(connection, WalletEntry(entry_id, datetime.fromisoformat(created_at), *rest))
+
+
+def _entries(found: Sequence[Any]) -> list[Entry]:
+    """Return entries as Redis sends them, each with its fields by name. A deleted one has none."""
+    return [
+        (entry_id, dict(zip(fields[::2], fields[1::2], strict=True)) if fields else None)
+        for entry_id, fields in found
+    ]
 
 
 class Outbox:
@@ -118,12 +127,11 @@ class Outbox:
             if not entries:
                 return written
             await self._write(entries)
-            outbox, ids = keys_of(workspace).outbox, [entry_id for entry_id, _ in entries]
-            async with self._client.timeout(ROUND_TIMEOUT_S):
-                await self._client.transaction(
-                    [("XACK", outbox, GROUP, *ids), ("XDEL", outbox, *ids)],
-                )
+            ids = [entry_id for entry_id, _ in entries]
+            await self._client.run(FORGET_ENTRIES, [keys_of(workspace).outbox], GROUP, *ids)
             written += len(entries)
+            if stale_s is None and len(entries) < _BATCH:
+                return written  # An entry that comes now is scheduled by its call.
 
     async def close(self) -> None:
         """Wait for the round that is running."""
@@ -155,17 +163,17 @@ class Outbox:
             if stale_s is not None:
                 stale_ms = round(stale_s * 1000)
                 stale = ("XAUTOCLAIM", outbox, GROUP, _CONSUMER, stale_ms, "0-0", "COUNT", _BATCH)
-                claimed: Sequence[Any] = await self._client.command(*stale)
-                if claimed[1]:
-                    return list(claimed[1])
+                _, claimed, *_ = await self._client.ask(*stale)
+                if claimed:
+                    return _entries(claimed)
             new = ("XREADGROUP", "GROUP", GROUP, _CONSUMER, "COUNT", _BATCH, "STREAMS", outbox, ">")
-            found = await self._client.command(*new)
+            found = await self._client.ask(*new)
         except StoreUnavailable as error:
             if not has_error_code(error, "NOGROUP"):
                 raise
             await make_group(self._client, workspace)
             return await self._read(workspace, stale_s)
-        return list(found[0][1]) if found else []
+        return _entries(found[0][1]) if found else []
 
     async def _write(self, entries: Sequence[Entry]) -> None:
         try:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import secrets
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,9 @@ class LedgerIdentity:
     state: str | None
     is_empty: bool
 
+
+_MISSING = ("missing", ["missing"])
+"""What scripts answer when a workspace has no state."""
 
 _HAS_NO_ROWS = "NOT EXISTS (SELECT 1 FROM usage) AND NOT EXISTS (SELECT 1 FROM wallet_entries)"
 
@@ -113,13 +117,23 @@ class RedisState:
         self._update_ledger_owner(ledger, (await self._read()).id)
 
     async def run(self, script: Script, workspace: str, keys: Sequence[str], *arguments: str | int) -> Any:
-        """Run a script on a workspace. Create the workspace's state first if it is new."""
-        for is_last in (False, True):
-            answer = await self._client.run(script, keys, await self.id(), *arguments)
-            if answer not in ("missing", ["missing"]):
+        """Run a script on a workspace. Create the workspace's state first if it is new.
+
+        The answer comes within ``TIMEOUT_S``.
+        """
+        began_s = time.monotonic()
+        if self._id is not None and self._fault is None:
+            # One command, which has a timeout of its own.
+            answer = await self._client.run(script, keys, self._id, *arguments)
+            if answer not in _MISSING:
                 return answer
-            if not is_last:
-                await self.register_workspace(workspace)
+        async with self._client.timeout(spent_s=time.monotonic() - began_s):
+            for is_last in (False, True):
+                answer = await self._client.run(script, keys, await self.id(), *arguments)
+                if answer not in _MISSING:
+                    return answer
+                if not is_last:
+                    await self.register_workspace(workspace)
         raise StoreUnavailable("the state in Redis disappeared again right after it was created")
 
     async def register_workspace(self, workspace: str) -> None:

@@ -87,11 +87,9 @@ class RedisStore(SharedCircuitsMixin):
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
         """See ``Store.take_token``."""
         keys = keys_of(workspace)
-        bucket = (limit_rpm, WINDOW_US, slice_us(limit_rpm), GROUPS + 1)
-        async with self._client.timeout():
-            outcome, *wait_us = await self._state.run(
-                TAKE_TOKEN, workspace, (keys.state, keys.takes), *bucket
-            )
+        outcome, *wait_us = await self._state.run(
+            TAKE_TOKEN, workspace, (keys.state, keys.takes), *_bucket(limit_rpm)
+        )
         if outcome == "taken":
             self.empty_buckets.discard(workspace)
             return 0
@@ -105,14 +103,21 @@ class RedisStore(SharedCircuitsMixin):
         try:
             return await self._holds.place(request)
         except BaseException:
-            if request.id in self._holds:  # It is not known whether it was placed.
-                self._run_in_background(self._try_void(request.id))
+            self._void_unknown(request.id)
             raise
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        wait_us = await self.take_token(request.workspace, limit_rpm)
-        return NoToken(wait_us) if wait_us else await self.hold(request)
+        if self._pending.is_full:
+            self._pending.refuse()
+        try:
+            decided = await self._holds.take_and_place(request, _bucket(limit_rpm))
+        except BaseException:
+            self._void_unknown(request.id)
+            raise
+        if isinstance(decided, NoToken):
+            self.empty_buckets.add(request.workspace)
+        return decided
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
@@ -144,10 +149,9 @@ class RedisStore(SharedCircuitsMixin):
         self._row_checker.check_entry(entry)
         keys = keys_of(entry.workspace)
         names = (keys.state, keys.credits, keys.outbox, keys.counter(wallet_counter(entry.workspace)))
-        async with self._client.timeout():
-            answer = await self._state.run(
-                CREDIT, entry.workspace, names, entry.id, -entry.amount_nanousd, pack_entry(entry)
-            )
+        answer = await self._state.run(
+            CREDIT, entry.workspace, names, entry.id, -entry.amount_nanousd, pack_entry(entry)
+        )
         self._outbox.schedule(entry.workspace)
         return bool(answer == "new")
 
@@ -209,13 +213,12 @@ class RedisStore(SharedCircuitsMixin):
         cost = (row["retail_nanousd"], paid_nanousd)
         remembered_s = INTERRUPTED_S if outcome == "interrupted" else ENDED_S
         packed = pack_call(settlement)
-        async with self._client.timeout():
-            answer = await self._state.run(
-                SETTLE,
-                row["workspace"],
-                names,
-                *(row["id"], outcome, *cost, packed, remembered_s, *counters.ttl_s),
-            )
+        answer = await self._state.run(
+            SETTLE,
+            row["workspace"],
+            names,
+            *(row["id"], outcome, *cost, packed, remembered_s, *counters.ttl_s),
+        )
         self._unconfirmed.add(row["id"], packed)
         self._outbox.schedule(row["workspace"])
         return bool(answer == "done")
@@ -239,6 +242,11 @@ class RedisStore(SharedCircuitsMixin):
             settlements = [one for one in settlements if one.row["id"] not in recorded]
         for one in settlements:
             log_lost_row(one, "Redis was lost and not rebuilt")
+
+    def _void_unknown(self, call_id: str) -> None:
+        """Release the hold of a call, when it is not known whether it was placed."""
+        if call_id in self._holds:
+            self._run_in_background(self._try_void(call_id))
 
     async def _try_void(self, call_id: str) -> None:
         with suppress(StoreUnavailable):  # It is tried again later.
@@ -281,3 +289,8 @@ class RedisStore(SharedCircuitsMixin):
         else:
             await self._outbox.empty_scheduled()
         self._rounds += 1
+
+
+def _bucket(limit_rpm: int) -> tuple[int, ...]:
+    """Return the arguments of ``take_token.lua``: the limit and the constants of the rule."""
+    return limit_rpm, WINDOW_US, slice_us(limit_rpm), GROUPS + 1

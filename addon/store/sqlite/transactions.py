@@ -10,11 +10,9 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from addon.runtime.clock import Clock
 from addon.store.ledger.migrations import count_statement
-from addon.store.ledger.rows import Row, write_call, write_entry
+from addon.store.ledger.rows import encode_row, write_call, write_entry
 from addon.store.protocol import LEASE_S, HoldRequest, NoToken, Settlement, WalletEntry
 from policies.limits import (
     EVER,
@@ -118,7 +116,7 @@ def move_hold(
     held = connection.execute(_HELD_ROW, (request.id, owner)).fetchone()
     if held is None:
         return None
-    if held == (_encode_row(request.interrupted_row),):
+    if held == (encode_row(request.interrupted_row),):
         return Hold(*connection.execute(_PLACED, (request.id,)).fetchone())
     used = read_used(connection, request.limits, request.workspace, request.key_id, except_id=request.id)
     decided = _decide(request, used)
@@ -144,16 +142,8 @@ def _hold_values(request: HoldRequest, placed: Hold, owner: str, clock: Clock) -
         placed.amount_nanousd,
         owner,
         placed.cap_tokens,
-        _encode_row(row),
+        encode_row(row),
     )
-
-
-def _encode_row(row: Row) -> str:
-    try:
-        return msgspec.json.encode(row).decode()
-    except (UnicodeEncodeError, OverflowError):
-        # It has half a surrogate pair of a client, or a number of more than 64 bits.
-        return json.dumps(dict(row))
 
 
 _LEASE = timedelta(seconds=LEASE_S)
