@@ -1,6 +1,7 @@
 """The processor time of a call by area: gateways under load, with a sample of their stack at every tick."""
 
 import json
+import math
 import os
 import signal
 import time
@@ -55,7 +56,9 @@ class Cost:
     samples: Counter[str] = field(default_factory=Counter)
 
     def us_per_call(self, area: str) -> float:
-        """Return the area's share of the processor time of one call, in µs."""
+        """Return the area's share of the processor time of one call, in µs, or NaN if no call was answered."""
+        if not self.calls or not self.samples.total():
+            return math.nan
         return 1e6 * self.cpu_s / self.calls * self.samples[area] / self.samples.total()
 
 
