@@ -1,7 +1,7 @@
 """``Exchange``: all that the ledger row of one call needs, and the stage of the call. Pure.
 
-It is frozen. ``advance`` returns the next one, and raises for every move that ``MOVES`` does not list. So a call can't
-be dispatched without approval, no attempt can be dispatched without a hold, and no call can be settled twice.
+It is frozen. Each move returns the next one, and raises where ``MOVES`` does not list it. So a call can't be dispatched
+without approval, no attempt can be dispatched without a hold, and no call can be settled twice.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,9 @@ class Stage(StrEnum):
     ABANDONED = "abandoned"  # the client left before anything was sent upstream
 
 
+type UnsentEnd = Literal[Stage.REFUSED, Stage.ABANDONED]
+"""The end of a call that was never sent upstream."""
+
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as in nginx."""
 CLIENT_DISCONNECTED = "client_disconnected"
@@ -61,10 +64,6 @@ MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
 )
 
 
-_OWN_METHODS = frozenset({Stage.ROUTED, Stage.HELD, Stage.DISPATCHED})
-"""Only ``with_route``, ``with_hold`` and ``dispatch`` lead to these, with what a call needs there."""
-
-
 class IllegalMoveError(RuntimeError):
     """A programming error: the call can't move from its stage to the other one."""
 
@@ -88,6 +87,17 @@ NO_ROUTE: Final[Any] = NotKnown(f"a call has no route before it is {Stage.ROUTED
 NO_TARGET: Final[Any] = NotKnown(
     f"a call has no target before it is {Stage.ROUTED} or after its last attempt"
 )
+
+
+class Outcome(Struct, frozen=True):
+    """What a call used and cost. By default it used nothing and costs nothing."""
+
+    usage: Usage = Usage()
+    usage_source: UsageSource = "none"
+    wholesale_nanousd: int = 0
+    retail_nanousd: int = 0
+    finish_reason: str | None = None
+    first_byte_s: float | None = None
 
 
 class Exchange(Struct, frozen=True):
@@ -130,14 +140,21 @@ class Exchange(Struct, frozen=True):
     retail_nanousd: int = 0
     first_byte_s: float | None = None
 
-    def advance(self, stage: Stage, **changes: Any) -> Self:
-        """Return the same call at the next ``stage``.
+    def identify(self, workspace: Workspace, key: Key) -> Self:
+        """Return the same call with its caller."""
+        if Stage.IDENTIFIED not in MOVES[self.stage]:
+            raise self._illegal_move(Stage.IDENTIFIED)
+        return replace(self, stage=Stage.IDENTIFIED, workspace=workspace, key=key)
 
-        Raises ``IllegalMoveError`` for a move that ``MOVES`` does not list, and for one that has a method of its own.
-        """
-        if stage not in MOVES[self.stage] or stage in _OWN_METHODS:
-            raise IllegalMoveError(f"call {self.id}: {self.stage} → {stage}")
-        return replace(self, stage=stage, **changes) if changes else replace(self, stage=stage)
+    def admit(self) -> Self:
+        """Return the same call, let in by the rate limiter."""
+        if Stage.ADMITTED not in MOVES[self.stage]:
+            raise self._illegal_move(Stage.ADMITTED)
+        return replace(self, stage=Stage.ADMITTED)
+
+    def with_request(self, requested_model: str | None, end_user: str | None, *, stream: bool) -> Self:
+        """Return the same call with the facts of its body that the ledger row has."""
+        return replace(self, requested_model=requested_model, end_user=end_user, stream=stream)
 
     def with_route(self, route: Route) -> Self:
         """Return the same call with ``route``, at ``ROUTED`` or later. It replaces a route that no attempt has used."""
@@ -186,9 +203,35 @@ class Exchange(Struct, frozen=True):
         """Return the same call with the failure of its first attempt as its answer."""
         return replace(self, answered_by=1, target=self.route.targets[0])
 
-    def with_fields(self, **changes: Any) -> Self:
-        """Return the same call at the same stage, with other fields changed."""
-        return replace(self, **changes)
+    def answer(self, status: int, error_code: str | None) -> Self:
+        """Return the same call with its answer, or its failure, final."""
+        if Stage.ANSWERED not in MOVES[self.stage]:
+            raise self._illegal_move(Stage.ANSWERED)
+        return replace(self, stage=Stage.ANSWERED, status=status, error_code=error_code)
+
+    def settle(self, outcome: Outcome) -> Self:
+        """Return the same call with what it used and cost."""
+        if Stage.SETTLED not in MOVES[self.stage]:
+            raise self._illegal_move(Stage.SETTLED)
+        return replace(
+            self,
+            stage=Stage.SETTLED,
+            usage=outcome.usage,
+            usage_source=outcome.usage_source,
+            wholesale_nanousd=outcome.wholesale_nanousd,
+            retail_nanousd=outcome.retail_nanousd,
+            finish_reason=outcome.finish_reason,
+            first_byte_s=outcome.first_byte_s,
+        )
+
+    def end_unsent(self, stage: UnsentEnd, status: int, error_code: str) -> Self:
+        """Return the same call, ended before anything of it was sent."""
+        if stage not in MOVES[self.stage]:
+            raise self._illegal_move(stage)
+        return replace(self, stage=stage, status=status, error_code=error_code)
+
+    def _illegal_move(self, stage: Stage) -> IllegalMoveError:
+        return IllegalMoveError(f"call {self.id}: {self.stage} → {stage}")
 
     @property
     def was_served_by_fallback(self) -> bool:

@@ -21,7 +21,7 @@ from addon.text.http_heads import RequestHead
 from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
-from policies.exchange import Exchange, Stage
+from policies.exchange import Exchange
 from policies.refusal import Refusal
 
 LATE_BODY_S = 0.005
@@ -104,11 +104,11 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies, *, has_whole_
     limits = call.settings.conf.limits
     check_size(head, limits.max_request_bytes)
     workspace, key = authenticate(call.settings.keys, read_token(head))
-    call.exchange = call.exchange.advance(Stage.IDENTIFIED, workspace=workspace, key=key)
+    call.exchange = call.exchange.identify(workspace, key)
     deps.in_flight.add(call)
     if not (has_whole_body and take_token_later(call, deps)):
         await take_token(call, deps)
-    call.exchange = call.exchange.advance(Stage.ADMITTED)
+    call.exchange = call.exchange.admit()
 
 
 async def _answer_failure(call: Call, failure: ErrorAnswer, stream: Stream, deps: Dependencies) -> None:

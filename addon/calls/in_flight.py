@@ -27,7 +27,16 @@ from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
 from policies.circuit_breaker import circuit_of
-from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, MOVES, Exchange, Stage
+from policies.exchange import (
+    CLIENT_CLOSED_REQUEST,
+    CLIENT_DISCONNECTED,
+    INTERRUPTED,
+    MOVES,
+    Exchange,
+    Outcome,
+    Stage,
+    UnsentEnd,
+)
 from policies.limits import pays_from_wallet
 from policies.refusal import Refusal
 
@@ -111,8 +120,8 @@ class InFlightCalls:
         if call.exchange.stage is not Stage.DISPATCHED:
             return
         now_s = self._clock.monotonic_s()
-        answered = call.exchange.advance(Stage.ANSWERED, status=status, error_code=error_code)
-        call.exchange = answered.advance(Stage.SETTLED, **self._find_outcome(call, answered, now_s))
+        answered = call.exchange.answer(status, error_code)
+        call.exchange = answered.settle(self._find_outcome(call, answered, now_s))
         try:
             writing = self.spawn(self._write_row(call, now_s))
             if not writing.done():
@@ -135,17 +144,17 @@ class InFlightCalls:
         await self.settle(call, CLIENT_CLOSED_REQUEST, why)
         self._end_unsent(call, Stage.ABANDONED, CLIENT_CLOSED_REQUEST, why)
 
-    def _end_unsent(self, call: Call, stage: Stage, status: int, error_code: str) -> None:
+    def _end_unsent(self, call: Call, stage: UnsentEnd, status: int, error_code: str) -> None:
         if stage in MOVES[call.exchange.stage]:
             if call.exchange.stage is Stage.HELD:
                 self.spawn(self._void(call.exchange.id))
-            call.exchange = call.exchange.advance(stage, status=status, error_code=error_code)
+            call.exchange = call.exchange.end_unsent(stage, status, error_code)
             self._remove(call)
             if call.exchange.workspace or self._keyless_limit.admit():
                 log_call(call.exchange, self._clock.monotonic_s(), event="refusal")
             self.metrics.call_refused(error_code)
 
-    def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> dict[str, Any]:
+    def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> Outcome:
         """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""
         call.exchange = answered
         try:
@@ -157,7 +166,7 @@ class InFlightCalls:
             return compute_outcome(call, reader, counted, now_s)
         except Exception:
             log.exception("the cost of a call can't be found out", extra={"id": answered.id})
-            return {}
+            return Outcome()
 
     def _finish(self, call: Call, now_s: float) -> None:
         try:

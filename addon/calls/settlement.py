@@ -3,7 +3,7 @@
 Decided from the call alone: no I/O, no clock. Source: docs/limits.md, "Calls that end early".
 """
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from addon.calls.call_state import Call
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
 from policies.estimate import estimate_completion_tokens, estimate_unseen_tokens
-from policies.exchange import CLIENT_DISCONNECTED, UsageSource
+from policies.exchange import CLIENT_DISCONNECTED, Outcome, UsageSource
 from policies.model import Usage
 from policies.money import compute_costs_nanousd
 from policies.plausible_usage import keep_plausible
@@ -22,8 +22,8 @@ OK = 200
 NOTHING: Final = Usage()
 
 
-def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now_s: float) -> dict[str, Any]:
-    """Return the fields of the exchange that are known once the answer, or its failure, is final.
+def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now_s: float) -> Outcome:
+    """Return what a call used and cost, once its answer, or its failure, is final.
 
     ``reader`` is the one of the answer that the client gets, and ``counted`` are its plausible counts. ``now_s`` is a
     reading of the clock of ``exchange.started_s``.
@@ -38,14 +38,7 @@ def compute_outcome(call: Call, reader: AnswerReader | None, counted: Usage, now
     finish_reason = reader.finish_reason if reader else None
     if finish_reason not in STANDARD_WORDS:  # A provider's own word may hold any text.
         finish_reason = recordable(finish_reason, target.secrets)
-    return {
-        "first_byte_s": call.first_byte_s,
-        "finish_reason": finish_reason,
-        "usage": usage,
-        "usage_source": source,
-        "wholesale_nanousd": costs_nanousd[0],
-        "retail_nanousd": costs_nanousd[1],
-    }
+    return Outcome(usage, source, costs_nanousd[0], costs_nanousd[1], finish_reason, call.first_byte_s)
 
 
 def read_plausible_usage(call: Call, reader: AnswerReader | None) -> tuple[Usage, tuple[str, ...]]:

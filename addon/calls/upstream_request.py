@@ -30,9 +30,9 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
     """Note the request of a call, once its body is read and valid."""
     call.chat = chat
     model, end_user = chat.model, chat.end_user
-    call.exchange = call.exchange.with_fields(
-        requested_model=None if model is None else recordable(model),
-        end_user=None if end_user is None else recordable(end_user),
+    call.exchange = call.exchange.with_request(
+        None if model is None else recordable(model),
+        None if end_user is None else recordable(end_user),
         stream=chat.stream,
     )
 

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from rig.ledger import answered_exchange, route_fields
 
 from addon.calls.call_state import Call
@@ -17,7 +18,7 @@ FIRST, SECOND = provider_unreachable(), provider_timed_out()
 def failed_call(**changes: Any) -> Call:
     """Return a call whose second attempt is running."""
     exchange = answered_exchange(Family("chat"), stage=Stage.DISPATCHED)
-    exchange = exchange.with_fields(**route_fields(*exchange.route.targets * 2, made=2))
+    exchange = structs.replace(exchange, **route_fields(*exchange.route.targets * 2, made=2))
     call = Call(exchange, cast(Settings, None), first_failure=FIRST)
     for name, value in changes.items():
         setattr(call, name, value)
@@ -36,7 +37,7 @@ def test_of_two_failures_the_client_and_the_ledger_get_the_first() -> None:
     [
         ({"first_failure": None}, SECOND),
         ({"is_head_sent": True}, SECOND),
-        ({"exchange": failed_call().exchange.advance(Stage.ANSWERED)}, INTERNAL_ERROR),
+        ({"exchange": failed_call().exchange.answer(502, None)}, INTERNAL_ERROR),
     ],
     ids=[
         "of the only attempt",

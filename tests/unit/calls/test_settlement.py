@@ -4,6 +4,7 @@ import json
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from rig.ledger import answered_exchange, upstream_attempt
 
 from addon.answers.context import AnswerContext
@@ -32,7 +33,7 @@ def call_of(exchange: Exchange, **facts: Any) -> Call:
 
 def compute_outcome(call: Call, now_s: float) -> dict[str, Any]:
     counted, _ = read_plausible_usage(call)
-    return settlement.compute_outcome(call, call.reader, counted, now_s)
+    return structs.asdict(settlement.compute_outcome(call, call.reader, counted, now_s))
 
 
 def read_plausible_usage(call: Call) -> tuple[Usage, tuple[str, ...]]:

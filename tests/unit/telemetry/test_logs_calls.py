@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from pydantic import SecretStr
 from rig.ledger import route_fields
 from rig.log_lines import Lines
@@ -41,7 +42,7 @@ def _call(**changes: Any) -> Exchange:
         finish_reason="stop",
         usage=Usage(10, 20, 30),
     )
-    return exchange.with_fields(**changes)
+    return structs.replace(exchange, **changes)
 
 
 class Records(logging.Handler):

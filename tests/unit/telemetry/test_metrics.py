@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from rig.configuration import ROOT
@@ -79,7 +80,7 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     second = Target(other, "payg", SecretStr(SECRET), is_fallback=True)
     targets = (Target(MODEL, "byok", SecretStr(SECRET)), second)
     metrics.attempt_failed("TESTER", "upstream_error")
-    fell_back = EXCHANGE.with_fields(**route_fields(*targets, made=2), first_byte_s=1.5)
+    fell_back = structs.replace(EXCHANGE, **route_fields(*targets, made=2), first_byte_s=1.5)
     metrics.call_ended(fell_back, {"tester-large", "other-small"}, now_s=2.0)
     samples = read(metrics.render())
     assert list(samples["tollgate_calls_total"]) == [
@@ -91,7 +92,7 @@ def test_a_call_that_fell_back_is_counted_for_the_attempt_that_served_it(metrics
     assert samples["tollgate_fallbacks_total"] == {
         frozenset({"provider": "OTHER", "mode": "payg"}.items()): 1
     }
-    assert "tollgate_fallbacks_total" not in _of_one_call(fell_back.with_fields(first_byte_s=None))
+    assert "tollgate_fallbacks_total" not in _of_one_call(structs.replace(fell_back, first_byte_s=None))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_the_pool_of_connections_is_counted(metrics: Metrics):
 def fill_every_metric(metrics: Metrics) -> None:
     """Give each metric a sample."""
     fallback = replace(EXCHANGE.target, is_fallback=True)
-    served = EXCHANGE.with_fields(**route_fields(fallback), first_byte_s=1.5)
+    served = structs.replace(EXCHANGE, **route_fields(fallback), first_byte_s=1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.count_disbelieved("TESTER", "prompt_tokens")
