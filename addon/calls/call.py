@@ -44,9 +44,11 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         if endpoint_of(stream.head) is not Endpoint.CHAT:
             await _serve_catalog(call, stream, deps)
             return
-        if not stream.has_whole_body and 0 < declared_length(stream.head) <= LIGHT_BODY_BYTES:
+        has_whole_body = stream.has_whole_body
+        if not has_whole_body and 0 < declared_length(stream.head) <= LIGHT_BODY_BYTES:
             await stream.wait_for_body(LATE_BODY_S)
-        await admit(call, stream.head, deps, has_whole_body=stream.has_whole_body)
+            has_whole_body = stream.has_whole_body
+        await admit(call, stream.head, deps, has_whole_body=has_whole_body)
         attempt: UpstreamAttempt | None = await _prepare(call, stream, deps)
         while attempt and (failed := await AttemptRunner(call, attempt, stream, deps).run()):
             failure = with_advice(failed, attempt.advice)

@@ -38,7 +38,10 @@ class CellMemory:
 
 
 class CellFile:
-    """Numbers in a file of this process. Only this process writes it."""
+    """Numbers in a file of this process. Only this process writes it.
+
+    On a full disk, new series are counted in memory, where no supervisor reads them.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -53,8 +56,11 @@ class CellFile:
         cells_at = name_at + len(name)
         end = cells_at + count * _NUMBER_BYTES
         while end + _HEADER.size > len(self._map):
-            # Cells in the earlier map stay valid: both maps are the same pages of the file.
-            self._map = self._mapped(2 * len(self._map))
+            try:
+                # Cells in the earlier map stay valid: both maps are the same pages of the file.
+                self._map = self._mapped(2 * len(self._map))
+            except OSError:
+                return CellMemory().reserve(series, count)
         self._map[name_at:cells_at] = name
         # The length comes last, so that a reader sees the whole record or none of it.
         _HEADER.pack_into(self._map, self._used, len(name), count)
@@ -62,7 +68,8 @@ class CellFile:
         return memoryview(self._map)[cells_at:end].cast("d")
 
     def _mapped(self, size: int) -> mmap.mmap:
-        os.ftruncate(self._file, size)
+        # With a hole in the file, a write on a full disk would end the process.
+        os.posix_fallocate(self._file, 0, size)
         return mmap.mmap(self._file, size)
 
 

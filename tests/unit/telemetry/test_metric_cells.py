@@ -1,5 +1,6 @@
 """The numbers of metrics in a file: each series reads back, however many there are."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,21 @@ def test_a_file_grows_and_its_first_series_still_count(tmp_path: Path) -> None:
     assert found.pop(("calls", ("model-0",))) == [2.0, 2.0]
     assert all(numbers == [1.0, 2.0] for numbers in found.values())
     assert len(found) == 4_999
+
+
+def test_a_file_that_can_not_grow_counts_on_in_memory(tmp_path: Path) -> None:
+    file = tmp_path / "metrics_1.db"
+    series: dict[Series, list[float]] = {("calls", (f"model-{at}",)): [1.0] for at in range(5_000)}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FIRST_BYTES, before[1]))
+    try:
+        reserved = fill(CellFile(file), series)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert all(list(cells) == [1.0] for cells in reserved.values())
+    found = dict(read_cells(file))
+    assert 1_000 < len(found) < 5_000
+    assert found.items() <= series.items()
 
 
 def test_a_new_file_takes_the_place_of_one_that_a_process_left(tmp_path: Path) -> None:
