@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from addon.runtime.deadline import Deadline
 from addon.runtime.keepalive import keep_alive
+from addon.runtime.read_buffer import new_read_buffer
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.provider_socket import ProviderSocket
@@ -84,6 +85,7 @@ class SocketConnector:
 
     def __init__(self, context: ssl.SSLContext | None = None, resolve: Resolve | None = None) -> None:
         self._given_context = context
+        self._buffer = new_read_buffer()
         self._resolver = Resolver()
         self._resolve: Resolve = resolve or self._resolver
 
@@ -116,9 +118,9 @@ class SocketConnector:
         return self._given_context or make_context()
 
     async def _connect(self, origin: Origin, proxy: EgressProxy | None, make: MakeSocket) -> ProviderSocket:
-        first: Callable[[], asyncio.Protocol] = make
+        first: Callable[[], asyncio.BaseProtocol] = make
         if origin.scheme == "https":
-            first = partial(TlsTransport, self._context, origin.host, make)
+            first = partial(TlsTransport, self._context, self._buffer, origin.host, make)
         at: Origin | EgressProxy = origin
         if proxy is not None:
             at, first = proxy, partial(Tunnel, proxy.make_connect_request(origin.host, origin.port), first)
@@ -144,14 +146,14 @@ class SocketConnector:
 
 
 async def race(
-    make: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
-) -> tuple[asyncio.Transport, asyncio.Protocol]:
+    make: Callable[[], asyncio.BaseProtocol], addresses: Sequence[str], port: int
+) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
     """Connect to the first of ``addresses`` that answers. The attempts start one after another. Raise OSError."""
     loop = asyncio.get_running_loop()
     if len(addresses) == 1:
         return await loop.create_connection(make, addresses[0], port)
     failure: BaseException = OSError("the name has no address")
-    untried, attempts = deque(addresses), set[asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]]()
+    untried, attempts = deque(addresses), set[asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]]()
     pending = set(attempts)
     try:
         while untried or pending:
@@ -172,7 +174,7 @@ async def race(
             attempt.add_done_callback(_discard)
 
 
-def _discard(attempt: asyncio.Task[tuple[asyncio.Transport, asyncio.Protocol]]) -> None:
+def _discard(attempt: asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]) -> None:
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result()[0].abort()
 

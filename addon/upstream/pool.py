@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from addon.runtime.deadline import within
+from addon.runtime.read_buffer import new_read_buffer
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.connector import Connector
@@ -79,6 +80,7 @@ class Pool:
         self, connector: Connector, limits: PoolLimits = DEFAULT_LIMITS, proxy: EgressProxy | None = None
     ) -> None:
         self._connector = connector
+        self._buffer = new_read_buffer()
         self._limits = limits
         self._proxy = proxy
         self._workspaces = KeyedSemaphores[str](limits.open_per_workspace)
@@ -198,7 +200,10 @@ class Pool:
             self._close_idle(idle[0])
         connecting = asyncio.ensure_future(
             self._connector.connect(
-                origin, proxy, timeout_s, partial(ProviderSocket, self._on_closed, origin, proxy)
+                origin,
+                proxy,
+                timeout_s,
+                partial(ProviderSocket, self._on_closed, self._buffer, origin, proxy),
             )
         )
         self._connecting.add(connecting)

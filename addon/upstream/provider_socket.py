@@ -7,13 +7,12 @@ import asyncio
 import os
 import select
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from addon.runtime.deadline import MovableDeadline
+from addon.runtime.read_buffer import get_buffer_of
 from addon.settings.egress_proxy import EgressProxy
 from addon.upstream.origin import Origin
-
-READ_BYTES: Final = 64 * 1024
 
 
 class Receiver(Protocol):
@@ -35,15 +34,18 @@ class Receiver(Protocol):
         """Handle that the socket's ``deadline`` is over."""
 
 
-class ProviderSocket(asyncio.Protocol):
+class ProviderSocket(asyncio.BufferedProtocol):
     """An open connection to ``origin``. It calls ``on_closed`` with itself when its socket is closed."""
 
     def __init__(
         self,
         on_closed: Callable[["ProviderSocket"], None],
+        buffer: memoryview,
         origin: Origin,
         proxy: EgressProxy | None = None,
     ) -> None:
+        self._buffer = buffer
+        self.get_buffer = get_buffer_of(buffer)  # type: ignore[method-assign, assignment]
         self.origin = origin
         self.proxy = proxy
         self.opened_at_s = 0.0
@@ -95,15 +97,20 @@ class ProviderSocket(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         # With a limit of 0, ``resume_writing`` means that the kernel has everything.
         transport.set_write_buffer_limits(0)
-        if hasattr(transport, "max_size"):
-            transport.max_size = READ_BYTES  # asyncio's default reads 256 KiB at once
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0 and hasattr(select, "poll"):
             self._poller = select.poll()
             self._poller.register(sock.fileno(), select.POLLIN)
 
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass the bytes of a read to the receiver, or close if there is none."""
+        if self.receiver is None:
+            self.abort()
+        else:
+            self.receiver.data_received(bytes(self._buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
-        """Pass bytes to the receiver, or close if there is none."""
+        """As ``buffer_updated``, with bytes that TLS decrypted."""
         if self.receiver is None:
             self.abort()
         else:

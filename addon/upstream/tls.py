@@ -12,8 +12,10 @@ from typing import Any, Final, cast
 
 import certifi
 
+from addon.runtime.read_buffer import get_buffer_of
+from addon.upstream.provider_socket import ProviderSocket
+
 RECORD_BYTES: Final = 16 * 1024
-READ_BYTES: Final = 32 * 1024
 WRITE_BYTES: Final = 128 * 1024
 
 
@@ -30,21 +32,25 @@ def make_context() -> ssl.SSLContext:
     return context
 
 
-class TlsTransport(asyncio.Transport, asyncio.Protocol):
+class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """The client's end of TLS: a protocol for the plain transport, and a transport for the protocol of ``make``.
 
     ``ready`` resolves to that protocol after the handshake, or to the error of the handshake.
     """
 
-    def __init__(self, context: ssl.SSLContext, host: str, make: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, buffer: memoryview, host: str, make: Callable[[], ProviderSocket]
+    ) -> None:
         super().__init__()
-        self.ready: asyncio.Future[asyncio.Protocol] = asyncio.get_running_loop().create_future()
+        self._buffer = buffer
+        self.get_buffer = get_buffer_of(buffer)  # type: ignore[method-assign, assignment]
+        self.ready: asyncio.Future[ProviderSocket] = asyncio.get_running_loop().create_future()
         self._make = make
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._lower: asyncio.Transport | None = None
-        self._upper: asyncio.Protocol | None = None
+        self._upper: ProviderSocket | None = None
         self._error: Exception | None = None
         self._backlog: deque[memoryview] = deque()
         self._is_blocked = False
@@ -56,16 +62,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Start the handshake."""
         self._lower = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(0)
-        if hasattr(transport, "max_size"):
-            transport.max_size = READ_BYTES  # asyncio's default reads 256 KiB at once
         self._handshake()
 
-    def data_received(self, data: bytes) -> None:
-        """Decrypt ``data`` and pass it on as one piece."""
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypt the bytes of a read and pass them on as one piece."""
         pieces: list[bytes] = []
-        view = memoryview(data)
-        for at in range(0, len(data), RECORD_BYTES):
-            self._incoming.write(view[at : at + RECORD_BYTES])
+        for at in range(0, nbytes, RECORD_BYTES):
+            self._incoming.write(self._buffer[at : min(at + RECORD_BYTES, nbytes)])
             if self._upper is None and not self._handshake():
                 continue
             self._decrypt(pieces)
@@ -195,7 +198,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             while self._backlog and not self._is_blocked and self._lower is not None:
                 self._encrypt_some(self._backlog.popleft())
         except ssl.SSLWantReadError:
-            self._flush()  # TLS 1.2 allows another handshake here. ``data_received`` goes on after it.
+            self._flush()  # TLS 1.2 allows another handshake here. ``buffer_updated`` goes on after it.
         except ssl.SSLError as error:
             self._break(error)
 

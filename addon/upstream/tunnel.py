@@ -11,8 +11,8 @@ from addon.upstream.origin import Unreachable
 class Tunnel(asyncio.Protocol):
     """A CONNECT request to a proxy. ``ready`` resolves to the protocol of ``make`` behind it, or to an error."""
 
-    def __init__(self, request: bytes, make: Callable[[], asyncio.Protocol]) -> None:
-        self.ready: asyncio.Future[asyncio.Protocol] = asyncio.get_running_loop().create_future()
+    def __init__(self, request: bytes, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        self.ready: asyncio.Future[asyncio.BaseProtocol] = asyncio.get_running_loop().create_future()
         self._request = request
         self._make = make
         self._buffer = bytearray()

@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from contextlib import suppress
+from typing import cast
 
 from mitmproxy import ctx
 from mitmproxy.connection import Client, Connection
@@ -10,9 +11,9 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.server import ConnectionHandler
 
 from addon.runtime.keepalive import keep_alive
+from addon.runtime.read_buffer import new_read_buffer
 from addon.wire.client_connection import ClientConnection, WireConfig
 from addon.wire.mitmproxy_layers import GatewayLayer
-from addon.wire.transport import READ_BYTES
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -38,7 +39,7 @@ class Clients:
         self.open: dict[str, ClientConnection] = {}
         self._no_clients = asyncio.Event()
         self._call_tasks: set[asyncio.Task[None]] = set()
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = new_read_buffer()
 
     def client_connected(self, client: Client) -> None:
         """Admit ``client`` and take over its socket, or set the error that makes mitmproxy close it."""
@@ -46,13 +47,15 @@ class Clients:
         io = handler.transports.get(client) if handler else None
         transport = io.writer.transport if io and isinstance(io.writer, asyncio.StreamWriter) else None
         reader = io.reader if io else None
-        if handler is None or not isinstance(transport, asyncio.Transport):
+        if handler is None or transport is None:
             client.error = "not a TCP connection of this server"
         elif not isinstance(reader, asyncio.StreamReader):
             client.error = "not a TCP connection"
         elif len(self.open) >= self.limit:
             client.error = "too many client connections"
         else:
+            # uvloop's transports are not of asyncio's class.
+            transport = cast(asyncio.Transport, transport)
             keep_alive(transport.get_extra_info("socket"))
             _disable_watchdog(handler)
             one = ClientConnection(handler, transport, reader, self.config, self._buffer)

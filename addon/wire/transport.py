@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from addon.runtime.deadline import MovableDeadline
+from addon.runtime.read_buffer import get_buffer_of
 from addon.wire.stream import ClientLeft
-
-READ_BYTES = 65_536
 
 Encrypt = Callable[[bytes], bytes]
 """Returns the TLS records of some bytes, or nothing when the client ended TLS."""
@@ -44,6 +43,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self.receive: Callable[[bytes], None] = receiver.data_received
         """Handles the bytes of each read. The receiver may replace it, to spare a call."""
         self._buffer = buffer
+        self.get_buffer = get_buffer_of(buffer)  # type: ignore[method-assign, assignment]
         self._write_timeout_s = write_timeout_s
         self._writable: asyncio.Future[None] | None = None
         self._stall_deadline: MovableDeadline | None = None
@@ -66,10 +66,6 @@ class ClientSocket(asyncio.BufferedProtocol):
         self._encrypt, self._close_notify = encrypt, close_notify
 
     # Called by asyncio.
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """As ``asyncio.BufferedProtocol``."""
-        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """As ``asyncio.BufferedProtocol``."""

@@ -4,10 +4,11 @@ import asyncio
 import json
 from typing import Any
 
+from addon.runtime.read_buffer import new_read_buffer
 from addon.text.http_heads import Headers, Response
 from addon.wire.connection import Connection, ServeStream, WireSettings
 from addon.wire.http1 import Http1Connection
-from addon.wire.transport import READ_BYTES, ClientSocket
+from addon.wire.transport import ClientSocket
 from policies.refusal import Refusal
 from rig.simulation.run import World
 
@@ -30,7 +31,7 @@ class WireServer:
     ) -> None:
         self.kind = kind
         self._world, self.serve_stream, self.settings = world, serve_stream, settings
-        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.buffer = new_read_buffer()
         self.connections: dict[Connection, ClientSocket] = {}
         self.port = 0
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from addon.runtime.read_buffer import new_read_buffer
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.origin import Origin
 from addon.upstream.provider_socket import ProviderSocket
@@ -23,7 +24,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 async def take(pieces: list[bytes]) -> tuple[int | None, bytes, str, bool]:
     """Return status, body, error, and whether the connection is kept."""
     kept: list[bool] = []
-    link = ProviderSocket(lambda _: None, Origin("http", "h", 80))
+    link = ProviderSocket(lambda _: None, new_read_buffer(), Origin("http", "h", 80))
     connection = UpstreamConnection(link, lambda _, is_clean: kept.append(is_clean), is_reused=False)
     connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
     for piece in pieces:
