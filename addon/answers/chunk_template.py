@@ -110,7 +110,7 @@ def make_template(
 
 
 def _padding_place(payload: bytes, start: int) -> tuple[int, int] | None:
-    """Return the start and the end of the padding inside its quotes, if there is one behind byte ``start``."""
+    """Return the start and the end of the padding inside its quotes, if there is one after byte ``start``."""
     if payload.find(_PADDED, start) < 0:
         return None
     found = members(payload, payload.index(b"{"), "obfuscation")

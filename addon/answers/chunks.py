@@ -16,7 +16,7 @@ from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
 from addon.answers.stream import Event
 from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
-from addon.answers.usage import merge_usage, parse_usage
+from addon.answers.usage import USAGE_MEMBERS, merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
 from addon.text.json_edits import Edit, apply_edits, identity_edits, model_edits, value_edit
 from addon.text.json_encode import encode_json
@@ -113,7 +113,8 @@ class ChatChunks:
 
         The finish reason is the provider's own word: the ledger records that one.
         """
-        if usage := parse_usage(chunk, self._context.family):
+        usage = None
+        if not USAGE_MEMBERS.isdisjoint(chunk) and (usage := parse_usage(chunk, self._context.family)):
             self.usage = merge_usage(self.usage, usage)
         if not isinstance(chunk.get("choices"), list) or not choices:
             return 0, True

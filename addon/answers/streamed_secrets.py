@@ -120,7 +120,7 @@ class StreamedSecrets:
         ]
 
     def _is_clear(self, choices: list[Any]) -> bool:
-        """Take a chunk of one text that touches no secret, and return True. Nearly every chunk is one."""
+        """Take a chunk of no text, or of one that touches no secret, and return True. Nearly every chunk is one."""
         if len(choices) != 1 or self._holding or type(choices[0]) is not dict:
             return False
         delta, place, piece = choices[0].get("delta"), None, ""
@@ -129,7 +129,9 @@ class StreamedSecrets:
                 if place or name not in _PLAIN or type(value) is not str:
                     return False
                 place, piece = (choices[0].get("index", 0), name), value
-        text = self._texts.get(place) if place else None
+        if place is None:
+            return True
+        text = self._texts.get(place)
         if text is None or not text.is_clear(piece):
             return False
         self.only_text = text

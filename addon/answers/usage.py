@@ -23,6 +23,8 @@ CACHED_TOKENS_AT = (
 )
 REASONING_TOKENS_AT = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 CACHE_WRITE_TOKENS_AT = ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens")
+USAGE_MEMBERS = frozenset({"usage", "x_groq"})
+"""The members of an answer, or of a chunk, that may have counts. Groq reports in ``x_groq`` in streams."""
 _TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NO_COUNTS = [None] * 6
 _MAX_DIGITS = 40  # A longer number is not a count, and a very long one takes too much time to read.
