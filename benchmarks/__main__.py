@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import checkouts, chunks, comparison, cpu, hostile, memory, slow_streams, stores, workers
+from benchmarks import (
+    checkouts,
+    chunks,
+    comparison,
+    cpu,
+    growth,
+    hostile,
+    memory,
+    slow_streams,
+    stores,
+    workers,
+)
 from benchmarks.certificate import write_certificate
 from benchmarks.gateways import Setup, gateway
 from benchmarks.money import run as money
@@ -51,6 +62,11 @@ def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
         metavar="N",
         help="resident memory with N open slow streams; default: 2000",
     )
+    modes.add_argument(
+        "--growth",
+        action="store_true",
+        help="what two million calls in the ledger and 10,000 keys cost; Linux",
+    )
     modes.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
     modes.add_argument(
         "--peers", action="store_true", help="LiteLLM, Portkey and Otari too; installs the first two; Linux"
@@ -83,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             hostile.run(folder, options.only)
         elif options.money:
             money.run(folder, options.only, options.otari)
+        elif options.growth:
+            growth.run(folder)
         elif options.stores:
             stores.run(folder)
         elif options.workers:

@@ -81,7 +81,8 @@ def _row(call_id: str, now: datetime) -> dict[str, Any]:
     }
 
 
-async def _measure(conf_file: Path) -> Steps:
+async def measure_steps(conf_file: Path) -> Steps:
+    """Return the cost of the steps on the store that ``conf_file`` selects."""
     store = open_store(load_conf(conf_file))
     steps, warm = Steps(), Steps()
     try:
@@ -101,7 +102,7 @@ def _steps_table(folder: Path, urls: dict[str, str]) -> str:
         conf = folder / f"{backend}-steps" / "proxy.conf"
         conf.parent.mkdir()
         conf.write_text(f'[state]\nbackend = "{backend}"\n' + (f'redis_url = "{url}"\n' if url else ""))
-        steps = asyncio.run(_measure(conf))
+        steps = asyncio.run(measure_steps(conf))
         medians = [statistics.median(took) for took in (steps.take, steps.hold, steps.settle)]
         p99 = statistics.quantiles(steps.together, n=100)[98]
         rows.append((backend, *medians, statistics.median(steps.together), p99, AIMS_MS[backend]))

@@ -23,7 +23,8 @@ _STEP_S: Final = 0.004
 """How long a step may hold the ledger's write lock. The number of its rows follows from the last step."""
 _REST: Final = 4
 """A step of one second is followed by this many seconds of rest, for the calls."""
-_LOOK_S: Final = 5.0
+LOOK_S: Final = 5.0
+"""The rest when there is nothing to build."""
 _FEWEST_ROWS: Final = 20
 _MOST_ROWS: Final = 2_000
 
@@ -67,7 +68,7 @@ class RollupBuilder:
                 # Reports then read rows instead, which takes longer.
                 if not self._has_failed:
                     log.warning("the rollups can't be built: %s", error)
-                self._has_failed, pause_s = True, _LOOK_S
+                self._has_failed, pause_s = True, LOOK_S
             await asyncio.sleep(pause_s)
 
     def step(self) -> float:
@@ -75,13 +76,13 @@ class RollupBuilder:
         if self._lock is None:
             self._lock = _try_lock(self._database.with_name(f"{self._database.name}-owners") / ".rollups")
         if self._lock is None:
-            return _LOOK_S
+            return LOOK_S
         if self._connection is None:
             self._connection = sqlite3.connect(self._database, timeout=1, isolation_level=None)
             self._connection.execute("PRAGMA synchronous = NORMAL")
         now = self._clock.now()
         if not is_behind(self._connection, now):
-            return _LOOK_S
+            return LOOK_S
         began_s = time.perf_counter()
         build_step(self._connection, now, self._rows)
         took_s = time.perf_counter() - began_s

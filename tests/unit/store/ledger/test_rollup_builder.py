@@ -13,7 +13,7 @@ from rig.configuration import ROOT
 from rig.ledger import locked_by_another, make_row, second_connection
 from rig.sqlite_stores import open_settle_and_close
 
-from addon.store.ledger.rollup_builder import RollupBuilder
+from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.ledger.rollups import find_wrong, read_progress
 
 ROWS = 20_000
@@ -57,7 +57,7 @@ def assert_built(path: Path) -> None:
 def build_all(path: Path) -> int:
     """Build in this thread until nothing is left. Return the number of steps."""
     builder, steps = RollupBuilder(path), 0
-    while builder.step() < 1:
+    while builder.step() != LOOK_S:
         steps += 1
     builder.close()
     return steps
@@ -107,9 +107,9 @@ async def test_a_locked_ledger_is_tried_again_later(upgraded: Path, caplog: pyte
 BUILD = """
 import sys
 from pathlib import Path
-from addon.store.ledger.rollup_builder import RollupBuilder
+from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 builder = RollupBuilder(Path(sys.argv[1]))
-while builder.step() < 1:
+while builder.step() != LOOK_S:
     pass
 """
 

@@ -13,7 +13,7 @@ from rig.ledger import second_connection
 from rig.rollups import INTERRUPTED
 from rig.stores import USD, WORKSPACE, call_row, credit, request, settlement, takes
 
-from addon.store.ledger.rollup_builder import RollupBuilder
+from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.protocol import Settlement
 from addon.store.sqlite.store import SqliteStore
 
@@ -60,7 +60,7 @@ async def test_no_statement_of_a_start_or_a_call_reads_a_growing_table_as_a_whol
     statements.clear()
     await live(ledger_path)
     builder = RollupBuilder(ledger_path)
-    while builder.step() < 1:
+    while builder.step() != LOOK_S:
         pass
     builder.close()
     of_calls = [one for one in statements if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", one)]
