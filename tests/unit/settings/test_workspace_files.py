@@ -1,6 +1,8 @@
 """Each workspace file is loaded by itself. A broken one keeps its last good settings and affects no other."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -252,13 +254,30 @@ def test_at_a_first_start_both_workspaces_refuse_a_shared_hash_only(tmp_path: Pa
     assert (live.find_owner(HASH_A), live.find_owner("e" * 64), live.problems) == ("acme", "beta", "")
 
 
-def test_an_edit_parses_and_resolves_its_own_file_only(live: LiveSettings) -> None:
+@pytest.fixture
+def opened() -> Iterator[list[str]]:
+    """The paths that this process opens during the test."""
+    paths: list[str] = []
+    is_active = True
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if is_active and event == "open":
+            paths.append(str(arguments[0]))
+
+    sys.addaudithook(note)  # It can't be removed.
+    yield paths
+    is_active = False
+
+
+def test_an_edit_reads_parses_and_resolves_its_own_file_only(live: LiveSettings, opened: list[str]) -> None:
     for number in range(50):
         live.write(f"policies/workspaces/w{number}.toml", f'name = "W{number}"\n')
     live.after(2)
     before = live.settings
     live.edit("policies/workspaces/w7.toml", "W7", "Seven")
+    opened.clear()
     live.after(2)
+    assert {Path(path).name for path in opened if "/workspaces/" in path} == {"w7.toml"}
     same = [name for name, made in live.settings.workspaces.items() if made is before.workspaces[name]]
     assert len(same) == 51
     assert live.settings.models is before.models
