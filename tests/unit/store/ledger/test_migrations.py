@@ -1,5 +1,6 @@
 """The migrations of a ledger: older files, files of a newer version, and a second start."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from rig.sqlite_stores import open_settle_and_close
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.migrations import STEPS, m0006_passed_over
+from addon.store.ledger.rollup_schema import TABLES
 from addon.store.protocol import Settlement, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
 
@@ -48,7 +50,14 @@ async def test_a_ledger_from_before_skipped_providers_keeps_its_rows_and_accepts
         assert [tuple(index) for index in after.execute(_INDEXES)] == [tuple(index) for index in indexes]
 
 
+_ROLLUPS_DIGEST = "ad9e6b58f8d4a0866c572ff7e57e0f68faeeb2e57e279c0f90882f736e3bdfe6"
 _INDEXES = "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'usage' AND type = 'index' ORDER BY name"
+
+
+def test_the_step_that_made_the_rollups_stays_as_it_was_released() -> None:
+    """It is made from ``rollup_schema``. When that changes, a new step replaces its tables and triggers."""
+    made = "\n".join(sql for table in TABLES for sql in (table.creation(), *table.triggers()))
+    assert sha256(made.encode()).hexdigest() == _ROLLUPS_DIGEST
 
 
 async def test_a_ledger_of_a_newer_version_is_not_opened(ledger_path: Path) -> None:
