@@ -139,21 +139,25 @@ class _Tally(Struct):
         if value is None:
             return
         if isinstance(value, str):
-            self._add_text(value)
+            self._add_texts([value])
             return
         texts, marks = _json_texts(value)
         self.marks += marks
-        for text in texts:
-            self._add_text(text)
+        self._add_texts(texts)
 
-    def _add_text(self, text: str) -> None:
-        """Add a text that is counted later. Many short texts are counted faster as one."""
-        self.texts.append(text)
-        self.waiting_chars += len(text)
-        if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
-            self._count_texts()
-        if isinstance(text, LargeText):
-            self.counts.append(text.rest.counts)
+    def _add_texts(self, texts: list[str]) -> None:
+        """Add texts that are counted later. Many short texts are counted faster as one."""
+        self.counts += [text.rest.counts for text in texts if isinstance(text, LargeText)]
+        chars = sum(map(len, texts))
+        if self.waiting_chars + chars <= _COUNTED_AT_ONCE_CHARS:
+            self.texts += texts
+            self.waiting_chars += chars
+            return
+        for text in texts:
+            self.texts.append(text)
+            self.waiting_chars += len(text)
+            if self.waiting_chars > _COUNTED_AT_ONCE_CHARS:
+                self._count_texts()
 
     def _count_texts(self) -> None:
         """Count the texts that were added."""
@@ -190,7 +194,7 @@ class _Tally(Struct):
         for members in objects:
             for name, value in members.items():
                 if name not in _NAMES:
-                    self._add_text(name)
+                    self._add_texts([name])
                 if type(value) is str:
                     self.texts.append(value)
                     self.waiting_chars += len(value)

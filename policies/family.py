@@ -141,8 +141,8 @@ class Family:
 
     @cached_property
     def changed_fields(self) -> frozenset[str]:
-        """The fields of a request that are dropped or renamed, or that change other ones."""
-        return self.drops.union(self.renames, self.conflicts, self.implies)
+        """The fields of a request that are dropped or renamed, or that set other ones."""
+        return self.drops.union(self.renames, self.implies)
 
     @cached_property
     def limited_fields(self) -> frozenset[str]:

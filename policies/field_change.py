@@ -4,8 +4,9 @@ A source is a key of families.toml or models.toml, or a table of the contract.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from policies.family import Family
 
@@ -19,8 +20,7 @@ _DEFAULTS: Final = Family("")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True, gc=False):
     """The change of one field of the client's, or the addition of a field by the gateway."""
 
     field: str

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from policies.family import Family
 from policies.field_change import CHAT_BODY, MESSAGE_OBJECT, FieldChange, name_family_rule
-from policies.messages import check_roles, remove_cache_control, rewrite_messages
+from policies.messages import are_plain, check_roles, remove_cache_control, rewrite_messages
 from policies.model import Model
 from policies.refusal import Refusal
 
@@ -62,6 +62,8 @@ def _sanitize_value(name: str, value: Any, model: Model) -> Accepted:
 
 
 def _sanitize_messages(name: str, value: Any, model: Model) -> Accepted:
+    if are_plain(value, model.family):
+        return {name: value}, [_kept(name, model.family)]
     if is_listed(model):  # The roles of a model outside the catalog are unknown.
         check_roles(value, model.family)
     sent, changes = rewrite_messages(value, model.family)

@@ -81,6 +81,9 @@ def _is_plain(fields: Mapping[str, Any], family: Family) -> bool:
     """Return whether no rule changes or refuses a field."""
     if not (_DEPENDENT.isdisjoint(fields) and family.changed_fields.isdisjoint(fields)):
         return False
+    for cause, excluded in family.conflicts.items():
+        if cause in fields and not excluded.isdisjoint(fields):
+            return False
     for name, value in fields.items():
         is_limited = name in LIMITED or name in family.limited_fields
         if is_limited and clamp_value(name, value, family) != value:
@@ -102,7 +105,7 @@ def _resolve_conflicts(fields: Mapping[str, Any], family: Family) -> tuple[dict[
     agreed: dict[str, Any] = {}
     changes = []
     for name, value in fields.items():
-        if needs := _without_use(name, value, fields):
+        if name in _DEPENDENT and (needs := _without_use(name, value, fields)):
             changes.append(FieldChange(name, "dropped", f"it has no effect without {needs}", CHAT_BODY))
         elif name in family.drops:
             reason = f"{family.name} does not take {name}"
@@ -159,7 +162,7 @@ def _check_format(fields: Mapping[str, Any], model: Model) -> None:
 
 def _is_on(value: Any) -> bool:
     """Return whether a field is on. Any number is on, also zero."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return bool(value) and value.get("type") not in _OFF_TYPES
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True

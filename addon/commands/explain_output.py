@@ -5,6 +5,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
+from msgspec import structs
 from tabulate import tabulate
 
 from addon.commands.output import LIMIT_HEADERS, format_json, format_limit, replace_unprintable
@@ -71,7 +72,7 @@ def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:
         "prompt_nanousd": explained.prompt_nanousd,
         "hold_nanousd": explained.hold_nanousd,
         "limits": explained.limits,
-        "fields": [asdict(change) for change in explained.fields],
+        "fields": [structs.asdict(change) for change in explained.fields],
         "body": explained.body,
         "refusal": _make_refusal_record(explained.refused),
     }
