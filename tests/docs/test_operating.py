@@ -1,17 +1,19 @@
 """docs/operating.md has every bound with its number."""
 
+import asyncio
+import logging
 import re
 from dataclasses import fields
 
 import pytest
 from rig.configuration import ROOT
+from rig.log_lines import configured_log
 
 from addon.answers import bounds as answer_bounds
 from addon.answers import stream as sse
 from addon.calls import request_body
 from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor
-from addon.telemetry import logs as log
 from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
 from addon.upstream.connection import MAX_INTERIM_ANSWERS
@@ -108,5 +110,14 @@ def test_the_times_that_a_supervisor_waits_are_documented() -> None:
     assert f"up to {supervisor.LONGEST_DELAY_S:g} s" in said
 
 
-def test_a_log_line_waits_at_most_the_documented_time() -> None:
-    assert f"ordinary line within {log.FLUSH_S * 1000:g} ms" in PAGE
+async def test_a_log_line_is_written_at_the_documented_time() -> None:
+    assert "written at once. An ordinary line is written with the others of the same turn of" in PAGE
+    log = logging.getLogger("tollgate")
+    with configured_log() as lines:
+        log.warning("at once")
+        assert len(lines.all) == 1
+        log.info("one")
+        log.info("other")
+        assert len(lines.all) == 1
+        await asyncio.sleep(0)
+        assert len(lines.all) == 3
