@@ -219,7 +219,7 @@ class Target:
         """Return the target with another platform key: the same one each time, until ``secret`` is another object."""
         if secret is self.secret:
             return self
-        name = ("secret", secret.get_secret_value())
+        name = ("secret", hash(secret.get_secret_value()))
         made = self.kept.get(name)
         if made is None or made.secret is not secret:
             made = self.kept[name] = replace(self, secret=secret)

@@ -4,24 +4,33 @@ Calls share a route and its targets, so they also share what was made from a tar
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
-from policies.model import Model, Provider, Route, Workspace
+from policies.model import Model, Provider, Route, Target, Workspace
 from policies.request_facts import RequestFacts
 from policies.routing import choose_route
+
+MAX_ROUTES: Final = 10_000
+"""The most routes that a table keeps. A gateway with more workspaces and models than that in use starts again."""
 
 
 class RouteTable:
     """Finds routes as ``choose_route`` does. It dies with its settings, and so do the secrets in it.
 
-    It keeps routes to models of the catalog only. A name outside the catalog may be any text, so there is no end of
-    them. A refusal is never kept.
+    It keeps routes to models of the catalog only. A name outside the catalog may be any text. A refusal is never kept.
+    All workspaces share the targets with platform keys.
     """
 
-    def __init__(self, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> None:
+    def __init__(
+        self, models: Mapping[str, Model], providers: Mapping[str, Provider], max_routes: int = MAX_ROUTES
+    ) -> None:
         self._models = models
         self._providers = providers
+        self._max_routes = max_routes
         self._by_name: dict[tuple[str, str | None], Route] = {}
         self._by_choice: dict[tuple[str, str, str], Route] = {}
+        self._on_the_platform: dict[tuple[str, bool], Target] = {}
 
     def find(self, request: RequestFacts, workspace: Workspace) -> Route:
         """Return the route of a request. ``workspace`` is one of the settings. Raises Refusal as ``choose_route``."""
@@ -34,7 +43,23 @@ class RouteTable:
         slug = route.targets[0].model.slug
         if slug not in self._models:
             return route
-        route = self._by_choice.setdefault((workspace.id, slug, route.decided_by), route)
+        route = self._keep((workspace.id, slug, route.decided_by), route)
         if not depends_on_content and (request.model is None or request.model in self._models):
             self._by_name[named] = route
         return route
+
+    def _keep(self, choice: tuple[str, str, str], route: Route) -> Route:
+        """Return the known route of a choice, or keep ``route`` for it."""
+        if known := self._by_choice.get(choice):
+            return known
+        if len(self._by_choice) >= self._max_routes or len(self._by_name) >= self._max_routes:
+            self._by_choice.clear()
+            self._by_name.clear()
+        made = replace(route, targets=tuple([self._share(target) for target in route.targets]))
+        self._by_choice[choice] = made
+        return made
+
+    def _share(self, target: Target) -> Target:
+        if target.mode != "payg":
+            return target
+        return self._on_the_platform.setdefault((target.model.slug, target.is_fallback), target)
