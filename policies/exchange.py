@@ -90,7 +90,7 @@ NO_TARGET: Final[Any] = NotKnown(
 
 
 class Outcome(Struct, frozen=True):
-    """What a call used and cost. By default it used nothing and costs nothing."""
+    """The usage and the cost of a call. By default it used nothing and costs nothing."""
 
     usage: Usage = Usage()
     usage_source: UsageSource = "none"
