@@ -29,7 +29,7 @@ def keep_plausible(
     """
     counts = [count for count in structs.astuple(counted) if count is not None]
     most_of_one_choice = _most_output_tokens(model, 1)
-    smallest_bound = ORDINARY_PROMPT_TOKENS
+    smallest_bound = ORDINARY_PROMPT_TOKENS  # No bound of any count is below this.
     if most_of_one_choice is not None:
         smallest_bound = min(smallest_bound, most_of_one_choice)
     if not counts or (min(counts) >= 0 and max(counts) <= smallest_bound):

@@ -111,7 +111,7 @@ def place_hold(
     With protection, calls in flight together can't exceed a limit. A call without a cap gets a quarter of what is left,
     or ``MIN_SHARE_TOKENS``, so that later calls have room, too.
     """
-    room_nanousd, tightest = 0, None
+    room_nanousd, tightest = 0, None  # The limit with the least left bounds the cap.
     for limit in limits:
         use = used.get(limit.counter, _UNUSED)
         if limit.kind == "request_cap":
