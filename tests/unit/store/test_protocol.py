@@ -25,7 +25,7 @@ from rig.stores import (
 )
 
 from addon.store.ledger.migrations import LARGEST
-from addon.store.protocol import IllegalRowError, Settlement, Store, StoreUnavailable
+from addon.store.protocol import IllegalRowError, NoToken, Settlement, Store, StoreUnavailable
 from policies.limits import Counter, Limit, LimitKind, wallet_counter
 from policies.spend import NOT_METERED, CounterUse, Denial, Hold, MaxCost
 
@@ -164,6 +164,36 @@ async def test_a_take_without_a_token_returns_the_wait(store: Store) -> None:
     assert 60_000_000 >= first_us >= then_us > 0
     # With a lower limit, two tokens must come back before one is there.
     assert 60_000_000 >= await store.take_token(WORKSPACE, 1) > 0
+
+
+async def test_a_token_and_a_hold_are_one_step(store: Store, other: Store, place: Place) -> None:
+    limit = cap("request_cap", 1)
+    assert await store.take_and_hold(request("a", limit), 2) == Hold(63_400, 100)
+    assert reason_of(await other.take_and_hold(request("b", limit), 2)) == "request_cap"
+    assert WORKSPACE not in store.empty_buckets
+    without_token = await store.take_and_hold(request("c"), 2)
+    assert isinstance(without_token, NoToken)
+    assert 60_000_000 >= without_token.wait_us > 0
+    assert WORKSPACE in store.empty_buckets
+    assert place.holds() == ["a"]
+    assert await store.take_token(WORKSPACE, 3) == 0
+    assert WORKSPACE not in store.empty_buckets
+
+
+async def test_tokens_and_holds_at_once_exceed_neither_the_rate_nor_the_limit(
+    store: Store, other: Store, place: Place
+) -> None:
+    limit = cap("request_cap", 12)
+    decided = await asyncio.gather(
+        *(
+            one.take_and_hold(request(f"{name}-{number}", limit), 25)
+            for number in range(20)
+            for name, one in (("a", store), ("b", other))
+        )
+    )
+    kinds = [type(one) for one in decided]
+    assert (kinds.count(Hold), kinds.count(Denial), kinds.count(NoToken)) == (12, 13, 15)
+    assert len(place.holds()) == 12
 
 
 async def test_calls_at_once_never_hold_more_than_is_left(store: Store, other: Store, place: Place) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from rig.redis_stores import Rig
-from rig.stores import WORKSPACE, die, request
+from rig.stores import WORKSPACE, die, request, takes
 
 from addon.store.protocol import StoreUnavailable
 from addon.store.redis.store import RedisStore
@@ -36,6 +36,16 @@ async def test_a_process_frozen_past_its_lease_takes_a_new_lease_before_it_holds
     store._leases._ends[WORKSPACE] = ended
     assert isinstance(await store.hold(request("b")), Hold)
     assert store._leases._ends[WORKSPACE] != ended
+
+
+async def test_a_call_whose_hold_needs_a_new_lease_takes_one_token(rig: Rig) -> None:
+    store = await rig.open()
+    await store.hold(request("a"))
+    assert isinstance(store, RedisStore)
+    store._leases._ends[WORKSPACE] = ("1", time.monotonic())
+    assert isinstance(await store.take_and_hold(request("b"), 2), Hold)
+    assert await takes(store, WORKSPACE, 2)
+    assert not await takes(store, WORKSPACE, 2)
 
 
 async def test_maintain_without_the_folder_of_locks_is_refused_and_no_process_counts_as_dead(
