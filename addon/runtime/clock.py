@@ -1,6 +1,8 @@
 """The clock, passed as an argument so that a test can use its own time."""
 
+import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
@@ -29,3 +31,9 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def time_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return ``loop.time``. asyncio's own only asks ``time.monotonic``, which is a function in C."""
+    is_asyncios = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
+    return time.monotonic if is_asyncios else loop.time

@@ -10,6 +10,8 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from addon.runtime.clock import time_of
+
 STEPS = 10
 LATE_S = 0.05
 """A timer is late if it fires more than this after it was due."""
@@ -79,6 +81,7 @@ class MovableDeadline:
 
     def __init__(self, expire: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._time_s = time_of(self._loop)
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = math.inf
@@ -93,7 +96,7 @@ class MovableDeadline:
         """Expire in ``bound_s`` seconds, in place of the time before."""
         self.has_expired = False
         self._late_looks_left = self.LATE_LOOKS
-        self._due_s = due_s = self._loop.time() + bound_s
+        self._due_s = due_s = self._time_s() + bound_s
         if due_s < self._timer_due_s:
             self._start_timer()
 
@@ -122,7 +125,7 @@ class MovableDeadline:
         self._timer, self._timer_due_s = None, math.inf
         if self._due_s == math.inf:
             return
-        now_s = self._loop.time()
+        now_s = self._time_s()
         if now_s < self._due_s:
             self._start_timer()
             return

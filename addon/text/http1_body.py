@@ -15,6 +15,7 @@ _QUOTED = r'"(?:[ !#-\[\]-~\x80-\xff]|\\[ -~\x80-\xff])*+"'
 _SIZE_LINE = re.compile(
     rf"([0-9A-Fa-f]{{1,16}})((?:;{TOKEN}++(?:=(?:{TOKEN}++|{_QUOTED}))?)*+)".encode("latin-1")
 )
+_PLAIN_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _SIZE_BEGUN = re.compile(rb"[0-9A-Fa-f]{1,16}(?:[;\r]|\Z)")
 _LINE_BEGUN = re.compile(rf"{VALUE}*+\r?".encode("latin-1"))
 _TRAILER = re.compile(rf"{TOKEN}++:{VALUE}*+".encode("latin-1"))
@@ -128,7 +129,7 @@ class BodyReader:
                 self._keep_line(data[at:])
                 return
             line = data[at:line_end]
-            size = _SMALL_SIZES.get(line) or self._parse_size_line(line)
+            size = int(line, 16) if _PLAIN_SIZE.fullmatch(line) else self._parse_size_line(line)
             start = line_end + 2
             if not size:
                 self._in_trailers = True

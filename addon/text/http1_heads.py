@@ -19,6 +19,9 @@ MAX_HEAD_BYTES = 65_536
 MAX_HEAD_LINES = 500
 """The most lines of a request's head. Each costs objects of 120 bytes here, however short it is."""
 
+CHUNK = b"%x\r\n%b\r\n"
+"""One chunk: the number of its bytes, which is not 0, and the bytes."""
+
 LAST_CHUNK = b"0\r\n\r\n"
 """The end of a chunked body without trailers."""
 
@@ -191,22 +194,20 @@ def response_framing(head: ResponseHead, request_method: str) -> Framing:
 
 def _framing_of(head: RequestHead | ResponseHead) -> Framing | None:
     # Two values of one field are joined by a comma, and so are neither a length nor "chunked".
-    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
-    if coding is None:
-        return None if length is None else Framing(_parse_length(length))
-    if length is not None:
-        raise HttpSyntaxError("both Content-Length and Transfer-Encoding")
-    if coding.lower() != "chunked" or head.version != "1.1":
-        raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
-    return _CHUNKED
-
-
-def _parse_length(text: str) -> int:
+    text, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding")
+    if coding is not None:
+        if text is not None:
+            raise HttpSyntaxError("both Content-Length and Transfer-Encoding")
+        if coding.lower() != "chunked" or head.version != "1.1":
+            raise HttpSyntaxError("Transfer-Encoding is not chunked, or the version is not HTTP/1.1")
+        return _CHUNKED
+    if text is None:
+        return None
     if not _LENGTH.fullmatch(text) or (length := int(text)) >= 2**64:
         raise HttpSyntaxError("Content-Length is not one number of bytes")
     if length >= 2**63:
         raise ContentLengthError("Content-Length is too large")
-    return length
+    return Framing(length)
 
 
 def keeps_alive(head: RequestHead | ResponseHead) -> bool:
@@ -255,4 +256,4 @@ def _encode(line: str, fields: Iterable[Field]) -> bytes:
 
 def encode_chunk(piece: bytes) -> bytes:
     """Return ``piece`` as one chunk. Return no bytes for an empty piece, because an empty chunk ends the body."""
-    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+    return CHUNK % (len(piece), piece) if piece else b""

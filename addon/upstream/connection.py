@@ -227,18 +227,18 @@ class UpstreamConnection:
         elif piece:
             self._pieces.append(piece)
             self._unread_bytes += len(piece)
-        if self._body is not None:
-            self._after_read(self._body, may_wait_on=may_wait_on)
+        body = self._body
+        if body is not None and (body.is_done or not may_wait_on):
+            self._after_read(body)
 
-    def _after_read(self, body: BodyReader, *, may_wait_on: bool) -> None:
+    def _after_read(self, body: BodyReader) -> None:
         if body.is_done:
             self._is_done = True
             if body.rest:
                 self._refuse_stray_bytes()
         elif self._unread_bytes >= HIGH_WATER_BYTES:
             self._socket.pause()
-        if body.is_done or not may_wait_on:
-            self._wake()
+        self._wake()
 
     def _break_off(self, error: HttpSyntaxError) -> None:
         """End an answer with broken framing. The bytes before the fault stay readable."""

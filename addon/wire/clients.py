@@ -3,7 +3,6 @@
 import asyncio
 import resource
 from contextlib import suppress
-from typing import cast
 
 from mitmproxy import ctx
 from mitmproxy.connection import Client, Connection
@@ -47,15 +46,13 @@ class Clients:
         io = handler.transports.get(client) if handler else None
         transport = io.writer.transport if io and isinstance(io.writer, asyncio.StreamWriter) else None
         reader = io.reader if io else None
-        if handler is None or transport is None:
+        if handler is None or not isinstance(transport, asyncio.Transport):
             client.error = "not a TCP connection of this server"
         elif not isinstance(reader, asyncio.StreamReader):
             client.error = "not a TCP connection"
         elif len(self.open) >= self.limit:
             client.error = "too many client connections"
         else:
-            # uvloop's transports are not of asyncio's class.
-            transport = cast(asyncio.Transport, transport)
             keep_alive(transport.get_extra_info("socket"))
             _disable_watchdog(handler)
             one = ClientConnection(handler, transport, reader, self.config, self._buffer)

@@ -175,9 +175,9 @@ class Connection(ABC):
             await self._no_streams.wait()
 
     def _start_stream(self, stream: Stream) -> None:
-        """Run ``serve_stream`` in a task. Tasks may start eagerly, so it may have ended when this returns."""
+        """Run ``serve_stream`` in a task. It starts at once, so it may have ended when this returns."""
         self._streams[stream] = None
-        task = asyncio.get_running_loop().create_task(self._serve(stream))
+        task = asyncio.Task(self._serve(stream), loop=asyncio.get_running_loop(), eager_start=True)
         if stream in self._streams:
             self._streams[stream] = task
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from addon.text.http1_body import BodyReader
 from addon.text.http1_heads import (
+    CHUNK,
     LAST_CHUNK,
     Framing,
     encode_chunk,
@@ -176,7 +177,10 @@ class Http1Stream(Stream):
     def try_send(self, piece: bytes) -> bool:
         if self.is_client_gone or self._transport.is_full:
             return False
-        self._write_piece(piece)
+        if self._is_chunked and self._has_body and piece and not self._pending_head:
+            self._transport.write(CHUNK % (len(piece), piece))
+        else:
+            self._write_piece(piece)
         return True
 
     async def end(self, last_piece: bytes = b"") -> None:

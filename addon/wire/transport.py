@@ -121,7 +121,8 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """As ``ClientTransport``."""
-        if self._is_write_closed or self._transport.is_closing():
+        # A transport that failed by itself drops what is written, until it calls ``connection_lost``.
+        if self._is_write_closed:
             return
         if self._encrypt is None:
             self._transport.write(data)
