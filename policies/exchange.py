@@ -268,7 +268,7 @@ class Exchange(Struct, frozen=True):
             "provider": model.provider.name,
             "upstream_model_id": model.upstream_model_id,
             "mode": target.mode,
-            "fallback": int(first_byte_s is not None and target.is_fallback),
+            "fallback": int(target.is_fallback and self.was_served_by_fallback),
             "attempts": self.attempts,
             "stream": int(self.stream),
             "status": self.status,

@@ -41,13 +41,9 @@ class Limit(Struct, frozen=True, gc=False):
     maximum: int
 
 
-def period_of(moment: datetime, reset: Reset) -> str:
-    """Return the name of the period of ``moment``, a time in UTC."""
-    return _period_of(moment.date(), reset)
-
-
 @lru_cache(maxsize=64)
-def _period_of(day: date, reset: Reset) -> str:
+def period_of(day: date, reset: Reset) -> str:
+    """Return the name of the period of ``day`` (UTC)."""
     match reset:
         case "daily":
             return day.isoformat()
@@ -105,20 +101,15 @@ def wallet_counter(workspace: str) -> Counter:
     return Counter(f"wallet:{workspace}", EVER)
 
 
-def counters_of(workspace: str, key_id: str, created_at: datetime) -> tuple[Counter, ...]:
-    """Return every counter that a call adds to, except the wallet's.
+@lru_cache(maxsize=4096)
+def counters_of(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
+    """Return every counter that a call of ``day`` (UTC) adds to, except the wallet's.
 
     A key has a counter for each kind of period, so that a change of ``spend_reset`` counts from the period's start.
     """
-    return counters_of_day(workspace, key_id, created_at.date())
-
-
-@lru_cache(maxsize=4096)
-def counters_of_day(workspace: str, key_id: str, day: date) -> tuple[Counter, ...]:
-    """As ``counters_of``, for any call of ``day`` (UTC)."""
     key = key_scope(workspace, key_id)
-    periods = tuple(Counter(key, _period_of(day, reset)) for reset in get_args(Reset))
-    return (*periods, Counter(workspace_scope(workspace), _period_of(day, "monthly")))
+    periods = tuple(Counter(key, period_of(day, reset)) for reset in get_args(Reset))
+    return (*periods, Counter(workspace_scope(workspace), period_of(day, "monthly")))
 
 
 def rpm_of(workspace: Workspace, standard_rpm: int, pro_rpm: int) -> int:
@@ -152,19 +143,19 @@ def _limits_of_day(
     mode: Mode,
     day: date,
 ) -> tuple[Limit, ...]:
-    """As ``limits_of``, for any call of ``day``. Settings that change ask for other values, so no entry gets wrong."""
+    """As ``limits_of``, for any call of ``day``. Changed settings give other arguments, so no entry is ever stale."""
     workspace, plan, monthly_spend_cap_nanousd = of_workspace
     key, request_cap, request_reset, spend_cap_nanousd, spend_reset = of_key
     scope, limits = key_scope(workspace, key), []
     if request_cap is not None:
-        limits.append(Limit("request_cap", Counter(scope, _period_of(day, request_reset)), request_cap))
+        limits.append(Limit("request_cap", Counter(scope, period_of(day, request_reset)), request_cap))
     if mode != "payg":
         return tuple(limits)
     if spend_cap_nanousd is not None:
-        limits.append(Limit("spend_cap", Counter(scope, _period_of(day, spend_reset)), spend_cap_nanousd))
+        limits.append(Limit("spend_cap", Counter(scope, period_of(day, spend_reset)), spend_cap_nanousd))
     if pays_from_wallet(plan, mode):
         limits.append(Limit("wallet", wallet_counter(workspace), 0))
     if monthly_spend_cap_nanousd is not None:
-        counter = Counter(workspace_scope(workspace), _period_of(day, "monthly"))
+        counter = Counter(workspace_scope(workspace), period_of(day, "monthly"))
         limits.append(Limit("monthly_spend_cap", counter, monthly_spend_cap_nanousd))
     return tuple(limits)

@@ -217,15 +217,9 @@ def _hold(max_cost: MaxCost, cap_tokens: int) -> Hold:
     return Hold(max_cost.prompt_nanousd + completion_nanousd, cap_tokens)
 
 
-def _divide_up(numerator: int, denominator: int) -> int:
-    return -(-numerator // denominator)
-
-
 def _cents(amount_nanousd: int) -> str:
     """Return an amount in USD with two decimals, rounded up. An amount below one cent stays exact."""
     cent_nanousd = 10**7
-    return format_nanousd(
-        amount_nanousd
-        if amount_nanousd < cent_nanousd
-        else _divide_up(amount_nanousd, cent_nanousd) * cent_nanousd
-    )
+    if amount_nanousd < cent_nanousd:
+        return format_nanousd(amount_nanousd)
+    return format_nanousd(-(-amount_nanousd // cent_nanousd) * cent_nanousd)

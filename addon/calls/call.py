@@ -25,10 +25,10 @@ from policies.exchange import Exchange
 from policies.refusal import Refusal
 
 LATE_BODY_S = 0.005
-"""How long a call waits for a body of usual size before it is admitted by its head.
+"""How long a call waits for a body of usual size before it is admitted by its head alone.
 
-Many clients write head and body one after the other. A call with a whole body needs no deadline for it, and takes its
-token and its hold in one step.
+Many clients write head and body one after the other. A call whose whole body is there needs no deadline for it. It
+takes its token and its hold in one step.
 """
 
 
@@ -83,7 +83,10 @@ async def _serve_catalog(call: Call, stream: Stream, deps: Dependencies) -> None
 
 
 async def _prepare(call: Call, stream: Stream, deps: Dependencies) -> UpstreamAttempt:
-    """Return the first attempt of an admitted call, dispatched. Where none can be made, the rate refuses it first."""
+    """Return the first attempt of an admitted call, dispatched.
+
+    Where none can be made, a refusal for the rate comes before the other one: see ``rate_limit``.
+    """
     try:
         chat = await read_chat_request(call, stream, deps.bodies)
         accept_request(call, chat)

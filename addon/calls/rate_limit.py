@@ -5,9 +5,9 @@
 | whose whole body came with its head or just after it, without operators' policies | in one step with its hold |
 | any other | before its body is read |
 
-Its refusal comes before those of the body and of the money. So where another refusal comes first, the token is taken
-then, and that refusal holds only where there was one. A workspace without a token at the last take is likely to have
-none now: its calls take theirs first, so that their bodies cost nothing.
+A refusal for the rate comes before any refusal for the body or the money. So a call that fails before its hold takes
+its token then, and without a token it is refused for the rate instead. A workspace whose bucket was empty at the last
+take probably has no token now. Its calls take theirs first, so that the gateway does not read bodies in vain.
 """
 
 import math
@@ -29,7 +29,7 @@ async def take_token(call: Call, deps: Dependencies) -> None:
 
 
 def take_token_later(call: Call, deps: Dependencies) -> bool:
-    """Let an identified call, whose whole body is here, take its token with its hold. Return whether it may."""
+    """Mark an identified call, whose whole body is here, to take its token with its hold. Return whether it may."""
     if call.settings.policies or call.exchange.workspace.id in deps.store.empty_buckets:
         return False
     call.without_token = call.exchange
@@ -37,7 +37,7 @@ def take_token_later(call: Call, deps: Dependencies) -> bool:
 
 
 async def take_late_token(call: Call, deps: Dependencies) -> None:
-    """Take the token of a call that was let to take it with its hold, and has not done so. Raises as ``take_token``."""
+    """Take the token that a call was to take with its hold, if it has not done so. Raises as ``take_token``."""
     identified, call.without_token = call.without_token, None
     if identified is not None:
         before, call.exchange = call.exchange, identified
@@ -54,7 +54,7 @@ async def take_and_hold(call: Call, deps: Dependencies, request: HoldRequest) ->
     if not isinstance(decided, NoToken):
         return decided
     if identified is not None:
-        call.exchange = identified  # The log line has what was known when the rate was to be checked.
+        call.exchange = identified  # The log line shows what is known when the rate is checked.
     raise _refusal(limit_rpm, decided.wait_us)
 
 

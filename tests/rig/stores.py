@@ -76,7 +76,7 @@ def all_counters(
     workspace: str = WORKSPACE, key_id: str = KEY, created_at: datetime = NOW
 ) -> tuple[Counter, ...]:
     """Return every counter of a call, the wallet's last."""
-    return (*counters_of(workspace, key_id, created_at), wallet_counter(workspace))
+    return (*counters_of(workspace, key_id, created_at.date()), wallet_counter(workspace))
 
 
 type OpenStore = Callable[[], Awaitable[Store]]

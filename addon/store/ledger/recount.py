@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
 
-from policies.limits import Counter, counters_of_day, wallet_counter
+from policies.limits import Counter, counters_of, wallet_counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def recount(connection: sqlite3.Connection) -> dict[Counter, CounterTotals]:
     """Return every counter that the rows add to, of all periods. Raises ``sqlite3.Error``."""
     sums: defaultdict[Counter, CounterTotals] = defaultdict(CounterTotals)
     for workspace, key_id, day, spent_nanousd, requests in connection.execute(_DAYS):
-        for counter in counters_of_day(workspace, key_id, date.fromisoformat(day)):
+        for counter in counters_of(workspace, key_id, date.fromisoformat(day)):
             before = sums[counter]
             sums[counter] = CounterTotals(before.spent_nanousd + spent_nanousd, before.requests + requests)
     for workspace, missing_nanousd in connection.execute(_WALLETS):

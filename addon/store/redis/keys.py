@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from policies.limits import EVER, Counter, counters_of_day, wallet_counter
+from policies.limits import EVER, Counter, counters_of, wallet_counter
 
 STATE = "{tollgate}:state"
 """The id of the state. Each workspace has a key of its own with the same value."""
@@ -91,6 +91,6 @@ class CallCounters:
 @lru_cache(maxsize=4096)
 def call_counters(workspace: str, key_id: str, day: date) -> CallCounters:
     """Return the counters of a call of ``day`` (UTC)."""
-    counters = (*counters_of_day(workspace, key_id, day), wallet_counter(workspace))
+    counters = (*counters_of(workspace, key_id, day), wallet_counter(workspace))
     keys = keys_of(workspace)
     return CallCounters(tuple(map(keys.counter, counters)), tuple(ttl_s(c.period) for c in counters))

@@ -18,7 +18,7 @@ from policies.limits import (
     EVER,
     LIMITS_OF_KEYS,
     Limit,
-    counters_of_day,
+    counters_of,
     period_end,
     period_start,
     wallet_counter,
@@ -248,7 +248,7 @@ def settle(connection: sqlite3.Connection, settlement: Settlement) -> None:
 @lru_cache(maxsize=4096)
 def _counters_of(workspace: str, key_id: str, day: date) -> tuple[tuple[str, str], ...]:
     """Return the scope and the period of each counter that a call adds to, the wallet's last."""
-    counters = (*counters_of_day(workspace, key_id, day), wallet_counter(workspace))
+    counters = (*counters_of(workspace, key_id, day), wallet_counter(workspace))
     return tuple((counter.scope, counter.period) for counter in counters)
 
 
