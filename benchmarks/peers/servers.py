@@ -54,7 +54,6 @@ def _litellm(program: Path, upstream_port: int, folder: Path) -> Iterator[Target
         "api_key": "fake-provider-key",
         "input_cost_per_token": 0.15e-6,
         "output_cost_per_token": 0.60e-6,
-        "rpm": 100_000_000,
     }
     settings = {
         "model_list": [{"model_name": SLUG, "litellm_params": model}],
@@ -124,7 +123,7 @@ TOLLGATE_FEATURES: Final = MappingProxyType(
 _LITELLM_FEATURES: Final = MappingProxyType(
     {
         "client keys": "one master key; others need PostgreSQL",
-        "rate limit": "of the model",
+        "rate limit": "no: one of the model is off by default",
         "budget": "no: needs PostgreSQL",
         "usage record": "no: needs PostgreSQL; the cost is in a header",
         "log line": "JSON",
