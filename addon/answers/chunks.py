@@ -14,7 +14,7 @@ from addon.answers.normalize.finish_reason import last_finish_reason
 from addon.answers.normalize.reasoning import rename_edits
 from addon.answers.normalize.role import role_edits
 from addon.answers.sse import frame
-from addon.answers.stream import Event
+from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import SecretFreeText, StreamedSecrets
 from addon.answers.usage import USAGE_MEMBERS, merge_usage, parse_usage
 from addon.answers.usage_placement import UsagePlacement
@@ -28,7 +28,7 @@ MAX_MISSES = 8
 
 
 class ChatChunks:
-    """The chunks of an OpenAI-shaped stream; see ``stream.Chunks``."""
+    """The chunks of an OpenAI-shaped stream; see ``stream_chunks.Chunks``."""
 
     is_closed = False
     """The stream ends only with [DONE] or the end of the message."""

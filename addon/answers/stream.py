@@ -2,9 +2,7 @@
 
 import re
 from operator import attrgetter
-from typing import Any, Protocol
-
-import msgspec
+from typing import Any
 
 from addon.answers.bounds import (
     MAX_EVENT_VALUES,
@@ -14,7 +12,6 @@ from addon.answers.bounds import (
     exceeded_bound,
     parse_bounded,
 )
-from addon.answers.chunk_template import Filled
 from addon.answers.context import AnswerContext
 from addon.answers.sse import (
     DONE_EVENT,
@@ -28,7 +25,7 @@ from addon.answers.sse import (
     is_error_event,
     only_data_line,
 )
-from addon.answers.usage_placement import UsagePlacement
+from addon.answers.stream_chunks import Chunks, Event
 from addon.text.errors import (
     ErrorAnswer,
     is_error_payload,
@@ -37,7 +34,6 @@ from addon.text.errors import (
     upstream_error_in_success,
 )
 from addon.text.json_encode import encode_json
-from policies.model import Usage
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_EVENT_LINES = 1_000
@@ -55,56 +51,6 @@ _TOO_LARGE = unreadable_answer("an event of its stream is too large.")
 _TOO_MANY_LINES = unreadable_answer(f"an event of its stream has more than {MAX_EVENT_LINES} lines.")
 _NO_STREAM = unreadable_answer("it is not an event stream.")
 _NO_COMPLETION = unreadable_answer("its stream has no completion.")
-
-
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event: its text, its JSON on one line, and the offset of the JSON in the text.
-
-    The offset is -1 when the JSON came in several lines.
-    """
-
-    text: bytes
-    payload: bytes
-    start: int
-
-
-class Chunks(Protocol):
-    """The chunks that one dialect makes of the events of one stream, and the facts that it reads in them."""
-
-    finish_reason: str | None
-    text_chars: int
-    """The length of all answer, reasoning and tool arguments, for estimates."""
-
-    @property
-    def usage(self) -> Usage | None:
-        """The counts that are known so far."""
-
-    placement: UsagePlacement
-    """The chunks as the client gets them."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the provider has said how each choice that it began ended."""
-
-    @property
-    def has_all_choices(self) -> bool:
-        """Whether the answer is complete and has as many choices as were asked for."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the provider has said, in another way than with [DONE], that nothing follows."""
-
-    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
-        """Return what the client gets for ``events``, up to one that must be read. Return None when that is the first.
-
-        An event of more than ``max_bytes`` must be read.
-        """
-
-    def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
-        """Return what the client gets for one event. Raises ValueError when it can't be understood."""
-
-    def finish(self) -> bytes:
-        """Return what is left to send when the provider's answer is complete."""
 
 
 class StreamedAnswerReader:

@@ -6,7 +6,7 @@ from typing import Any
 from addon.answers.answer_length import relayed_chars
 from addon.answers.context import AnswerContext
 from addon.answers.normalize.finish_reason import last_finish_reason
-from addon.answers.stream import Event
+from addon.answers.stream_chunks import Event
 from addon.answers.streamed_secrets import StreamedSecrets
 from addon.answers.usage import parse_usage
 from addon.answers.usage_placement import UsagePlacement
@@ -22,7 +22,7 @@ type Translate = Callable[[dict[str, Any], str, int, str], dict[str, Any]]
 
 
 class TranslatedChunks:
-    """The chunks of a stream of another shape; see ``answers.stream.Chunks``."""
+    """The chunks of a stream of another shape; see ``stream_chunks.Chunks``."""
 
     def __init__(self, translator: StreamTranslator, context: AnswerContext) -> None:
         self.finish_reason: str | None = None

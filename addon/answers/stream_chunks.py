@@ -1,0 +1,59 @@
+"""``Chunks``: the chunks that one dialect makes of the events of a stream. Pure."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from addon.answers.chunk_template import Filled
+from addon.answers.usage_placement import UsagePlacement
+from policies.model import Usage
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event: its text, its JSON on one line, and the offset of the JSON in the text.
+
+    The offset is -1 when the JSON came in several lines.
+    """
+
+    text: bytes
+    payload: bytes
+    start: int
+
+
+class Chunks(Protocol):
+    """The chunks that one dialect makes of the events of one stream, and the facts that it reads in them."""
+
+    finish_reason: str | None
+    text_chars: int
+    """The length of all answer, reasoning and tool arguments, for estimates."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The counts that are known so far."""
+
+    placement: UsagePlacement
+    """The chunks as the client gets them."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the provider has said how each choice that it began ended."""
+
+    @property
+    def has_all_choices(self) -> bool:
+        """Whether the answer is complete and has as many choices as were asked for."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the provider has said, in another way than with [DONE], that nothing follows."""
+
+    def fill(self, events: bytes | bytearray, max_bytes: int) -> Filled | None:
+        """Return what the client gets for ``events``, up to one that must be read. Return None when that is the first.
+
+        An event of more than ``max_bytes`` must be read.
+        """
+
+    def read(self, event: Event, chunk: dict[str, Any]) -> bytes:
+        """Return what the client gets for one event. Raises ValueError when it can't be understood."""
+
+    def finish(self) -> bytes:
+        """Return what is left to send when the provider's answer is complete."""
