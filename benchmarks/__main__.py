@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from benchmarks import (
     checkouts,
@@ -46,14 +48,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_MODES: Final = MappingProxyType(
+    {
+        "cpu": "only where a call's processor time goes",
+        "connect": "a new client connection for each call, TLS upstream",
+        "memory": "resident memory over 50,000 calls and 5,000 streams",
+        "growth": "what two million calls in the ledger and 10,000 keys cost; Linux",
+        "stores": "what limits and money cost, on each store",
+        "peers": "LiteLLM, Portkey and Otari too; installs the first two; Linux",
+        "money": "money lost when calls go wrong; Linux",
+        "workers": "what a second worker costs, on each store",
+        "chunks": "what it costs to rewrite one streamed chunk",
+        "hostile": "what hostile requests and answers cost; Linux",
+        "without-gateway": "only stock mitmdump and the upstream",
+    }
+)
+"""The options that measure something else, or less, and their help. At most one of them is given."""
+
+
 def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
-    modes.add_argument("--cpu", action="store_true", help="only where a call's processor time goes")
-    modes.add_argument(
-        "--connect", action="store_true", help="a new client connection for each call, TLS upstream"
-    )
-    modes.add_argument(
-        "--memory", action="store_true", help="resident memory over 50,000 calls and 5,000 streams"
-    )
+    for name, description in _MODES.items():
+        modes.add_argument(f"--{name}", action="store_true", help=description)
     modes.add_argument(
         "--slow-streams",
         type=int,
@@ -62,20 +77,6 @@ def _add_modes(modes: argparse._MutuallyExclusiveGroup) -> None:
         metavar="N",
         help="resident memory with N open slow streams; default: 2000",
     )
-    modes.add_argument(
-        "--growth",
-        action="store_true",
-        help="what two million calls in the ledger and 10,000 keys cost; Linux",
-    )
-    modes.add_argument("--stores", action="store_true", help="what limits and money cost, on each store")
-    modes.add_argument(
-        "--peers", action="store_true", help="LiteLLM, Portkey and Otari too; installs the first two; Linux"
-    )
-    modes.add_argument("--money", action="store_true", help="what calls cost whoever pays; Linux")
-    modes.add_argument("--workers", action="store_true", help="what a second worker costs, on each store")
-    modes.add_argument("--chunks", action="store_true", help="what it costs to rewrite one streamed chunk")
-    modes.add_argument("--hostile", action="store_true", help="what hostile requests and answers cost; Linux")
-    modes.add_argument("--without-gateway", action="store_true", help="only stock mitmdump and the upstream")
 
 
 def _checkout(text: str) -> Path:

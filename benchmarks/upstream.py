@@ -18,8 +18,8 @@ _WHOLE = whole_answer()
 _STREAMED = {kind: streamed_answer(events) for kind, events in EVENTS.items()}
 
 
-class Provider(asyncio.Protocol):
-    """One connection. It answers every complete request, whatever its path and headers."""
+class ProviderConnection(asyncio.Protocol):
+    """One connection of a provider. A subclass answers each complete request."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -36,6 +36,14 @@ class Provider(asyncio.Protocol):
             request, self._buffer = self._buffer[:size], self._buffer[size:]
             self._answer(request)
 
+    def _answer(self, request: bytes) -> None:
+        raise NotImplementedError
+
+
+class CannedAnswers(ProviderConnection):
+    """A connection with canned answers, whatever the path and the headers of a request."""
+
+    @override
     def _answer(self, request: bytes) -> None:
         if (kind := kind_of(request)) is None:  # A gateway asks for the models, for example.
             self._transport.write(_NOT_FOUND)
@@ -67,7 +75,7 @@ def request_size(buffer: bytes) -> int | None:
 async def serve(tls: ssl.SSLContext | None) -> None:
     """Serve on a free port until standard input ends. It also ends with the process that started this one."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Provider, "127.0.0.1", 0, backlog=4096, ssl=tls)
+    server = await loop.create_server(CannedAnswers, "127.0.0.1", 0, backlog=4096, ssl=tls)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()

@@ -1,1 +1,1 @@
-"""What calls cost whoever pays: the provider's own sum next to what a gateway recorded."""
+"""Money lost when calls go wrong: the provider's own sum next to what a gateway recorded."""

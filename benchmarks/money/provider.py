@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Final, override
 
-from benchmarks.upstream import request_size
+from benchmarks.upstream import ProviderConnection
 
 INPUT_NANOUSD: Final = 1_000
 OUTPUT_NANOUSD: Final = 20_000
@@ -54,25 +54,14 @@ def completion_tokens(request: dict[str, Any]) -> int:
     return min([wanted, *(int(cap) for cap in caps if cap is not None)])
 
 
-class Provider(asyncio.Protocol):
-    """One connection."""
+class BilledAnswers(ProviderConnection):
+    """A connection whose answers are billed."""
 
     def __init__(self, bill: Bill) -> None:
+        super().__init__()
         self._bill = bill
-        self._buffer = b""
 
     @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-
-    @override
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while (size := request_size(self._buffer)) is not None and len(self._buffer) >= size:
-            request, self._buffer = self._buffer[:size], self._buffer[size:]
-            self._answer(request)
-
     def _answer(self, request: bytes) -> None:
         if not request.startswith(b"POST "):
             self._transport.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
@@ -139,7 +128,7 @@ async def serve() -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
     bill = Bill()
-    server = await loop.create_server(lambda: Provider(bill), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: BilledAnswers(bill), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     while await loop.run_in_executor(None, sys.stdin.readline):
         print(json.dumps(asdict(bill)), flush=True)
