@@ -24,7 +24,7 @@ class Address(Struct, frozen=True, gc=False):
 class UpstreamEndpoint(Struct, frozen=True, dict=True):
     """The URL and the headers of the requests to one target. Many calls share it.
 
-    ``headers`` are all that is sent besides ``Host`` and ``Content-Length``: no header of the client's request is among
+    ``headers`` are all that is sent next to ``Host`` and ``Content-Length``: no header of the client's request is among
     them.
     """
 

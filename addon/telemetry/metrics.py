@@ -7,6 +7,7 @@ A single process keeps the numbers in memory. Several workers write them to file
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from time import time
 from typing import Any, Literal, NamedTuple, get_args
@@ -40,6 +41,7 @@ MAX_NAMED_FILES = 100
 """How many broken files have their own series. The others are counted together."""
 
 _TOKEN_KINDS = ("prompt", "cached", "cache_write", "completion", "reasoning")
+_token_counts = attrgetter(*(f"{kind}_tokens" for kind in _TOKEN_KINDS))
 
 
 class _Metric(dict[tuple[str, ...], Cells]):
@@ -137,21 +139,14 @@ class Metrics:
         )
 
     def call_ended(self, exchange: Exchange, catalog: Container[str], now_s: float) -> None:
-        """Count a settled call. ``catalog`` has the slugs of its settings; ``now_s`` has the clock of ``started_s``."""
-        target, usage, started_s = exchange.target, exchange.usage, exchange.started_s
+        """Count a settled call. ``catalog`` has the slugs of its settings. ``now_s`` is of the clock of its start."""
+        target, started_s = exchange.target, exchange.started_s
         model, provider, mode = target.model.slug, target.model.provider.name, target.mode
         if model not in catalog:
             model = OTHER
         cells = self._calls[model, provider, mode, exchange.status, exchange.stream]
         cells.calls[0] += 1
-        counts = (
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            usage.cache_write_tokens,
-            usage.completion_tokens,
-            usage.reasoning_tokens,
-        )
-        for cell, count in zip(cells.tokens, counts, strict=True):
+        for cell, count in zip(cells.tokens, _token_counts(exchange.usage), strict=True):
             if count:
                 cell[0] += min(count, MAX_ADDED)
         if exchange.retail_nanousd or exchange.wholesale_nanousd:

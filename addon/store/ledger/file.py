@@ -12,8 +12,8 @@ Most of a transaction's time is its commit, so writes share one:
 | while the file is locked | in one group with all others that wait |
 
 The steps of a group run one after the other, in the order in which they were asked. Each one sees what the ones before
-it did. When one fails, the group is undone, and each step gets a transaction of its own. So no step's fault is another
-one's. When a transaction can't be committed, none of it is written, and each of its writes gets the error.
+it did. When one fails, the group is undone, and each step gets a transaction of its own. So a faulty step fails alone.
+When a transaction can't be committed, none of it is written, and each of its writes gets the error.
 """
 
 import asyncio
@@ -166,10 +166,9 @@ class LedgerFile:
                 loop.call_soon(self._end_turn)
 
     def _commit_next(self) -> None:
-        """Commit the next group. When the file is locked, it waits on, without the writes whose time is over."""
-        waiting = [
-            write for write in self._waiting if not write.answer.done()
-        ]  # A cancelled one is left out.
+        """Commit the next group. When the file is locked, keep its writes, except those whose time is over."""
+        # A write that was cancelled is left out.
+        waiting = [write for write in self._waiting if not write.answer.done()]
         group, self._waiting = waiting[:MAX_GROUP], waiting[MAX_GROUP:]
         locked_out = self._commit(group)
         self._locked_turns = self._locked_turns + 1 if locked_out else 0

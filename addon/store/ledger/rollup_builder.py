@@ -20,9 +20,9 @@ from addon.store.ledger.rollups import build_step, is_behind
 log = logging.getLogger("tollgate.store")
 
 _STEP_S: Final = 0.004
-"""How long a step may hold the ledger's write lock. The number of its rows follows from the last step."""
-_REST: Final = 4
-"""A step of one second is followed by this many seconds of rest, for the calls."""
+"""How long a step should hold the ledger's write lock. The time of one step sets the number of rows of the next."""
+_REST_FACTOR: Final = 4
+"""The rest after a step, during which calls have the lock, is this many times as long as the step."""
 LOOK_S: Final = 5.0
 """The rest when there is nothing to build."""
 _FEWEST_ROWS: Final = 20
@@ -72,7 +72,7 @@ class RollupBuilder:
             await asyncio.sleep(pause_s)
 
     def step(self) -> float:
-        """Build a step, if there is one to build and no other process builds. Return how long to rest then."""
+        """Build one step, if one is due and no other process builds. Return how many seconds to rest then."""
         if self._lock is None:
             self._lock = _try_lock(self._database.with_name(f"{self._database.name}-owners") / ".rollups")
         if self._lock is None:
@@ -86,14 +86,14 @@ class RollupBuilder:
         began_s = time.perf_counter()
         build_step(self._connection, now, self._rows)
         took_s = time.perf_counter() - began_s
-        fitting = (
-            self._rows * 2 if took_s < _STEP_S / 2 else self._rows // 2 if took_s > _STEP_S else self._rows
-        )
-        self._rows = max(_FEWEST_ROWS, min(fitting, _MOST_ROWS))
-        return took_s * _REST
+        if took_s < _STEP_S / 2:
+            self._rows = min(self._rows * 2, _MOST_ROWS)
+        elif took_s > _STEP_S:
+            self._rows = max(self._rows // 2, _FEWEST_ROWS)
+        return took_s * _REST_FACTOR
 
     def close(self) -> None:
-        """Leave the build to other processes, in the thread of the steps."""
+        """Let another process build. The thread of the steps calls this."""
         if self._connection:
             self._connection.close()
         if self._lock is not None:

@@ -1,6 +1,6 @@
 """The rollups: sums of the rows of ``usage`` by hour and by day, and the triggers that keep them.
 
-A trigger runs in the transaction of the row, whoever writes, changes or deletes it. So rollups and rows can't differ.
+A trigger runs in the transaction of the row, whichever program writes, changes or deletes it. So both always agree.
 Source: docs/ledger.md, docs/decisions/triggers-keep-the-rollups.md.
 """
 
@@ -55,7 +55,7 @@ class RollupTable:
         return f"CREATE TABLE {self.name} ({', '.join(texts + numbers)}, PRIMARY KEY ({key})) WITHOUT ROWID"
 
     def triggers(self) -> Sequence[str]:
-        """Return the SQL of the triggers: a row that comes is added, one that goes is taken out."""
+        """Return the SQL of the triggers: they add a row that is inserted, and subtract a row that is deleted."""
         return (
             self._trigger("INSERT", "NEW", self._addition()),
             self._trigger("UPDATE", "OLD", self._removal()),
@@ -121,7 +121,7 @@ def _merged(name: str) -> str:
 
 
 def _reduced(name: str, duration: str) -> str:
-    """Return the SQL that takes one call out of the counts of a column."""
+    """Return the SQL that subtracts one call from the counts of a column."""
     bucket = f"'$.' || {bucket_of(duration)}"
     count = f"json_extract({name}, {bucket})"
     less = f"iif({count} > 1, json_set({name}, {bucket}, {count} - 1), json_remove({name}, {bucket}))"

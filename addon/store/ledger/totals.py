@@ -127,7 +127,7 @@ def _select_part(part: _Part, by: str, wanted: Filter) -> tuple[str, list[str]]:
 def _split(connection: sqlite3.Connection, wanted: Filter, days: _Source | None) -> Iterator[_Part]:
     """Return the parts of the wanted time: whole days, the whole hours around them, and rows for the rest.
 
-    The parts are in no gap and do not overlap; a part may be empty.
+    The parts leave no gap and do not overlap. A part may be empty.
     """
     progress = read_progress(connection)
     begin, end = wanted.since or "", wanted.until or AFTER_ALL
@@ -154,9 +154,9 @@ _MIDNIGHT: Final = "T00:00:00.000+00:00"
 
 
 def _ceil(moment: str, digits: int) -> str:
-    """Return the begin of the first whole day or hour from ``moment`` on.
+    """Return the beginning of the first whole day or hour from ``moment`` on.
 
-    All moments are texts that are compared as texts: ``2026-01-31T12`` is the begin of its hour, and
+    All moments are texts that are compared as texts: ``2026-01-31T12`` is the beginning of its hour, and
     ``2026-01-31T12~`` its end.
     """
     period, rest = moment[:digits], moment[digits:]

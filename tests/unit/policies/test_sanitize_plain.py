@@ -30,7 +30,7 @@ MORE_OF_MESSAGES: list[dict[str, Any]] = [
         for text in ("a", None)
     ),
 ]
-"""What each message has besides its role and one text."""
+"""The fields of each message, next to its role and one text."""
 
 NUMBERS: list[Any] = [-3, 0, 0.9, 2.5]
 VALUES: dict[str, list[Any]] = {
