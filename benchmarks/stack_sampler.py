@@ -50,7 +50,7 @@ _OLDER: Final = {
 _LIBRARIES: Final = {
     "wire": (
         *("mitmproxy", "asyncio", "selectors", "socket", "ssl", "OpenSSL", "h2", "hpack", "hyperframe"),
-        *("h11", "httptools", "concurrent", "contextvars", "uvloop"),
+        *("h11", "httptools", "concurrent", "contextvars"),
     ),
     "JSON": ("json", "pydantic", "pydantic_core", "msgspec"),
     "store": ("sqlite3", "redis"),

@@ -14,7 +14,6 @@ LOOP = ("selectors", "asyncio.base_events", "asyncio.runners", "addon.commands.s
     ("stack", "area"),
     [
         (LOOP, "wire"),
-        (("uvloop", "asyncio.runners", "addon.commands.serve", "click.core"), "wire"),
         (("addon.text.http1_body", "addon.wire.http1", *LOOP), "wire"),
         (("addon.upstream.pool", "addon.calls.relay", *LOOP), "wire"),
         (("mitmproxy.proxy.layer", "addon.hop_stream", *LOOP), "wire"),
