@@ -29,7 +29,8 @@ from addon.text.errors import (
 )
 from addon.text.http_heads import Response, ResponseHead
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
-from addon.upstream.pool import Origin, PoolFull, Unreachable
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool import PoolFull
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Stage
 

@@ -20,7 +20,8 @@ from addon.settings.service_account import GRANT_TYPE, ServiceAccount, parse_ser
 from addon.text.http1_heads import encode_request_head
 from addon.text.masking import recordable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
-from addon.upstream.pool import Origin, Pool, PoolFull, Unreachable
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool import Pool, PoolFull
 from policies.model import Target
 
 log = logging.getLogger("tollgate.access_tokens")

@@ -9,23 +9,14 @@ from collections.abc import Callable
 from typing import Final
 
 from addon.text.http1_body import BodyReader
-from addon.text.http1_heads import (
-    MAX_HEAD_BYTES,
-    HttpSyntaxError,
-    find_head_end,
-    keeps_alive,
-    parse_response_head,
-    response_framing,
-)
+from addon.text.http1_heads import HttpSyntaxError, keeps_alive, response_framing
 from addon.text.http_heads import ResponseHead
+from addon.upstream.answer_head import AnswerHeadReader
 from addon.upstream.provider_socket import ProviderSocket
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 """A connection stops reading when this many bytes of a body are unread."""
 
-MAX_INTERIM_ANSWERS: Final = 16
-
-_SWITCHING_PROTOCOLS: Final = 101
 _STRAY_BYTES: Final = "bytes that belong to no answer"
 
 
@@ -50,12 +41,11 @@ class UpstreamConnection:
 
     __slots__ = (
         "_body",
-        "_buffer",
         "_can_be_kept",
         "_failure",
         "_has_bytes",
         "_head",
-        "_interim_answers",
+        "_head_reader",
         "_is_done",
         "_is_held",
         "_is_sent",
@@ -63,7 +53,6 @@ class UpstreamConnection:
         "_on_piece",
         "_on_returned",
         "_pieces",
-        "_searched",
         "_send_waiter",
         "_socket",
         "_unread_bytes",
@@ -86,9 +75,7 @@ class UpstreamConnection:
         self._send_waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamConnectionError | None = None
         self._method = "POST"
-        self._buffer = bytearray()
-        self._searched = 0
-        self._interim_answers = 0
+        self._head_reader = AnswerHeadReader()
         self._head: ResponseHead | None = None
         self._body: BodyReader | None = None
         self._pieces: list[bytes] = []
@@ -271,36 +258,11 @@ class UpstreamConnection:
 
     def _read_head(self, data: bytes) -> bytes:
         """Read the head, once it is whole. Return the bytes of the body after it."""
-        if self._buffer:
-            self._buffer += data
-            # Until the head is whole, the buffer grows in place.
-            if find_head_end(self._buffer, self._searched) < 0:
-                self._keep_head(len(self._buffer))
-                return b""
-            data = bytes(self._buffer)
-            self._buffer.clear()
-        while (end := find_head_end(data)) >= 0:
-            if end > MAX_HEAD_BYTES:
-                raise HttpSyntaxError("the head of the answer is too long")
-            head, data = parse_response_head(data[:end]), data[end:]
-            if not 100 <= head.status < 200:
-                return self._begin_body(head, data)
-            self._interim_answers += 1
-            if head.status == _SWITCHING_PROTOCOLS or self._interim_answers > MAX_INTERIM_ANSWERS:
-                raise HttpSyntaxError("too many interim answers, or a change of the protocol")
-        self._buffer += data
-        self._keep_head(len(data))
-        return b""
-
-    def _keep_head(self, size: int) -> None:
-        if size > MAX_HEAD_BYTES:
-            raise HttpSyntaxError("the head of the answer is too long")
-        self._searched = max(0, size - 3)
-
-    def _begin_body(self, head: ResponseHead, rest: bytes) -> bytes:
-        body = self._body = BodyReader(response_framing(head, self._method))
-        self._head = head
-        if not keeps_alive(head):
+        if (read := self._head_reader.feed(data)) is None:
+            return b""
+        self._head, rest = read
+        body = self._body = BodyReader(response_framing(self._head, self._method))
+        if not keeps_alive(self._head):
             self._can_be_kept = False
         return body.feed(rest) if rest else b""
 

@@ -20,15 +20,6 @@ from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.provider_socket import ProviderSocket
 from addon.upstream.semaphores import KeyedSemaphores
 
-__all__ = [
-    "Origin",
-    "Pool",
-    "PoolFull",
-    "PoolLimits",
-    "PoolStats",
-    "Unreachable",
-]
-
 _CLOSED: Final = "the pool of connections is closed"
 
 
@@ -190,22 +181,13 @@ class Pool:
 
     # Connections of calls.
 
-    def _proxy_for(self, origin: Origin) -> EgressProxy | None:
-        return None if origin.is_direct else self._proxy
-
     async def _connect(self, origin: Origin, timeout_s: float) -> ProviderSocket:
-        proxy = self._proxy_for(origin)
+        proxy = None if origin.is_direct else self._proxy
         idle = self._idle_of.get(origin, ())
         if idle and self._origins.in_use(origin) + len(idle) > self._limits.open_per_origin:
             self._close_idle(idle[0])
-        connecting = asyncio.ensure_future(
-            self._connector.connect(
-                origin,
-                proxy,
-                timeout_s,
-                partial(ProviderSocket, self._on_closed, self._buffer, origin, proxy),
-            )
-        )
+        new_socket = partial(ProviderSocket, self._on_closed, self._buffer, origin, proxy)
+        connecting = asyncio.ensure_future(self._connector.connect(origin, proxy, timeout_s, new_socket))
         self._connecting.add(connecting)
         try:
             socket = await connecting

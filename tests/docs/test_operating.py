@@ -16,7 +16,7 @@ from addon.runtime.keepalive import KEEPALIVE_S
 from addon.serve import supervisor
 from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
-from addon.upstream.connection import MAX_INTERIM_ANSWERS
+from addon.upstream.answer_head import MAX_INTERIM_ANSWERS
 from addon.upstream.pool import DEFAULT_LIMITS as POOL
 from addon.wire import clients, tls
 from addon.wire import http1 as client_http1

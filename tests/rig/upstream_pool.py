@@ -9,7 +9,8 @@ import pytest
 
 from addon.upstream.connection import UpstreamConnection
 from addon.upstream.connector import SocketConnector
-from addon.upstream.pool import Origin, Pool, PoolLimits, Unreachable
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool import Pool, PoolLimits
 from rig.bounds import BOUND_S
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"

@@ -15,7 +15,8 @@ from rig.upstream import DeafPort
 from rig.upstream_pool import acquire, exchange, fail_to_acquire, pool_of
 
 from addon.upstream import connector
-from addon.upstream.pool import Origin, PoolLimits
+from addon.upstream.origin import Origin
+from addon.upstream.pool import PoolLimits
 
 
 @pytest.mark.usefixtures("trusted")

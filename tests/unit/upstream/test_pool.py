@@ -10,7 +10,8 @@ from rig.provider import OK, Peer, Provider
 from rig.upstream_pool import REQUEST, acquire, exchange, pool_of, read_body, wait_for_open_at_most
 
 from addon.upstream.connection import UpstreamConnectionError
-from addon.upstream.pool import PoolFull, PoolLimits, Unreachable
+from addon.upstream.origin import Unreachable
+from addon.upstream.pool import PoolFull, PoolLimits
 
 
 async def test_forty_calls_one_after_another_use_one_connection() -> None:

@@ -11,7 +11,8 @@ from addon.runtime.deadline import within
 from addon.text.http_heads import Headers, Response, ResponseHead
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.connector import SocketConnector
-from addon.upstream.pool import Origin, Pool, PoolFull, PoolLimits, Unreachable
+from addon.upstream.origin import Origin, Unreachable
+from addon.upstream.pool import Pool, PoolFull, PoolLimits
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
 

@@ -21,7 +21,7 @@ from rig.upstream_pool import (
 )
 
 from addon.upstream.connection import UpstreamConnectionError
-from addon.upstream.pool import Origin
+from addon.upstream.origin import Origin
 
 
 @pytest.mark.usefixtures("trusted")

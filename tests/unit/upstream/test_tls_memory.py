@@ -17,7 +17,8 @@ MAX_KIB = 60
 CLIENT = f"""
 import asyncio, gc, os, sys
 from addon.upstream.connector import SocketConnector
-from addon.upstream.pool import Origin, Pool, PoolLimits
+from addon.upstream.origin import Origin
+from addon.upstream.pool import Pool, PoolLimits
 
 REQUEST = b"POST / HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 2\\r\\n\\r\\n"
 
