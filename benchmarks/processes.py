@@ -122,7 +122,6 @@ def running(
     The process gets our environment and ``environment``. With a ``home``, the folder in which it runs, it gets nothing
     of the user's: no credentials, no proxies, no settings.
     """
-    bare = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "NO_PROXY": "*"}
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("w")) if log else subprocess.PIPE
         process = subprocess.Popen(
@@ -131,13 +130,17 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT if log else None,
             text=True,
-            env={**(bare if home else os.environ), **(environment or {})},
+            env={**(_bare_environment(home) if home else os.environ), **(environment or {})},
             cwd=home,
         )
         try:
             yield process
         finally:
             _end(process)
+
+
+def _bare_environment(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "NO_PROXY": "*"}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -126,11 +126,8 @@ def place_hold(
         left_nanousd = min(unspent_nanousd, MAX_ROOM_NANOUSD) - use.held_nanousd
         if tightest is None or left_nanousd < room_nanousd:
             room_nanousd, tightest = left_nanousd, limit
-    if not max_cost.is_protected:
-        return Hold(max_cost.prompt_nanousd, max_cost.cap_tokens)
-    if tightest is None:
-        whole = _hold(max_cost, max_cost.cap_tokens)
-        return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
+    if tightest is None or not max_cost.is_protected:
+        return _hold_in_full(max_cost)
     if reason := _find_shortage(max_cost, room_nanousd):
         return _deny(max_cost, reason, limits, tightest, used)
     return _hold(max_cost, _cap_within(max_cost, room_nanousd))
@@ -169,6 +166,14 @@ _MESSAGES: Mapping[DenialReason, tuple[RefusalCode, str]] = MappingProxyType(
         ),
     }
 )
+
+
+def _hold_in_full(max_cost: MaxCost) -> Hold:
+    """Return the hold of a call that keeps its cap: it has no limit on money, or no overage protection."""
+    if not max_cost.is_protected:
+        return Hold(max_cost.prompt_nanousd, max_cost.cap_tokens)
+    whole = _hold(max_cost, max_cost.cap_tokens)
+    return Hold(min(whole.amount_nanousd, MAX_HOLD_NANOUSD), whole.cap_tokens)
 
 
 def _find_shortage(max_cost: MaxCost, room_nanousd: int) -> DenialReason | None:

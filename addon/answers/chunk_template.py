@@ -94,7 +94,7 @@ def make_template(
     other_chars = text_chars - len(_decoded(found[1]))
     padding = _padding_place(payload, end)
     variable = [(start, end), padding] if padding else [(start, end)]
-    if other_chars < 0 or any([_overlaps(edit, place) for edit in edits for place in variable]):  # noqa: C419
+    if other_chars < 0 or _overlap(edits, variable):
         return None
     pad_start, pad_end = padding or (len(payload), len(payload))
     return Template(
@@ -120,8 +120,8 @@ def _padding_place(payload: bytes, start: int) -> tuple[int, int] | None:
     return padding.span() if padding and padding.end() == found[0].end - 1 else None
 
 
-def _overlaps(edit: Edit, place: tuple[int, int]) -> bool:
-    return edit[0] < place[1] and place[0] < edit[1]
+def _overlap(edits: Sequence[Edit], places: Sequence[tuple[int, int]]) -> bool:
+    return any(begin < place[1] and place[0] < end for begin, end, _ in edits for place in places)
 
 
 def _edited(payload: bytes, start: int, end: int, edits: Sequence[Edit]) -> bytes:

@@ -74,12 +74,7 @@ class BodyReader:
         if self._until_close:
             return data
         if not self._is_chunked:
-            left = self._left
-            if len(data) < left:
-                self._left = left - len(data)
-                return data
-            self.is_done, self._left, self.rest = True, 0, data[left:]
-            return data[:left]
+            return self._read_counted(data)
         if self._is_broken:
             raise HttpSyntaxError("the body's framing was broken before")
         pieces: list[bytes] = []
@@ -98,6 +93,15 @@ class BodyReader:
         if not self.is_done and not self._until_close:
             raise HttpSyntaxError("the connection ended within a body")
         self.is_done = True
+
+    def _read_counted(self, data: bytes) -> bytes:
+        """Return the bytes of a body whose length is known."""
+        left = self._left
+        if len(data) < left:
+            self._left = left - len(data)
+            return data
+        self.is_done, self._left, self.rest = True, 0, data[left:]
+        return data[:left]
 
     def _go_on_chunked(self, data: bytes, pieces: list[bytes]) -> None:
         """Read on within a chunk, a line or the trailers."""

@@ -53,10 +53,7 @@ class StreamChoice:
         shaped = self._with_delta(choice)
         given = shaped["delta"]
         once = self.role.drop_repeated(given) if given.get("role") else given
-        plain = reasoned = once
-        if not has_plain_text(once):
-            plain = with_plain_content(once, drops_empty=True)
-            reasoned = with_reasoning_content(plain, reads_details=not self.has_reasoning)
+        plain, reasoned = (once, once) if has_plain_text(once) else self._with_texts(once)
         self.has_reasoning = self.has_reasoning or any(map(plain.get, ("reasoning_content", "reasoning")))
         delta = untagged = self._without_tags(reasoned, ends=ends) if self.tags else reasoned
         if "tool_calls" in delta:
@@ -69,9 +66,8 @@ class StreamChoice:
         same_else = shaped is choice and made.get("finish_reason") == choice.get("finish_reason")
         is_renamed = reasoned is not plain
         # The role and the key of the reasoning are the only changes, so the bytes can be edited.
-        is_edit = (
-            same_else and delta is reasoned and plain is once and (not is_renamed or is_only_renamed(once))
-        )
+        is_edit = same_else and delta is reasoned and plain is once
+        is_edit = is_edit and (not is_renamed or is_only_renamed(once))
         is_steady = not (ends or had_tags or (self._calls.begun, self.role.is_sent) != before)
         return ChoiceResult(
             made,
@@ -103,6 +99,11 @@ class StreamChoice:
         if isinstance(text, str):
             return {**without(choice, "text"), "delta": {"content": text}}
         return {**choice, "delta": {}}
+
+    def _with_texts(self, delta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return ``delta`` with its content as text, and the same with its reasoning in ``reasoning_content``."""
+        plain = with_plain_content(delta, drops_empty=True)
+        return plain, with_reasoning_content(plain, reads_details=not self.has_reasoning)
 
     def _without_tags(self, delta: dict[str, Any], *, ends: bool) -> dict[str, Any]:
         """Return ``delta`` without think tags. There are none when the provider itself separates reasoning."""

@@ -126,28 +126,32 @@ class Holds:
     ) -> Sequence[str]:
         """Return the answer of ``hold.lua``, within ``TIMEOUT_S``. With ``bucket``, take a token in the same step."""
         began_s = time.monotonic()
-        keys = keys_of(request.workspace)
         names, arguments = _hold_arguments(request, counters, is_moved=is_moved)
         end_us = None if self._state.was_lost else self._leases.known_end_us(request.workspace)
         if end_us is None:
             async with self._client.timeout():
                 end_us = await self._leases.end_us(request.workspace, renew=self._state.was_lost)
-        first = (request.id, self._leases.owner, end_us)
-        if bucket:
-            with_takes = (keys.takes, *names)
-            answer: Sequence[str] = await self._state.run(
-                TAKE_AND_HOLD, request.workspace, with_takes, *bucket, *first, *arguments
-            )
-        else:
-            answer = await self._state.run(HOLD, request.workspace, names, *first, *arguments)
+        answer = await self._ask(request, end_us, names, arguments, bucket)
         if answer != ["lease"]:
             return answer
         # The token was taken. Only the hold is to be placed again.
         async with self._client.timeout(spent_s=time.monotonic() - began_s):
             end_us = await self._leases.end_us(request.workspace, renew=True)
-            first = (request.id, self._leases.owner, end_us)
-            again = self._state.run(HOLD, request.workspace, names, *first, *arguments)
-            return cast(Sequence[str], await again)
+            return await self._ask(request, end_us, names, arguments, ())
+
+    async def _ask(
+        self,
+        request: HoldRequest,
+        end_us: str,
+        names: Sequence[str],
+        arguments: Sequence[str | int],
+        bucket: Sequence[int],
+    ) -> Sequence[str]:
+        """Run ``hold.lua`` once, after ``take_token.lua`` where there is a ``bucket``."""
+        script, takes = (TAKE_AND_HOLD, [keys_of(request.workspace).takes]) if bucket else (HOLD, [])
+        first: tuple[str | int, ...] = (*bucket, request.id, self._leases.owner, end_us)
+        answer = await self._state.run(script, request.workspace, (*takes, *names), *first, *arguments)
+        return cast(Sequence[str], answer)
 
 
 def _decided(request: HoldRequest, held: _Held, answer: Sequence[str], verb: str = "held") -> Hold | Denial:
