@@ -14,19 +14,15 @@ from addon.text.http1_heads import (
     ContentLengthError,
     Framing,
     HttpSyntaxError,
-    find_head_end,
     parse_request_head,
     request_framing,
-    skip_blank_lines,
 )
 from addon.text.http_heads import Headers, RequestHead
 from addon.wire.connection import ClientTransport, Connection, ServeStream, WireSettings
 from addon.wire.http1_stream import Http1Stream
+from addon.wire.request_buffer import HeadTooLargeError, RequestBuffer
 from addon.wire.stream import ClientLeft, Stream
 from policies.refusal import Refusal
-
-MAX_BLANK_BYTES = 16_384
-"""The bound of the empty lines that are skipped before a request line. Source: RFC 9112, 2.2."""
 
 EMPTY_HEAD = RequestHead("GET", "/", "1.1", Headers())
 """The head of a request that could not be read."""
@@ -45,9 +41,7 @@ class Http1Connection(Connection):
         super().__init__(transport, serve_stream, settings, peer)
         self._receive: Callable[[bytes], None] = self._read_head
         self._expire: Callable[[], None] = self._expire_head
-        self._buffer = b""
-        self._searched_bytes = 0
-        self._blank_bytes = 0
+        self._buffer = RequestBuffer()
         self._has_head_begun = False
         self._is_paused = False
         self._stream: Http1Stream | None = None
@@ -68,7 +62,7 @@ class Http1Connection(Connection):
 
     def connection_lost(self) -> None:
         self._receive = self._ignore
-        self._buffer = b""
+        self._buffer.data = b""
         self._deadline.close()
         if self._stream and not self._stream.is_ended:
             self._stream.mark_client_gone(cut_off=self.transport.is_cut_off)
@@ -90,19 +84,23 @@ class Http1Connection(Connection):
     # Requests.
 
     def _read_head(self, data: bytes) -> None:
-        self._buffer += data
+        self._buffer.data += data
         self._start_next_request()
 
     def _start_next_request(self) -> None:
         """Serve the next request if its head has arrived."""
-        if self._receive != self._read_head or self._stream or not self._buffer:
+        if self._receive != self._read_head or self._stream or not self._buffer.data:
             return
         try:
-            raw = self._cut_head()
+            raw = self._buffer.cut_head()
             if raw is None:
+                self._await_rest_of_head()
                 return
             head = parse_request_head(raw)
             framing = request_framing(head)
+        except HeadTooLargeError:
+            message = f"The request head exceeds {MAX_HEAD_BYTES} bytes, or {MAX_HEAD_LINES} lines."
+            self.refuse(Refusal("request_header_fields_too_large", message))
         except ContentLengthError:
             self.refuse(Refusal("request_too_large", "The request body is too large."))
         except HttpSyntaxError:
@@ -110,41 +108,20 @@ class Http1Connection(Connection):
         else:
             self._serve_request(head, framing)
 
-    def _cut_head(self) -> bytes | None:
-        """Return the bytes of the next head, or None if it has not arrived or the client was refused."""
-        buffer = self._buffer
-        if buffer[0] == 13:
-            blank = skip_blank_lines(buffer)
-            buffer = self._buffer = buffer[blank:]
-            self._blank_bytes += blank
-        end = find_head_end(buffer, max(self._searched_bytes - 3, 0)) if buffer else -1
-        if (
-            (len(buffer) if end < 0 else end) > MAX_HEAD_BYTES
-            or self._blank_bytes > MAX_BLANK_BYTES
-            or buffer.count(b"\n", 0, max(end, 0)) > MAX_HEAD_LINES
-        ):
-            message = f"The request head exceeds {MAX_HEAD_BYTES} bytes, or {MAX_HEAD_LINES} lines."
-            self.refuse(Refusal("request_header_fields_too_large", message))
-            return None
-        if end < 0:
-            self._searched_bytes = len(buffer)
-            if not self._has_head_begun:
-                # Set once for each head, so a client that sends byte by byte gains no time.
-                self._has_head_begun = True
-                self._deadline.set(self.settings.head_timeout_s)
-            return None
-        self._buffer = buffer[end:]
-        return buffer[:end]
+    def _await_rest_of_head(self) -> None:
+        if not self._has_head_begun:
+            # Set once for each head, so a client that sends byte by byte gains no time.
+            self._has_head_begun = True
+            self._deadline.set(self.settings.head_timeout_s)
 
     def _serve_request(self, head: RequestHead, framing: Framing) -> None:
-        self._searched_bytes = self._blank_bytes = 0
         self._has_head_begun = False
         self._stream = stream = self._new_stream(head, framing)
         if self.is_draining:
             stream.is_last = True
         self._receive = self._read_body
-        if self._buffer:
-            rest, self._buffer = self._buffer, b""
+        if self._buffer.data:
+            rest, self._buffer.data = self._buffer.data, b""
             self._read_body(rest)
         if not stream.body.is_done:
             stream.check_expect()
@@ -169,19 +146,19 @@ class Http1Connection(Connection):
             if stream.body.rest:
                 rest, stream.body.rest = stream.body.rest, b""
                 self._buffer_next(rest, stream)
-        if self._buffer or self._is_paused or stream.unread_bytes >= self.settings.max_unread_bytes:
+        if self._buffer.data or self._is_paused or stream.unread_bytes >= self.settings.max_unread_bytes:
             self._limit_unread()
 
     def _buffer_next(self, data: bytes, stream: Http1Stream) -> None:
         """Keep bytes after a request for the next one. Nothing follows the last request of the connection."""
         if not stream.is_last:
-            self._buffer += data
+            self._buffer.data += data
 
     def _limit_unread(self) -> None:
         """Stop reading while much is unread, so that a client that is faster than its calls fills no memory."""
         stream = self._stream
         unread = stream.unread_bytes if stream and not stream.is_ended else 0
-        if max(unread, len(self._buffer)) >= self.settings.max_unread_bytes:
+        if max(unread, len(self._buffer.data)) >= self.settings.max_unread_bytes:
             self._is_paused = True
             self.transport.pause_reading()
         elif self._is_paused:
@@ -231,7 +208,7 @@ class Http1Connection(Connection):
         self._deadline.set(self.settings.idle_timeout_s)
         if self._is_paused:
             self._resume_reading()
-        if self._buffer:
+        if self._buffer.data:
             # Start one request in each turn of the event loop, however many arrived at once.
             asyncio.get_running_loop().call_soon(self._start_next_request)
 
@@ -258,7 +235,7 @@ class Http1Connection(Connection):
             if left < 0:
                 self._linger_and_close()
             elif ended.body.is_done:
-                self._buffer += ended.body.rest
+                self._buffer.data += ended.body.rest
                 self._wait_for_request()
 
         self._receive = discard
@@ -280,7 +257,7 @@ class Http1Connection(Connection):
         If unread bytes waited at the close, the kernel would reset the connection and the client might lose the answer.
         """
         self._receive, self._expire = self._ignore, self._expire_linger
-        self._buffer = b""
+        self._buffer.data = b""
         self.transport.write_eof()
         self._resume_reading()
         self._deadline.set(self.settings.linger_s)

@@ -18,8 +18,7 @@ from addon.text import http1_body, http1_heads, json_scan
 from addon.text import provider_error as upstream_message
 from addon.upstream.answer_head import MAX_INTERIM_ANSWERS
 from addon.upstream.pool import DEFAULT_LIMITS as POOL
-from addon.wire import clients, tls
-from addon.wire import http1 as client_http1
+from addon.wire import clients, request_buffer, tls
 from addon.wire.connection import WireSettings
 
 WIRE = {field.name: field.default for field in fields(WireSettings)}
@@ -90,7 +89,7 @@ BOUNDS = {
 
 
 def test_every_bound_is_documented_with_its_number() -> None:
-    assert client_http1.MAX_BLANK_BYTES == http1_body.MAX_OVERHEAD_BYTES
+    assert request_buffer.MAX_BLANK_BYTES == http1_body.MAX_OVERHEAD_BYTES
     assert {row[0]: row[1] for row in rows("Bounds and timeouts")} == BOUNDS
 
 

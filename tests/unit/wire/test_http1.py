@@ -174,7 +174,7 @@ async def test_pipelined_bytes_are_bounded():
         waiting = await wait_until_stable(peer.writer.transport.get_write_buffer_size)
         one = next(iter(served.host.clients.open.values()))
         assert waiting > 10_000_000
-        assert len(getattr(one.connection, "_buffer")) <= 2 * 65_536  # noqa: B009
+        assert len(getattr(one.connection, "_buffer").data) <= 2 * 65_536  # noqa: B009
 
 
 async def test_a_client_that_does_not_read_gets_no_further_answer():
