@@ -1,7 +1,6 @@
 """The connection to Redis that all calls share: one write a turn, and each answer to its own command."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from redis.exceptions import NoScriptError, ResponseError
+from rig.echoes import assert_no_answer_goes_to_another
 from rig.redis_fixtures import StartRedis
 from rig.redis_server import RedisServer
 
@@ -102,20 +102,11 @@ async def test_each_command_has_its_own_error(client: RedisClient) -> None:
 
 
 async def test_no_cancelled_command_gives_its_answer_to_another(client: RedisClient) -> None:
-    dice = random.Random(1)
+    async def echo(text: str) -> str:
+        return str(await client.ask("ECHO", text))
 
-    async def echo(text: str) -> bool:
-        return bool(await client.ask("ECHO", text) == text)
-
-    for turn in range(60):
-        calls = [asyncio.create_task(echo(f"{turn}-{number}")) for number in range(50)]
-        for _ in range(dice.randint(0, 12)):
-            await asyncio.sleep(0)
-        for call in dice.sample(calls, 25):
-            call.cancel()
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert {answer for answer in answers if not isinstance(answer, asyncio.CancelledError)} <= {True}
-    assert await echo("after")
+    await assert_no_answer_goes_to_another(echo)
+    assert await echo("after") == "after"
 
 
 async def test_a_server_that_ends_fails_what_waits_and_is_found_again(start_redis: StartRedis) -> None:
