@@ -16,9 +16,10 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,26 +99,25 @@ class RedisStore(SharedCircuitsMixin):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        if self._pending.is_full:
-            self._pending.refuse()
-        try:
-            return await self._holds.place(request)
-        except BaseException:
-            self._void_unknown(request.id)
-            raise
+        return await self._place(partial(self._holds.place, request), request.id)
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        if self._pending.is_full:
-            self._pending.refuse()
-        try:
-            decided = await self._holds.take_and_place(request, _bucket(limit_rpm))
-        except BaseException:
-            self._void_unknown(request.id)
-            raise
+        place = partial(self._holds.take_and_place, request, _bucket(limit_rpm))
+        decided = await self._place(place, request.id)
         if isinstance(decided, NoToken):
             self.empty_buckets.add(request.workspace)
         return decided
+
+    async def _place[T](self, place: Callable[[], Awaitable[T]], call_id: str) -> T:
+        """Place a hold, unless too many settlements are pending."""
+        if self._pending.is_full:
+            self._pending.refuse()
+        try:
+            return await place()
+        except BaseException:
+            self._void_unknown(call_id)
+            raise
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""

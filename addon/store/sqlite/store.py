@@ -13,7 +13,7 @@ from pathlib import Path
 from addon.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_us
 from addon.store.circuits import Circuits, CircuitSnapshot, SharedCircuitsMixin
 from addon.store.ledger.connection import NEVER_WRITABLE, raising_unavailable
-from addon.store.ledger.file import LedgerFile
+from addon.store.ledger.file import LedgerFile, Step
 from addon.store.ledger.recount import reclaim_counters
 from addon.store.pending_writes import PendingWrites
 from addon.store.process_lock import ProcessLock
@@ -79,34 +79,30 @@ class SqliteStore(SharedCircuitsMixin):
 
     async def hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.hold``."""
-        if self._pending.is_full:
-            self._pending.refuse()
         owner, clock = self._process.id, self._clock
-        try:
-            return await self._file.write(
-                partial(transactions.hold, request=request, owner=owner, clock=clock)
-            )
-        except asyncio.CancelledError:
-            self._pending.voids.add(request.id)  # It is not known whether it was placed.
-            raise
+        step = partial(transactions.hold, request=request, owner=owner, clock=clock)
+        return await self._place(step, request.id)
 
     async def take_and_hold(self, request: HoldRequest, limit_rpm: int) -> Hold | Denial | NoToken:
         """See ``Store.take_and_hold``."""
-        if self._pending.is_full:
-            self._pending.refuse()
         owner, clock = self._process.id, self._clock
-        try:
-            decided = await self._file.write(
-                partial(
-                    transactions.take_and_hold, request=request, limit_rpm=limit_rpm, owner=owner, clock=clock
-                )
-            )
-        except asyncio.CancelledError:
-            self._pending.voids.add(request.id)  # It is not known whether it was placed.
-            raise
+        step = partial(
+            transactions.take_and_hold, request=request, limit_rpm=limit_rpm, owner=owner, clock=clock
+        )
+        decided = await self._place(step, request.id)
         if isinstance(decided, NoToken):
             self.empty_buckets.add(request.workspace)
         return decided
+
+    async def _place[T](self, step: Step[T], call_id: str) -> T:
+        """Run a step that places a hold, unless too many settlements are pending."""
+        if self._pending.is_full:
+            self._pending.refuse()
+        try:
+            return await self._file.write(step)
+        except asyncio.CancelledError:
+            self._pending.voids.add(call_id)  # It is not known whether it was placed.
+            raise
 
     async def move_hold(self, request: HoldRequest) -> Hold | Denial:
         """See ``Store.move_hold``."""
