@@ -70,7 +70,7 @@ def render_registry(registry: CollectorRegistry) -> Rendered:
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
 
 
-_ALL: Iterable[Family] = (
+_FAMILIES: Iterable[Family] = (
     Family("tollgate_calls", "counter", "Calls sent upstream.", ("model", "provider", "mode", "status")),
     Family("tollgate_refusals", "counter", "Calls that were not sent upstream.", ("code",)),
     Family("tollgate_fallbacks", "counter", "Calls that a fallback served.", ("provider", "mode")),
@@ -153,4 +153,4 @@ _ALL: Iterable[Family] = (
     Family("tollgate_worker_starts", "counter", "Processes that began to serve."),
 )
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _ALL})
+FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _FAMILIES})

@@ -76,7 +76,7 @@ def test_the_command_lists_the_families(conf_file: Path) -> None:
 
 
 def test_the_metric_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    family: Family = eval(example("addon/telemetry/metric_families.py, in FAMILIES"))
+    family: Family = eval(example("addon/telemetry/metric_families.py, in _FAMILIES"))
     monkeypatch.setattr(metrics, "FAMILIES", {**FAMILIES, family.name: family})
     made: dict[str, object] = {}
     exec(example("addon/telemetry/metrics.py, a method of Metrics"), made)
