@@ -8,7 +8,7 @@ Most of a transaction's time is its commit, so writes share one:
 | a write comes | it is committed |
 |---|---|
 | in a turn of the event loop without another write | at once |
-| later in such a turn, or in the turn after a group | at the end of the turn, in one group with all others |
+| later in such a turn, or in the turn after a group | with those of ``GROUP_TURNS``, after ``MAX_GROUP_S`` at most |
 | while the file is locked | in one group with all others that wait |
 
 The steps of a group run one after the other, in the order in which they were asked. Each one sees what the ones before
@@ -42,6 +42,9 @@ type Step[T] = Callable[[sqlite3.Connection], T]
 
 MAX_GROUP = 64
 """The most writes of one transaction. Other tasks run before the next one."""
+GROUP_TURNS = 3
+MAX_GROUP_S = 0.003
+"""How many turns of the loop, and how long, a group grows at most."""
 
 # A transaction of another process takes less than a millisecond, so the first tries block the event loop. Only when the
 # lock stays do other calls of this process run between two tries. With four busy processes on two cores this gave a
@@ -85,6 +88,9 @@ class LedgerFile:
         self._grouping: asyncio.AbstractEventLoop | None = None
         """The loop whose turns end with a group; None when a write is committed at once."""
         self._locked_turns = 0
+        self._turns = 0
+        """How many turns the group has waited."""
+        self._group_until_s = 0.0
         with raising_unavailable(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # When several processes switch a new file to WAL at once, SQLite fails instead of waiting for the lock.
@@ -122,7 +128,10 @@ class LedgerFile:
             else:
                 return alone
         answer: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Write(step, answer, self._clock.monotonic_s() + timeout_s))
+        now_s = self._clock.monotonic_s()
+        if not self._waiting:
+            self._turns, self._group_until_s = 0, now_s + MAX_GROUP_S
+        self._waiting.append(_Write(step, answer, now_s + timeout_s))
         return await answer
 
     async def read[T](self, work: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
@@ -152,10 +161,13 @@ class LedgerFile:
             return [step(connection) for step in steps]
 
     def _end_turn(self) -> None:
-        """Commit the writes of the turn that has just ended. The next turn is grouped if this one was."""
+        """Commit the writes that wait, or let them wait for another turn. The next turn is grouped if this one was."""
         loop = self._grouping
         if not self._waiting or loop is None:
             self._grouping = None
+            return
+        if self._may_grow():
+            loop.call_soon(self._end_turn)
             return
         try:
             self._commit_next()
@@ -164,6 +176,15 @@ class LedgerFile:
                 loop.call_later(_retry_s(self._locked_turns), self._end_turn)
             else:
                 loop.call_soon(self._end_turn)
+
+    def _may_grow(self) -> bool:
+        """Return whether the group waits for the writes of another turn.
+
+        The other calls of a busy loop reach their next write in a few turns, and a commit costs as much as a write.
+        """
+        self._turns += 1
+        is_full = len(self._waiting) >= MAX_GROUP
+        return self._turns < GROUP_TURNS and not is_full and self._clock.monotonic_s() < self._group_until_s
 
     def _commit_next(self) -> None:
         """Commit the next group. When the file is locked, keep its writes, except those whose time is over."""

@@ -114,7 +114,7 @@ async def test_a_write_that_is_cancelled_while_it_waits_is_not_done(
     store: SqliteStore, ledger_path: Path
 ) -> None:
     waiting = [asyncio.create_task(store.hold(request(str(number)))) for number in range(3)]
-    await asyncio.sleep(0)  # The first one is done, and the others wait for the end of this turn.
+    await asyncio.sleep(0)  # The first one is done, and the others wait in a group.
     waiting[1].cancel()
     assert isinstance(await waiting[2], Hold)
     assert Place(ledger_path).holds() == ["0", "2"]
@@ -125,7 +125,7 @@ async def test_a_hold_that_was_committed_for_a_call_that_is_cancelled_is_release
 ) -> None:
     waiting = [asyncio.create_task(store.hold(request(str(number)))) for number in range(2)]
     await asyncio.sleep(0)
-    store._file._end_turn()
+    store._file._commit_next()
     assert Place(ledger_path).holds() == ["0", "1"]
     waiting[1].cancel()
     with pytest.raises(asyncio.CancelledError):
