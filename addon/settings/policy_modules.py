@@ -20,9 +20,9 @@ from policies.review import Policy
 OWN_MODULES: Final = frozenset(
     {
         *("circuit_breaker", "completion_cap", "estimate", "exchange", "fallback", "family"),
-        *("field_change", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
+        *("field_change", "field_rules", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
         *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
-        *("routing", "sanitize", "schema_prompt", "spend", "token_bucket"),
+        *("route_table", "routing", "sanitize", "schema_prompt", "spend", "token_bucket", "utc_time"),
     }
 )
 """The modules of the core. An operator's module can't have one of these names: it may be in the same folder."""

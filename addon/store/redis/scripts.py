@@ -15,7 +15,7 @@ class Script:
 
 
 _LUA = Path(__file__).parent / "lua"
-_INCLUDE = re.compile(r"^ *-- include (\w+\.lua)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^(?:  )?-- include (\w+\.lua)$", re.MULTILINE)
 _FIRST_LINE = re.compile(r"^#!lua.*\n")
 
 

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from rig.bounds import BOUND_S
 
 from benchmarks.load_generator import Job
 from benchmarks.peers.installation import NotInstalledError, cache_folder, node_package
@@ -79,7 +80,7 @@ def test_a_peer_gets_nothing_of_the_users_environment(tmp_path: Path, monkeypatc
     shows = [sys.executable, "-c", "import os; print(sorted(os.environ), os.getcwd())"]
     log = tmp_path / "log"
     with running(shows, log=log, environment={"SETTING": "1"}, home=tmp_path) as process:
-        process.wait(30)
+        process.wait(BOUND_S)
 
     output = log.read_text()
     assert "OPENAI_API_KEY" not in output
@@ -96,7 +97,7 @@ def test_a_node_server_listens_on_loopback_only():
         "server.listen(0, () => { console.log(server.address().address); server.close(); });"
     )
     command = ["node", "--require", str(LOOPBACK), "-e", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=True)
 
     assert done.stdout == "127.0.0.1\n"
 
