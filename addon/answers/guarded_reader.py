@@ -25,7 +25,15 @@ class GuardedReader(ReaderWrapper):
 
     def feed(self, piece: bytes) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
-        return self._guard(self.inner.feed, piece)
+        # Each chunk of a stream passes here, so a plain one needs no function but the inner reader's.
+        try:
+            shown = b"" if self._is_broken else self.inner.feed(piece)
+        except Exception:  # noqa: BLE001  (it is logged there)
+            return self._break_off()
+        for _, text in self._secrets:
+            if text in shown or b"\\" in shown:  # Without a backslash, no character is escaped.
+                return self._masked(shown)
+        return shown
 
     def finish(self) -> bytes:
         """Do as the inner reader; an exception becomes ``failure``."""
@@ -35,17 +43,20 @@ class GuardedReader(ReaderWrapper):
         """Do as the inner reader; an exception becomes ``failure``."""
         return self._guard(self.inner.flush_pending)
 
-    def _guard(self, read: Callable[..., bytes], *piece: bytes) -> bytes:
-        if self._is_broken:
-            return b""
+    def _guard(self, read: Callable[[], bytes]) -> bytes:
         try:
-            shown = read(*piece)
-        except Exception:
-            log.exception("an answer could not be read")
-            self._is_broken = True
-            self.inner.failure = INTERNAL_ERROR
-            return b""
-        for secret, text in self._secrets:
-            if text in shown or b"\\" in shown:  # Without a backslash, no character is escaped.
-                shown = mask_secret(shown, secret)
+            return b"" if self._is_broken else self._masked(read())
+        except Exception:  # noqa: BLE001  (it is logged there)
+            return self._break_off()
+
+    def _masked(self, shown: bytes) -> bytes:
+        for secret, _ in self._secrets:
+            shown = mask_secret(shown, secret)
         return shown
+
+    def _break_off(self) -> bytes:
+        """Note the exception that is handled now. The reader shows nothing from now on."""
+        log.exception("an answer could not be read")
+        self._is_broken = True
+        self.inner.failure = INTERNAL_ERROR
+        return b""
