@@ -126,5 +126,6 @@ class SettingsBuilder:
                 self._shared = load_shared_settings(self._conf_file, self._env, self._sources, self._running)
             except SettingsError as error:
                 return error
-        self._shared_files = self._sources.copy(self._shared_versions)
+        # The set has loaded, so a file that is missing now is an optional one that was deleted.
+        self._shared_files = self._sources.copy(self._shared_versions, only_existing=True)
         return None

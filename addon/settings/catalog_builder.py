@@ -1,11 +1,14 @@
-"""The catalog in the types of ``policies/model.py``, made from its files. Every name in them must exist."""
+"""The catalog in the types of ``policies/model.py``, made from its files. Every name in them must exist.
+
+The tables of the overlay, ``[paths] catalog_overlay``, replace those of the catalog. Source: docs/catalog.md.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from pydantic import SecretStr
+from pydantic import SecretStr, TypeAdapter
 
 from addon.settings.catalog_schema import (
     FAMILIES_FILE,
@@ -31,6 +34,9 @@ _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
 )
 """How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
 
+_HIDDEN: Final = MappingProxyType({"active": False})
+"""The whole table of the overlay that hides a model of the catalog."""
+
 
 class CatalogBuilder:
     """Builds one catalog, file by file, in the order in which the files depend on each other."""
@@ -42,18 +48,35 @@ class CatalogBuilder:
         self.providers: dict[str, Provider] = {}
         self.families: dict[str, Family] = {}
         self.models: dict[str, Model] = {}
+        self.overlaid_slugs: frozenset[str] = frozenset()
+        self.unknown_hidden: tuple[str, ...] = ()
         self.sandbox_enabled = False
 
     def build(self, conf_file: Path) -> None:
         """Fill the maps. Raises ``SettingsError``."""
-        catalog = self._conf.paths.catalog
-        self._load_families(catalog / "families.toml")
-        self._load_providers(catalog / "providers.toml")
+        overlay = self._conf.paths.catalog_overlay
+        if overlay and not self._sources.is_folder(overlay):
+            raise SettingsError(conf_file, "paths.catalog_overlay", f"{overlay}: no such folder")
+        self._load_families()
+        self._load_providers()
         self.sandbox_enabled = self._is_sandbox_enabled(conf_file)
-        self._load_models(catalog / "models.toml")
+        self._load_models()
 
-    def _load_providers(self, file: Path) -> None:
-        for name, table in validate(PROVIDERS_FILE, file, self._sources.read_toml(file)).items():
+    def _read_tables[T](self, name: str, schema: TypeAdapter[dict[str, T]]) -> dict[str, tuple[Path, T]]:
+        """Return the tables of one file of the catalog, each with the file that it is in."""
+        file = self._conf.paths.catalog / name
+        tables = _validate_tables(schema, file, self._sources.read_toml(file))
+        overlay, added = self._read_overlay(name)
+        return tables | _validate_tables(schema, overlay, added)
+
+    def _read_overlay(self, name: str) -> tuple[Path, dict[str, Any]]:
+        """Return the path of one file of the overlay, and its tables. The file may be missing."""
+        folder = self._conf.paths.catalog_overlay
+        file = (folder or self._conf.paths.catalog) / name
+        return file, self._sources.read_toml(file) if folder and self._sources.exists(file) else {}
+
+    def _load_providers(self) -> None:
+        for name, (file, table) in self._read_tables("providers.toml", PROVIDERS_FILE).items():
             auth = table.auth or _DEFAULT_AUTH[table.dialect]
             keys, skipped = self._read_platform_keys(table, auth, file, name)
             self.providers[name] = Provider(
@@ -89,8 +112,8 @@ class CatalogBuilder:
             return CUSTOM_FAMILY
         return self.families[check_known(family, self.families, file, name, "custom_family", kind="family")]
 
-    def _load_families(self, file: Path) -> None:
-        for name, table in validate(FAMILIES_FILE, file, self._sources.read_toml(file)).items():
+    def _load_families(self) -> None:
+        for name, (file, table) in self._read_tables("families.toml", FAMILIES_FILE).items():
             self.families[name] = _make_family(name, table, file)
 
     def _is_sandbox_enabled(self, conf_file: Path) -> bool:
@@ -101,9 +124,25 @@ class CatalogBuilder:
         no_key = not any(provider.platform_keys for provider in self.providers.values())
         return enabled is True or (enabled == "auto" and has_builtin and no_key)
 
-    def _load_models(self, file: Path) -> None:
+    def _read_models(self) -> dict[str, tuple[Path, ModelTable]]:
+        """Return the tables of models. Note which of them the overlay has, or hides."""
+        file = self._conf.paths.catalog / "models.toml"
+        tables = _validate_tables(MODELS_FILE, file, self._sources.read_toml(file))
+        overlay, added = self._read_overlay("models.toml")
+        hidden = {slug for slug, table in added.items() if table == _HIDDEN}
+        self.overlaid_slugs = frozenset(added)
+        self.unknown_hidden = tuple(sorted(hidden - tables.keys()))
+        tables |= _validate_tables(
+            MODELS_FILE, overlay, {slug: table for slug, table in added.items() if slug not in hidden}
+        )
+        for slug in hidden & tables.keys():
+            file, table = tables[slug]
+            tables[slug] = file, table.model_copy(update=_HIDDEN)
+        return tables
+
+    def _load_models(self) -> None:
         slugs_by_folded: dict[str, str] = {}
-        for slug, table in validate(MODELS_FILE, file, self._sources.read_toml(file)).items():
+        for slug, (file, table) in self._read_models().items():
             if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
                 raise SettingsError(file, join_key_path(slug), f'differs from "{other}" in case only')
             provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
@@ -137,6 +176,12 @@ class CatalogBuilder:
             byok_only=table.byok_only,
             active=active,
         )
+
+
+def _validate_tables[T](
+    schema: TypeAdapter[dict[str, T]], file: Path, tables: dict[str, Any]
+) -> dict[str, tuple[Path, T]]:
+    return {name: (file, table) for name, table in validate(schema, file, tables).items()}
 
 
 def _make_family(name: str, table: FamilyTable, file: Path) -> Family:

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
     AbsolutePath,
+    CatalogPath,
     Count,
     Distinct,
     Enabled,
@@ -50,7 +51,8 @@ class Paths(Table):
 
     model_config = ConfigDict(validate_default=True)
 
-    catalog: AbsolutePath = Path("catalog_data")
+    catalog: CatalogPath = Path("catalog_data")
+    catalog_overlay: OptionalPath = None
     workspaces: AbsolutePath = Path("policies/workspaces")
     database: AbsolutePath = Path("var/tollgate.db")
 

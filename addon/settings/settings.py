@@ -35,6 +35,8 @@ class Settings:
     """All that operators have set, at one moment.
 
     - ``keys`` is indexed by the hex SHA-256 of the key.
+    - ``overlaid_slugs`` are the models with a table in the catalog's overlay. ``unknown_hidden`` are slugs that the
+      overlay hides, but the catalog does not have.
     - ``policies`` are the operators' own, in the order in which they run.
     - ``egress_proxy``: connections to providers go through it, if there is one.
     - ``written`` is proxy.conf as the file has it, ``conf`` as it is in force. They differ when the command line
@@ -48,6 +50,8 @@ class Settings:
     providers: Mapping[str, Provider]
     families: Mapping[str, Family]
     models: Mapping[str, Model]
+    overlaid_slugs: frozenset[str]
+    unknown_hidden: tuple[str, ...]
     workspaces: Mapping[str, Workspace]
     keys: Mapping[str, tuple[Workspace, Key]]
     policies: tuple[Policy, ...]
@@ -160,6 +164,8 @@ def make_settings(built: BuiltSettings) -> Settings:
         keys=MappingProxyType(
             {key.hash: (owner, key) for owner in workspaces.values() for key in owner.keys}
         ),
+        overlaid_slugs=shared.overlaid_slugs,
+        unknown_hidden=shared.unknown_hidden,
         policies=shared.policies,
         sandbox_enabled=shared.sandbox_enabled,
         egress_proxy=shared.egress_proxy,

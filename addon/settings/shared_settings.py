@@ -30,13 +30,18 @@ NEEDS_RESTART: Final = ("listen", "admin", "paths", "state")
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """One set of shared settings. ``digest`` changes with any text of the set; for the rest see ``Settings``."""
+    """One set of shared settings. ``digest`` changes with any text of the set.
+
+    For the rest see ``Settings``.
+    """
 
     conf: ProxyConf
     written: ProxyConf
     providers: Mapping[str, Provider]
     families: Mapping[str, Family]
     models: Mapping[str, Model]
+    overlaid_slugs: frozenset[str]
+    unknown_hidden: tuple[str, ...]
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
@@ -62,6 +67,8 @@ def load_shared_settings(
         providers=MappingProxyType(catalog.providers),
         families=MappingProxyType(catalog.families),
         models=MappingProxyType(catalog.models),
+        overlaid_slugs=catalog.overlaid_slugs,
+        unknown_hidden=catalog.unknown_hidden,
         policies=policies,
         sandbox_enabled=catalog.sandbox_enabled,
         egress_proxy=_load_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),

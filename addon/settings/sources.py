@@ -123,6 +123,15 @@ class Sources:
         }
         return sorted(existing | {file for file in self._overlay if file.parent == folder})
 
+    def is_folder(self, path: Path) -> bool:
+        """Return whether ``path`` is a folder, and watch it. In a copy, where no folder exists, return True."""
+        return self.is_copy or isinstance(self._find(make_absolute(path)).content, IsADirectoryError)
+
+    def exists(self, file: Path) -> bool:
+        """Return whether there is such a file, and watch for it."""
+        file = make_absolute(file)
+        return file in self._overlay or not self._find(file).is_missing
+
     def read(self, file: Path) -> bytes:
         """Return the content of a file. Raises ``SettingsError``."""
         file = make_absolute(file)
@@ -152,12 +161,15 @@ class Sources:
         """Return the tables of a TOML file. Raises ``SettingsError`` with the number of the wrong line."""
         return parse_toml(self.read(file), file)
 
-    def copy(self, files: Iterable[Path]) -> dict[Path, FileCopy]:
-        """Return the last content of ``files`` that could be read. Files that never could be read are left out."""
+    def copy(self, files: Iterable[Path], *, only_existing: bool = False) -> dict[Path, FileCopy]:
+        """Return the last content of ``files`` that could be read. Files that never could be read are left out.
+
+        With ``only_existing``, leave out also the files that can't be read now.
+        """
         copies = {}
         for file in files:
             if watched := self._files.get(file):
-                found = watched.readable or watched.content
+                found = watched.content if only_existing else watched.readable or watched.content
                 if isinstance(found.content, bytes):
                     copies[file] = found.content, found.mode
         return copies

@@ -28,6 +28,9 @@ from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NAME_IS = 'at most 64 letters, digits, ".", "_" and "-", the first a letter or a digit'
 
+SHIPPED_CATALOG = Path(__file__).resolve().parents[2] / "catalog_data"
+"""The catalog of this version of the program."""
+
 # Headers that the gateway sets itself: the address of a request, its length, and the format of the answer.
 _OWN_HEADERS = frozenset(
     {
@@ -148,6 +151,10 @@ def _make_optional(value: object, info: ValidationInfo) -> Path | None:
     return None if value in ("", None) else _make_absolute(value, info)
 
 
+def _find_catalog(value: object, info: ValidationInfo) -> Path:
+    return SHIPPED_CATALOG if value == "" else _make_absolute(value, info)
+
+
 def _to_tuple(value: object) -> object:
     # TOML has only arrays, and strict pydantic does not turn a list into a tuple or a set.
     return tuple(value) if isinstance(value, list) else value
@@ -206,6 +213,7 @@ type HeaderValue = Annotated[
 ]
 type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
 type AbsolutePath = Annotated[Path, BeforeValidator(_make_absolute)]
+type CatalogPath = Annotated[Path, BeforeValidator(_find_catalog)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_make_optional)]
 type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)]
 type Words = Annotated[frozenset[Text], BeforeValidator(_to_set)]

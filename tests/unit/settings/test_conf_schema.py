@@ -99,7 +99,7 @@ EDITS = {
         'true, false or "auto"',
     ),
     "sandbox as a number": (CONF, "", "[sandbox]\nenabled = 1\n", "sandbox.enabled", 'true, false or "auto"'),
-    "empty path": (CONF, "", '[paths]\ncatalog = ""\n', "paths.catalog", "must be a path"),
+    "empty path": (CONF, "", '[paths]\nworkspaces = ""\n', "paths.workspaces", "must be a path"),
     "path as a number": (CONF, "", "[paths]\ncatalog = 3\n", "paths.catalog", "must be a path"),
     "TOML syntax": (CONF, "port = 9000", "port 9000", "", "line 2"),
     "TOML key twice": (CONF, "port = 9000", "port = 9000\nport = 1", "", "line 3"),
