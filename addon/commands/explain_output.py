@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 from tabulate import tabulate
 
-from addon.commands.output import LIMIT_HEADERS, format_json, format_limit, replace_unprintable
+from addon.commands.output import LIMIT_HEADERS, escape_unprintable, format_json, format_limit
 from addon.explain.explanation import ExplainedAttempt, Explanation, Refused
 from addon.text.errors import ErrorAnswer
 from policies.money import format_nanousd
@@ -55,7 +55,7 @@ def format_explanation(workspace: str, key_id: str, explanation: Explanation, hi
     for number, attempt in enumerate(explanation.attempts, 1):
         parts += _format_attempt(number, attempt)
     parts.append("\n".join([*_format_end(explanation), *hints]))
-    return replace_unprintable("\n\n".join(part for part in parts if part))
+    return escape_unprintable("\n\n".join(part for part in parts if part))
 
 
 def _make_attempt_record(explained: ExplainedAttempt) -> dict[str, Any]:

@@ -1,8 +1,13 @@
 """Options that several commands take."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
+
+from addon.commands.output import Form
 
 conf_option = click.option(
     "--conf",
@@ -13,3 +18,22 @@ conf_option = click.option(
     help="The gateway's configuration file.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def listing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--json``, ``--csv`` and ``--wide`` to a command that lists something. It gets one argument ``form``."""
+
+    @json_option
+    @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+    @click.option(
+        "--wide", is_flag=True, help="Print whole texts and all columns, however wide the table is."
+    )
+    @wraps(command)
+    def with_form(*args: Any, as_json: bool, as_csv: bool, wide: bool, **options: Any) -> None:
+        forms: dict[Form, bool] = {"json": as_json, "csv": as_csv, "wide": wide}
+        chosen = [form for form, is_chosen in forms.items() if is_chosen]
+        if len(chosen) > 1:
+            raise click.UsageError("use only one of --json, --csv and --wide")
+        command(*args, form=chosen[0] if chosen else "table", **options)
+
+    return with_form

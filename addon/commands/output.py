@@ -1,17 +1,40 @@
-"""Output of commands: tables for people, JSON and CSV with exact integers for programs."""
+"""Output of commands: tables for people, JSON and CSV with exact integers for programs.
+
+Every listing command takes ``options.listing_options`` and prints its table with ``echo_table``.
+"""
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
-from tabulate import tabulate
+import click
 
+from addon.commands.text_table import Column, Kind, format_columns
 from addon.store.ledger.report import Table
 from policies.money import format_nanousd
 
+type Form = Literal["table", "wide", "json", "csv"]
+"""A table of at most ``TABLE_WIDTH`` columns, one with whole texts and all columns, or a format for programs."""
+
+TABLE_WIDTH: Final = 100
 LIMIT_HEADERS = ("limit", "period", "used", "in flight", "cap", "left")
+
+_MOMENTS: Final = ("_at", "day", "hour", "period")
+"""The ends of the names of columns with moments, which are never shortened."""
+
+
+def echo_table(
+    table: Table, form: Form, nothing: str, optional: Sequence[str] = (), missing: str = ""
+) -> None:
+    """Print a table in ``form``, or ``nothing`` to people when it has no rows. See ``format_table``."""
+    if form == "json":
+        click.echo(format_json(table.records()))
+    elif form == "csv":
+        click.echo(format_csv(table), nl=False)
+    else:
+        click.echo(format_table(table, form, optional, missing=missing) if table.rows else nothing)
 
 
 def format_json(value: Any) -> str:
@@ -28,18 +51,36 @@ def format_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def format_table(table: Table, format_usd: Callable[[int], str] = format_nanousd) -> str:
-    """Return a table for people. ``format_usd`` formats its amounts."""
-    numeric = [any(isinstance(value, int) for value in column) for column in zip(*table.rows, strict=True)]
-    return tabulate(
-        [
-            [_format_cell(name, value, format_usd) for name, value in zip(table.columns, row, strict=True)]
-            for row in table.rows
-        ],
-        headers=[name.replace("_nanousd", "_usd").replace("_", "\n") for name in table.columns],
-        colalign=["right" if is_numeric else "left" for is_numeric in numeric],
-        disable_numparse=True,
-    )
+def format_table(
+    table: Table,
+    form: Form = "table",
+    optional: Sequence[str] = (),
+    format_usd: Callable[[int], str] = format_nanousd,
+    missing: str = "",
+) -> str:
+    """Return a table for people.
+
+    | argument | is |
+    |---|---|
+    | ``optional`` | the columns to leave out first when the table is too wide; a line names those that are left out |
+    | ``format_usd`` | formats amounts |
+    | ``missing`` | the cell of a value that does not exist |
+    """
+    columns = [
+        Column(
+            name.replace("_nanousd", "_usd").replace("_", "\n"),
+            _kind_of(name, values),
+            [missing if value is None else _format_cell(name, value, format_usd) for value in values],
+        )
+        for place, name in enumerate(table.columns)
+        for values in [[row[place] for row in table.rows]]
+    ]
+    width = None if form == "wide" else TABLE_WIDTH
+    found = format_columns(columns, width, [table.columns.index(name) for name in optional])
+    if not found.left_out:
+        return found.text
+    names = ", ".join(table.columns[place] for place in found.left_out)
+    return f"{found.text}\n\nNot shown: {names} (--wide shows all)"
 
 
 def format_limit(row: Mapping[str, Any]) -> list[str]:
@@ -55,16 +96,28 @@ def format_limit(row: Mapping[str, Any]) -> list[str]:
     return [*name, *("" if amount is None else f"{format_nanousd(amount)} USD" for amount in amounts)]
 
 
-def replace_unprintable(text: str) -> str:
-    """Replace each unprintable character but line ends by ``?``: text of others must not control the terminal."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+def escape_unprintable(text: str) -> str:
+    """Show each unprintable character but line ends as an escape such as ``\\x1b``.
+
+    Text of others must not control the terminal: no colour, no cursor, no change of the writing direction.
+    """
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _kind_of(column: str, values: Sequence[Any]) -> Kind:
+    if any(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return "number"
+    return "moment" if column.endswith(_MOMENTS) else "text"
 
 
 def _format_cell(column: str, value: Any, format_usd: Callable[[int], str]) -> str:
-    if value is None:
-        return ""
     if column.endswith("_nanousd"):
         return format_usd(value)
     if column == "created_at":
-        return str(value)[:19].replace("T", " ")
-    return replace_unprintable(str(value).replace("\n", "?"))
+        value = str(value)[:19].replace("T", " ")
+    return escape_unprintable(str(value)).replace("\n", r"\n")

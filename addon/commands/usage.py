@@ -10,12 +10,20 @@ from types import MappingProxyType
 from typing import Any
 
 import click
-from tabulate import tabulate
 
 from addon.commands.errors import report_errors
-from addon.commands.options import conf_option
-from addon.commands.output import LIMIT_HEADERS, format_csv, format_json, format_limit, format_table
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import (
+    LIMIT_HEADERS,
+    TABLE_WIDTH,
+    Form,
+    format_csv,
+    format_json,
+    format_limit,
+    format_table,
+)
 from addon.commands.readers import load_served_settings, open_ledger
+from addon.commands.text_table import Column, format_columns
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import load_conf
 from addon.store.backends import open_counters
@@ -42,6 +50,10 @@ _CALL_COLUMNS = (
     "retail_nanousd",
     "duration_ms",
 )
+_CALLS_OPTIONAL = ("usage_source", "fallback", "mode")
+_TOTALS_OPTIONAL = ("wholesale_nanousd", "cached_tokens", "failed_calls")
+"""The columns that a table leaves out first when it is too wide."""
+
 _UNITS = MappingProxyType({"m": "minutes", "h": "hours", "d": "days", "w": "weeks"})
 
 
@@ -90,8 +102,12 @@ def _parse_moment_option(context: click.Context, option: click.Parameter, text: 
     help=f"The largest number of rows of each table.  [default: {RECENT_ROWS} recent calls, all else]",
 )
 @click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
+    "--format",
+    "named_form",
+    type=click.Choice(["table", "json", "csv"]),
+    help="The same as --json, --csv or neither.",
 )
+@listing_options
 def usage(
     conf_file: Path,
     workspace: str | None,
@@ -100,9 +116,13 @@ def usage(
     until: str | None,
     by: str | None,
     limit: int | None,
-    form: str,
+    named_form: Form | None,
+    form: Form,
 ) -> None:
     """Show recent calls, totals by workspace, model and day (UTC), and the use of every limit."""
+    if named_form and form != "table":
+        raise click.UsageError("use either --format or one of --json, --csv and --wide")
+    form = named_form or form
     if by == LIMITS and (model or since or until):
         raise click.UsageError("limits are those of the current periods: no --model, --since or --until")
     wanted = Filter(workspace, model, since, until)
@@ -137,11 +157,11 @@ class UsageTables:
         assert first is not None  # noqa: S101  (one of them was asked for)
         return first
 
-    def format_as(self, form: str, nothing: str) -> str:
-        """Return the tables as ``table``, ``json`` or ``csv``. For ``nothing`` see ``format_text``."""
+    def format_as(self, form: Form, nothing: str) -> str:
+        """Return the tables in ``form``. For ``nothing`` see ``format_text``."""
         if form == "json":
             return self.format_json()
-        return format_csv(self.first) if form == "csv" else self.format_text(nothing)
+        return format_csv(self.first) if form == "csv" else self.format_text(form, nothing)
 
     def format_json(self) -> str:
         """Return all tables as JSON, each under its name."""
@@ -152,20 +172,20 @@ class UsageTables:
             shown["limits"] = self.limits.records()
         return format_json(shown)
 
-    def format_text(self, nothing: str) -> str:
+    def format_text(self, form: Form, nothing: str) -> str:
         """Return all tables as text, each under its title. ``nothing`` replaces the calls when there are none."""
-        parts = list(self._format_parts()) if any(table.rows for table in self.totals.values()) else []
+        parts = list(self._format_parts(form)) if any(table.rows for table in self.totals.values()) else []
         if self.totals and not parts:
             parts.append(nothing)
         if self.limits and self.limits.rows:
-            parts.append(f"Limits (UTC)\n\n{_format_limits(self.limits)}")
+            parts.append(f"Limits (UTC)\n\n{_format_limits(self.limits, form)}")
         return "\n\n".join(parts) or "There is no limit."
 
-    def _format_parts(self) -> Iterator[str]:
+    def _format_parts(self, form: Form) -> Iterator[str]:
         if self.recent:
-            yield f"Recent calls (UTC)\n\n{_format_calls(self.recent)}"
+            yield f"Recent calls (UTC)\n\n{_format_calls(self.recent, form)}"
         for name, table in self.totals.items():
-            yield f"By {name}\n\n{format_table(table, format_nanousd_rounded)}"
+            yield f"By {name}\n\n{format_table(table, form, _TOTALS_OPTIONAL, format_nanousd_rounded)}"
 
 
 def _find_limits(
@@ -189,13 +209,19 @@ def _try_limits(
         return None
 
 
-def _format_calls(recent: Table) -> str:
+def _format_calls(recent: Table, form: Form) -> str:
     rows = [[call[name] for name in _CALL_COLUMNS] for call in recent.records()]
-    return format_table(Table(_CALL_COLUMNS, rows), format_nanousd_rounded)
+    return format_table(Table(_CALL_COLUMNS, rows), form, _CALLS_OPTIONAL, format_nanousd_rounded)
 
 
-def _format_limits(limits: Table) -> str:
+def _format_limits(limits: Table, form: Form) -> str:
     """Return the limits as text. Requests and USD share the columns, because each limit has only one of them."""
-    rows = [[row["workspace"], row["key_id"], *format_limit(row)] for row in limits.records()]
+    rows = [[row["workspace"], row["key_id"] or "", *format_limit(row)] for row in limits.records()]
     headers = ("workspace", "key", *LIMIT_HEADERS)
-    return tabulate(rows, headers, disable_numparse=True, colalign=("left",) * 4 + ("right",) * 4)
+    columns = [
+        Column(
+            header, "text" if place < 2 else "moment" if place < 4 else "number", [row[place] for row in rows]
+        )
+        for place, header in enumerate(headers)
+    ]
+    return format_columns(columns, None if form == "wide" else TABLE_WIDTH).text

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import report_errors, unknown_workspace_error
-from addon.commands.options import conf_option, json_option
-from addon.commands.output import format_csv, format_json, format_table
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form, echo_table
 from addon.commands.readers import open_ledger
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
@@ -82,9 +82,9 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
 
 @wallet.command()
 @click.argument("workspace", required=False)
-@json_option
+@listing_options
 @conf_option
-def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
+def balance(workspace: str | None, form: Form, conf_file: Path) -> None:
     """Show the balance of WORKSPACE, or of all, with what calls in flight hold and what is left."""
     with report_errors():
         conf = load_conf(conf_file)
@@ -94,10 +94,7 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
                 raise unknown_workspace_error(workspace, known)
             with open_counters(conf, ledger) as read_used:
                 table = find_balances(read_used, known if workspace is None else [workspace])
-    if as_json:
-        click.echo(format_json(table.records()))
-    else:
-        click.echo(format_table(table) if table.rows else "There is no workspace.")
+    echo_table(table, form, "There is no workspace.")
 
 
 @wallet.command()
@@ -109,25 +106,17 @@ def balance(workspace: str | None, as_json: bool, conf_file: Path) -> None:
     show_default=True,
     help="The largest number of entries.",
 )
-@json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@listing_options
 @conf_option
-def history(workspace: str, limit: int, as_json: bool, as_csv: bool, conf_file: Path) -> None:
+def history(workspace: str, limit: int, form: Form, conf_file: Path) -> None:
     """Show the entries of WORKSPACE, newest first: credits, and the costs of calls (reference "call")."""
-    if as_json and as_csv:
-        raise click.UsageError("use either --json or --csv")
     with report_errors():
         conf = load_conf(conf_file)
         with open_ledger(conf.paths.database) as ledger:
             table = find_entries(ledger, workspace, limit)
             if not table.rows and workspace not in (known := _list_workspaces(conf)):
                 raise unknown_workspace_error(workspace, [*known, *find_wallets(ledger)])
-    if as_json:
-        click.echo(format_json(table.records()))
-    elif as_csv:
-        click.echo(format_csv(table), nl=False)
-    else:
-        click.echo(format_table(table) if table.rows else f"The wallet of {workspace} has no entries.")
+    echo_table(table, form, f"The wallet of {workspace} has no entries.")
 
 
 def make_credit(workspace: str, amount_nanousd: int, reference: str | None) -> WalletEntry:

@@ -21,6 +21,7 @@ from rig.ledger import locked_by_another, make_row, read_rows, second_connection
 from rig.redis_server import RedisServer
 from rig.settings_files import edit, write_files
 
+from addon.commands.output import TABLE_WIDTH
 from addon.commands.usage import parse_moment, usage
 from addon.settings.settings import load_conf, load_settings
 from addon.store.backends import open_store
@@ -99,7 +100,7 @@ def lines_of(result: Result) -> list[list[str]]:
 
 
 def test_the_tables_show_recent_calls_and_totals_by_workspace_model_and_day(conf: Path, ledger: Path) -> None:
-    result = run(conf)
+    result = run(conf, "--wide")
     assert result.exit_code == 0
     lines = lines_of(result)
     titles = [line for line in result.stdout.splitlines() if line.startswith(("Recent", "By"))]
@@ -116,11 +117,33 @@ def test_recent_calls_are_listed_newest_first(conf: Path, ledger: Path) -> None:
     assert shown == ["09:00:00", "08:00:00", "00:00:00", "23:59:59"]
 
 
-def test_text_of_clients_does_not_control_the_terminal(conf: Path) -> None:
+def test_text_of_clients_is_shown_escaped_and_does_not_control_the_terminal(conf: Path) -> None:
     write_rows(conf, [make_row(error_code="\x1b[2Jcleared\u202e\nnext")])
-    result = run(conf)
-    assert "?[2Jcleared??next" in result.stdout
+    result = run(conf, "--wide")
+    assert r"\x1b[2Jcleared\u202e\nnext" in result.stdout
     assert "\x1b" not in result.stdout
+
+
+def test_a_table_fits_and_names_the_columns_that_it_leaves_out(conf: Path, ledger: Path) -> None:
+    result = run(conf)
+    newest = ["2026-02-01", "09:00:00", "acme", "web", "teste…large", "200", "10", "5", "0.000002", "25"]
+    assert newest in lines_of(result)
+    assert "Not shown: mode, fallback, usage_source (--wide shows all)" in result.stdout.splitlines()
+    assert max(map(len, result.stdout.splitlines())) <= TABLE_WIDTH
+
+
+@pytest.mark.parametrize(
+    "options", [("--format", "json", "--csv"), ("--json", "--csv"), ("--wide", "--json")]
+)
+def test_there_is_one_form_of_output(conf: Path, ledger: Path, options: tuple[str, ...]) -> None:
+    result = run(conf, *options)
+    assert result.exit_code == 2
+    assert "--json, --csv and --wide" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_format_has_an_option_of_its_own(conf: Path, ledger: Path, form: str) -> None:
+    assert run(conf, f"--{form}").stdout == run(conf, "--format", form).stdout
 
 
 def test_a_name_that_looks_like_a_number_is_shown_unchanged(conf: Path) -> None:

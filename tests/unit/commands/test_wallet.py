@@ -262,7 +262,7 @@ def test_the_error_of_an_unknown_workspace_suggests_the_nearest(folder: Path, co
 def test_a_history_is_json_or_csv(folder: Path) -> None:
     result = run(folder, "history", "acme", "--json", "--csv")
     assert result.exit_code == 2
-    assert "either --json or --csv" in result.stderr
+    assert "use only one of --json, --csv and --wide" in result.stderr
 
 
 # With Redis.
