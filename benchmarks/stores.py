@@ -73,7 +73,9 @@ def _row(call_id: str, now: datetime) -> dict[str, Any]:
         "key_id": _KEY.id,
         **dict.fromkeys(("requested_model", "model_slug", "provider", "upstream_model_id"), "bench-chat"),
         **{"mode": "payg", "fallback": 0, "attempts": 1, "stream": 0, "status": 200},
-        **dict.fromkeys(("error_code", "finish_reason", "reasoning_tokens", "end_user"), None),
+        **dict.fromkeys(
+            ("error_code", "finish_reason", "reasoning_tokens", "end_user", "client_request_id"), None
+        ),
         **counts,
         "usage_source": "provider",
         **costs,

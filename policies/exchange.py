@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from policies.model import Key, Route, Target, Usage, Workspace
 from policies.spend import Hold
+from policies.trace_context import TraceContext, make_span_id
 from policies.utc_time import format_utc
 
 UsageSource = Literal["provider", "estimated", "none"]
@@ -113,6 +114,8 @@ class Exchange(Struct, frozen=True):
     | ``hold`` | the hold of the last attempt that was dispatched |
     | ``next_hold`` | the hold of an attempt that is not dispatched yet; it becomes ``hold`` |
     | ``answered_by`` | the attempt, from 1, whose failure is the client's answer, where it is not the last one |
+    | ``trace`` | the trace that the client's request belongs to |
+    | ``client_request_id`` | the client's own id of the call, without credentials |
     """
 
     id: str
@@ -139,6 +142,12 @@ class Exchange(Struct, frozen=True):
     wholesale_nanousd: int = 0
     retail_nanousd: int = 0
     first_byte_s: float | None = None
+    trace: TraceContext | None = None
+    client_request_id: str | None = None
+
+    def with_client_ids(self, trace: TraceContext | None, client_request_id: str | None) -> Self:
+        """Return the same call with the ids that its client gave it."""
+        return replace(self, trace=trace, client_request_id=client_request_id)
 
     def identify(self, workspace: Workspace, key: Key) -> Self:
         """Return the same call with its caller."""
@@ -239,6 +248,13 @@ class Exchange(Struct, frozen=True):
         return self.first_byte_s is not None and self.target.is_fallback
 
     @property
+    def span_id(self) -> str | None:
+        """The span id of the attempt of ``target``, None for a call that was not sent or belongs to no trace."""
+        if self.trace is None or not self.was_sent_upstream:
+            return None
+        return make_span_id(self.id, self.answered_by or self.attempts)
+
+    @property
     def was_sent_upstream(self) -> bool:
         """Whether this call owes the ledger a row."""
         return self.stage in (Stage.DISPATCHED, Stage.ANSWERED, Stage.SETTLED)
@@ -286,4 +302,5 @@ class Exchange(Struct, frozen=True):
             "duration_ms": round((now_s - started_s) * 1000),
             "end_user": self.end_user,
             "cache_write_tokens": usage.cache_write_tokens,
+            "client_request_id": self.client_request_id,
         }

@@ -21,6 +21,7 @@ class UpstreamAttempt(Struct):
     | ``key_target`` | the same target with the platform key that was chosen for it |
     | ``cap_tokens`` | the cap on its completion by the client and operators' policies, None for no limit |
     | ``dropped`` | the value of ``X-Gateway-Dropped`` |
+    | ``trace_fields`` | the lines of the request's head that carry the client's trace |
     | ``is_sent`` | its request may have reached the provider |
     | ``head_s`` | when the head of its answer came, by the clock of ``Exchange.started_s`` |
     | ``reader``, ``status``, ``retry_after``, ``advice`` | known once the head of its answer is there |
@@ -35,6 +36,7 @@ class UpstreamAttempt(Struct):
     sanitized: Sanitized
     request: UpstreamRequest
     dropped: str | None
+    trace_fields: bytes = b""
     is_sent: bool = False
     head_s: float | None = None
     reader: AnswerReader | None = None
@@ -57,6 +59,10 @@ def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
 
 
 def request_head(attempt: UpstreamAttempt) -> bytes:
-    """Return the head of an attempt's request: the headers of its endpoint, ``Host`` and ``Content-Length``."""
-    request = attempt.request
-    return b"%bcontent-length: %d\r\n\r\n" % (request.endpoint.head_start, len(request.content))
+    """Return the head of an attempt's request: the headers of its endpoint, ``Host``, the trace, ``Content-Length``."""
+    request, trace_fields = attempt.request, attempt.trace_fields
+    return b"%b%bcontent-length: %d\r\n\r\n" % (
+        request.endpoint.head_start,
+        trace_fields,
+        len(request.content),
+    )

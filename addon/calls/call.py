@@ -3,6 +3,8 @@
 Admission, body, route, one attempt or two, and the answer. The attempt that answers also settles the call.
 """
 
+import re
+
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.attempt_runner import AttemptRunner
 from addon.calls.authentication import authenticate, read_token
@@ -17,12 +19,14 @@ from addon.calls.upstream_request import accept_request, accept_route, find_rout
 from addon.runtime.heavy_work import LIGHT_BODY_BYTES, run_heavy_work
 from addon.store.protocol import StoreUnavailable
 from addon.text.errors import INTERNAL_ERROR, LIMITS_UNAVAILABLE, ErrorAnswer, no_access_token, refusal_error
-from addon.text.http_heads import RequestHead
+from addon.text.http_heads import Headers, RequestHead
+from addon.text.masking import mask_credentials
 from addon.text.retry_after import with_advice
 from addon.upstream.access_tokens import AccessTokenUnavailable
 from addon.wire.stream import ClientLeft, Stream
 from policies.exchange import Exchange
 from policies.refusal import Refusal
+from policies.trace_context import TraceContext
 
 LATE_BODY_S = 0.005
 """How long a call waits for a body of usual size before it is admitted by its head alone.
@@ -30,6 +34,9 @@ LATE_BODY_S = 0.005
 Many clients write head and body one after the other. A call whose whole body is there needs no deadline for it. It
 takes its token and its hold in one step.
 """
+
+_CLIENT_REQUEST_ID = re.compile(r"[ -~]{1,512}")
+"""Printable ASCII, as OpenAI accepts it in this header."""
 
 
 def begin(deps: Dependencies) -> Call:
@@ -44,6 +51,9 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
         if endpoint_of(stream.head) is not Endpoint.CHAT:
             await _serve_catalog(call, stream, deps)
             return
+        headers = stream.head.headers
+        if "traceparent" in headers or "x-client-request-id" in headers:
+            _note_client_ids(call, headers)
         has_whole_body = stream.has_whole_body
         if not has_whole_body and 0 < declared_length(stream.head) <= LIGHT_BODY_BYTES:
             await stream.wait_for_body(LATE_BODY_S)
@@ -59,6 +69,14 @@ async def serve(call: Call, stream: Stream, deps: Dependencies) -> None:
                 await _answer_failure(call, failure, stream, deps)
     except Exception as fault:  # noqa: BLE001  (``_end_early`` raises what it does not know)
         await _end_early(call, stream, deps, fault)
+
+
+def _note_client_ids(call: Call, headers: Headers) -> None:
+    """Note the trace of a request and its client's own id. Ignore what is malformed: neither may fail a call."""
+    trace = TraceContext.parse(headers.get("traceparent", ""), headers.get("tracestate", ""))
+    request_id = headers.get("x-client-request-id", "")
+    is_usable = _CLIENT_REQUEST_ID.fullmatch(request_id)
+    call.exchange = call.exchange.with_client_ids(trace, mask_credentials(request_id) if is_usable else None)
 
 
 async def _end_early(call: Call, stream: Stream, deps: Dependencies, fault: Exception) -> None:

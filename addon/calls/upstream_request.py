@@ -16,6 +16,7 @@ from addon.dialects import DIALECTS
 from addon.store.protocol import HoldRequest
 from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
+from policies.exchange import Exchange
 from policies.field_rules import count_choices
 from policies.limits import limits_of
 from policies.model import Route, Target
@@ -24,6 +25,7 @@ from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
 from policies.sanitize import sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
+from policies.trace_context import make_span_id
 
 
 def accept_request(call: Call, chat: ChatRequest) -> None:
@@ -156,4 +158,12 @@ def make_attempt(call: Call, key_target: Target, cap_tokens: int | None, hold: H
         )
     if chat.large is not None:
         request = replace(request, content=chat.large.restore(request.content))
-    return UpstreamAttempt(target, key_target, hold, cap_tokens, sanitized, request, dropped)
+    trace_fields = _trace_fields(call.exchange) if call.exchange.trace else b""
+    return UpstreamAttempt(target, key_target, hold, cap_tokens, sanitized, request, dropped, trace_fields)
+
+
+def _trace_fields(exchange: Exchange) -> bytes:
+    """Return the lines of the next attempt's head that carry the client's trace. Each attempt is a span of its own."""
+    if exchange.trace is None or "traceparent" in exchange.next_target.model.provider.headers:
+        return b""
+    return exchange.trace.sent_fields(make_span_id(exchange.id, exchange.attempts + 1))

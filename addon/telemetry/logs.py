@@ -30,7 +30,8 @@ _CALL_LINE = (
     '{"time": "%s", "level": "info", "logger": "tollgate.call", "message": "%s"%s, "id": %s, "workspace": %s, '
     '"key_id": %s, "slug": %s, "provider": %s, "mode": %s, "decided_by": %s, "attempts": %s, "fallback": %s, '
     '"status": %s, "error_code": %s, "stream": %s, "finish_reason": %s, "prompt_tokens": %s, '
-    '"completion_tokens": %s, "first_byte_ms": %s, "duration_ms": %s, "event": "%s"}'
+    '"completion_tokens": %s, "first_byte_ms": %s, "duration_ms": %s, "client_request_id": %s, '
+    '"trace_id": %s, "parent_span_id": %s, "span_id": %s, "event": "%s"}'
 )
 
 
@@ -151,6 +152,8 @@ def log_attempt_failed(exchange: Exchange, failure: ErrorAnswer, then: str) -> N
         "mode": target.mode,
         "status": failure.status,
         "error_code": failure.code,
+        "trace_id": exchange.trace.trace_id if exchange.trace else None,
+        "span_id": exchange.span_id,
     }
     _calls.warning("an attempt failed, %s", then, extra=fields)
 
@@ -189,6 +192,8 @@ def _format_call(exchange: Exchange, now_s: float, event: str, worker_field: str
     workspace, key, route, usage = exchange.workspace, exchange.key, exchange.route, exchange.usage
     target = exchange.target if route else None
     started_s, first_byte_s = exchange.started_s, exchange.first_byte_s
+    trace, client_request_id = exchange.trace, exchange.client_request_id
+    span_id = exchange.span_id if trace else None
     return _CALL_LINE % (
         format_utc(datetime.now(UTC)),
         event,
@@ -210,6 +215,11 @@ def _format_call(exchange: Exchange, now_s: float, event: str, worker_field: str
         "null" if usage.completion_tokens is None else usage.completion_tokens,
         "null" if first_byte_s is None else round((first_byte_s - started_s) * 1000, 3),
         round((now_s - started_s) * 1000, 3),
+        # Each call has its own ids, so they are not kept by ``_show``.
+        "null" if client_request_id is None else _quote(mask_credentials(client_request_id)),
+        f'"{trace.trace_id}"' if trace else "null",
+        f'"{trace.parent_span_id}"' if trace else "null",
+        f'"{span_id}"' if span_id else "null",
         event,
     )
 

@@ -276,6 +276,7 @@ def test_a_call_is_one_ledger_row_with_its_request_id(
         "wholesale_nanousd": 2550,
         "retail_nanousd": 2652,
         "end_user": "customer-7",
+        "client_request_id": None,
     }
 
 

@@ -79,6 +79,7 @@ CLIENT_HEADERS = {
     "X-Api-Key": COOKIE,
     "X-Goog-Api-Key": COOKIE,
     "OpenAI-Organization": COOKIE,
+    "X-Client-Request-Id": f"Bearer {COOKIE}",
     "Proxy-Authorization": "Basic " + base64.b64encode(f"user:{PROXY}".encode()).decode(),
 }
 NOSY = """\

@@ -170,6 +170,11 @@ def m0007_rollups(db: Database) -> None:
             db.conn.execute(trigger)
 
 
+def m0008_client_request_id(db: Database) -> None:
+    """The id that a client gave its call. Source: docs/ledger.md."""
+    db.conn.execute("ALTER TABLE usage ADD COLUMN client_request_id TEXT")
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -178,6 +183,7 @@ STEPS = (
     m0005_circuits,
     m0006_passed_over,
     m0007_rollups,
+    m0008_client_request_id,
 )
 
 _MIGRATIONS = Migrations("tollgate")

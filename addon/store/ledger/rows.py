@@ -46,6 +46,7 @@ USAGE_COLUMNS = (
     "duration_ms",
     "end_user",
     "cache_write_tokens",
+    "client_request_id",
 )
 
 CALL = "call"
@@ -55,7 +56,7 @@ WAS_INTERRUPTED = f"error_code IS '{INTERRUPTED}' AND usage_source = 'none' AND 
 """The SQL condition for the row of a dead process: only such a row has the duration 0."""
 
 # A row of an older version, in a hold or an outbox, lacks the columns that were added later.
-_LATER_COLUMNS = {"cache_write_tokens": None}
+_LATER_COLUMNS = {"cache_write_tokens": None, "client_request_id": None}
 
 
 def write_call(connection: sqlite3.Connection, settlement: Settlement) -> tuple[Row, int | None]:

@@ -443,13 +443,20 @@ async def test_a_row_that_lacks_a_column_is_refused_and_its_hold_released(store:
     assert (place.holds(), place.rows()) == ([], {})
 
 
-async def test_a_row_of_an_older_version_has_no_cache_write_tokens(store: Store, place: Place) -> None:
+@pytest.mark.parametrize("later", ["cache_write_tokens", "client_request_id"])
+async def test_a_row_of_an_older_version_lacks_a_later_column(store: Store, place: Place, later: str) -> None:
     await store.hold(request("a"))
     row = call_row("a")
-    del row["cache_write_tokens"]
+    del row[later]
     await store.settle(Settlement(row, from_wallet=True))
     await store.maintain()
-    assert (place.holds(), place.rows()["a"]["cache_write_tokens"]) == ([], None)
+    assert (place.holds(), place.rows()["a"][later]) == ([], None)
+
+
+async def test_a_row_keeps_the_clients_own_id(store: Store, place: Place) -> None:
+    await store.settle(settlement("a", client_request_id='order "7"'))
+    await store.maintain()
+    assert place.rows()["a"]["client_request_id"] == 'order "7"'
 
 
 async def test_no_text_of_clients_or_providers_keeps_a_call_out_of_the_ledger(

@@ -21,6 +21,7 @@ from addon.text.masking import MASK, mask_credentials
 from policies.exchange import Exchange, Stage
 from policies.family import Family
 from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
+from policies.trace_context import TraceContext
 
 
 def _call(**changes: Any) -> Exchange:
@@ -82,6 +83,10 @@ def test_a_call_is_one_line_with_every_field(lines: Lines) -> None:
         "completion_tokens": 20,
         "first_byte_ms": 250,
         "duration_ms": 1500,
+        "client_request_id": None,
+        "trace_id": None,
+        "parent_span_id": None,
+        "span_id": None,
     }
 
 
@@ -93,7 +98,7 @@ def test_a_refusal_is_one_line_even_if_little_is_known_of_the_call(lines: Lines)
     line = lines.one
     assert {name for name, value in line.items() if value is None} == {
         "workspace", "key_id", "slug", "provider", "mode", "decided_by", "finish_reason", "prompt_tokens",
-        "completion_tokens", "first_byte_ms",
+        "completion_tokens", "first_byte_ms", "client_request_id", "trace_id", "parent_span_id", "span_id",
     }  # fmt: skip
     assert (line["event"], line["status"], line["error_code"]) == ("refusal", 401, "invalid_api_key")
     assert line["duration_ms"] == 2
@@ -132,6 +137,8 @@ def only_handler(worker: int | None = None) -> Iterator[Lines]:
     usage=st.builds(Usage, COUNTS, COUNTS),
     first_byte_s=st.none() | st.floats(100, 1e6),
     stream=st.booleans(),
+    client_request_id=st.none() | WORDS,
+    trace=st.none() | st.just(TraceContext("4b" * 16, "0f" * 8, 1)),
     worker=st.none() | st.integers(1, 99),
 )
 @settings(max_examples=100)

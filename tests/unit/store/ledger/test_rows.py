@@ -42,6 +42,7 @@ async def test_every_unknown_value_is_recorded_as_null(store: Store, ledger_path
             "reasoning_tokens",
             "first_byte_ms",
             "end_user",
+            "client_request_id",
         ]
     )
     await store.settle(ended(**unknown))
