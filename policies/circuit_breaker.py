@@ -30,6 +30,8 @@ REST_US = 30_000_000
 PROBE_US = 60_000_000
 """How long others wait for a probe whose process does not renew it."""
 LEAST_WORKSPACES = 2
+REPORT_US = 60_000_000
+"""How long after its rest an untried circuit is still reported as open. A gauge must not stay up without traffic."""
 FORGET_US = 600_000_000
 """How long after its rest an untried circuit is kept. Later, its failures say nothing about the present."""
 
@@ -96,6 +98,14 @@ def state_of(circuit: Circuit, now_us: int) -> CircuitState:
     return "open" if now_us < circuit.retry_us else "half_open"
 
 
+def is_reported_open(circuit: Circuit, now_us: int) -> bool:
+    """Return whether a circuit counts as open in metrics and in ``/readyz``.
+
+    It is not closed, and an attempt confirmed that lately: while calls come, a failed probe follows each rest.
+    """
+    return state_of(circuit, now_us) != "closed" and now_us < circuit.retry_us + REPORT_US
+
+
 def after_success(_circuit: Circuit, _now_us: int) -> Circuit:
     """Return a circuit after an attempt succeeded."""
     return CLOSED
@@ -130,8 +140,8 @@ def release_probe(circuit: Circuit, now_us: int, *, until_us: int) -> Circuit:
     return replace(circuit, retry_us=now_us) if circuit.retry_us == until_us else circuit
 
 
-def shared_state(circuits: Iterable[Circuit], shared: Circuit, now_us: int) -> CircuitState:
-    """Return the state of a provider for all workspaces, from their ``circuits`` at it."""
+def shared_circuit(circuits: Iterable[Circuit], shared: Circuit, now_us: int) -> Circuit:
+    """Return the circuit of a provider for all workspaces, from their ``circuits`` at it."""
     shared = _unless_outdated(shared, now_us)
     failing = [
         circuit
@@ -139,9 +149,9 @@ def shared_state(circuits: Iterable[Circuit], shared: Circuit, now_us: int) -> C
         if _unless_outdated(circuit, now_us).is_open and circuit.began_us > shared.began_us
     ]
     if len(failing) < LEAST_WORKSPACES:
-        return "closed"
-    rests_until_us = max(min(circuit.retry_us for circuit in failing), shared.retry_us)
-    return "open" if now_us < rests_until_us else "half_open"
+        return CLOSED
+    began_us = min(circuit.began_us for circuit in failing)
+    return Circuit(FAILURES, began_us, max(min(circuit.retry_us for circuit in failing), shared.retry_us))
 
 
 def after_shared_success(_shared: Circuit, now_us: int) -> Circuit:

@@ -14,7 +14,16 @@ from typing import Any, Protocol
 from addon.runtime.clock import Clock
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from policies import circuit_breaker
-from policies.circuit_breaker import CLOSED, PROBE_US, Change, Circuit, CircuitState, shared_name, state_of
+from policies.circuit_breaker import (
+    CLOSED,
+    PROBE_US,
+    Change,
+    Circuit,
+    CircuitState,
+    is_reported_open,
+    shared_name,
+    state_of,
+)
 
 log = logging.getLogger("tollgate.circuits")
 
@@ -80,10 +89,14 @@ class Circuits:
         return self._state(name) != "closed" or self._shared_state(shared_name(name)) != "closed"
 
     def open_names(self) -> frozenset[str]:
-        """Return the names that are open or half-open: those of one workspace and those for all workspaces."""
-        own = {name for name in self.known if self._state(name) != "closed"}
-        shared = {found for name in self.known if (found := shared_name(name))}
-        return frozenset(own | {name for name in shared if self._shared_state(name) != "closed"})
+        """Return the names that are reported as open: those of one workspace and those for all workspaces."""
+        if not self._is_fresh:
+            return frozenset()
+        shared = {found: self._shared_circuit(found) for name in self.known if (found := shared_name(name))}
+        reported = {name: circuit for name, circuit in self.known.items() if name not in shared} | shared
+        return frozenset(
+            name for name, circuit in reported.items() if is_reported_open(circuit, self._now_us)
+        )
 
     async def allows(self, name: str, call_id: str) -> bool:
         """Return whether a call that has a fallback may use this circuit. When a probe is due, one call may."""
@@ -152,7 +165,10 @@ class Circuits:
     def _shared_state(self, shared: str | None) -> CircuitState:
         if shared is None or not self.known or not self._is_fresh:
             return "closed"
-        return circuit_breaker.shared_state(
+        return state_of(self._shared_circuit(shared), self._now_us)
+
+    def _shared_circuit(self, shared: str) -> Circuit:
+        return circuit_breaker.shared_circuit(
             self._members(shared), self.known.get(shared, CLOSED), self._now_us
         )
 

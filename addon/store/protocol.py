@@ -170,7 +170,7 @@ class Store(Protocol):
         """Return what to await when a call has ended that was a probe without a result; None for any other call."""
 
     def open_circuits(self) -> frozenset[str]:
-        """Return the circuits and the shared providers that are not closed, as ``maintain`` last read them."""
+        """Return the circuits and the shared providers that are reported as open, as ``maintain`` last read them."""
 
     async def maintain(self) -> None:
         """Settle the holds of dead processes, write what is pending, and read the circuits that all processes share."""

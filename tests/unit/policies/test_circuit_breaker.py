@@ -9,9 +9,11 @@ from policies.circuit_breaker import (
     FAILURES,
     FORGET_US,
     PROBE_US,
+    REPORT_US,
     REST_US,
     WINDOW_US,
     Circuit,
+    CircuitState,
     after_failure,
     after_probe,
     after_shared_failure,
@@ -21,10 +23,11 @@ from policies.circuit_breaker import (
     circuit_name,
     count_circuits,
     forget,
+    is_reported_open,
     release_probe,
     renew_probe,
+    shared_circuit,
     shared_name,
-    shared_state,
     state_of,
 )
 
@@ -36,6 +39,10 @@ def failed_at(*moments_us: int) -> Circuit:
     for moment_us in moments_us:
         circuit = after_failure(circuit, moment_us)
     return circuit
+
+
+def shared_state(circuits: list[Circuit], shared: Circuit, now_us: int) -> CircuitState:
+    return state_of(shared_circuit(circuits, shared, now_us), now_us)
 
 
 OPENED = failed_at(*[NOW] * FAILURES)
@@ -69,6 +76,35 @@ def test_a_circuit_that_no_call_tries_is_forgotten() -> None:
     assert state_of(OPENED, last + 1) == "closed"
     assert after_failure(OPENED, last + 1) == failed_at(last + 1)
     assert after_probe(OPENED, last + 1) == OPENED
+
+
+@pytest.mark.parametrize(
+    ("circuit", "after_us", "is_reported"),
+    [
+        (CLOSED, 0, False),
+        (failed_at(*[NOW] * (FAILURES - 1)), 0, False),
+        (OPENED, 0, True),
+        (OPENED, REST_US, True),
+        (OPENED, REST_US + REPORT_US - 1, True),
+        (OPENED, REST_US + REPORT_US, False),
+        (after_probe(OPENED, NOW + REST_US), REST_US + REPORT_US, True),
+        (after_failure(OPENED, NOW + REST_US + REPORT_US), REST_US + REPORT_US, True),
+        (after_success(OPENED, NOW), 0, False),
+    ],
+)
+def test_an_open_circuit_that_no_call_tries_is_not_reported_for_long(
+    circuit: Circuit, after_us: int, is_reported: bool
+) -> None:
+    assert is_reported_open(circuit, NOW + after_us) is is_reported
+
+
+def test_a_provider_that_fails_for_all_is_reported_like_one_circuit() -> None:
+    last = NOW + REST_US + REPORT_US
+    assert is_reported_open(shared_circuit([OPENED, LATER], CLOSED, last - 1), last - 1)
+    assert not is_reported_open(shared_circuit([OPENED, LATER], CLOSED, last), last)
+    assert not is_reported_open(shared_circuit([OPENED], CLOSED, NOW), NOW)
+    again = after_shared_failure(CLOSED, last)
+    assert is_reported_open(shared_circuit([OPENED, LATER], again, last), last)
 
 
 def test_only_one_call_is_the_probe_until_the_wait_for_it_ends() -> None:

@@ -6,7 +6,7 @@ import pytest
 from rig.stores import Place
 
 from addon.store.protocol import Store
-from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REST_US, WINDOW_US
+from policies.circuit_breaker import FAILURES, FORGET_US, PROBE_US, REPORT_US, REST_US, WINDOW_US
 
 
 async def fail(store: Store, times: int, circuit: str = "OPENAI/payg/acme") -> None:
@@ -250,3 +250,17 @@ async def test_opening_and_closing_of_a_circuit_are_logged_once_each(
     await other.maintain()
     await other.record_attempt("OPENAI/payg/acme", failed=False)
     assert events() == ["circuit opened", "circuit opened", "circuit closed"]
+
+
+async def test_an_open_circuit_is_not_reported_for_long_when_no_call_tries_it(
+    store: Store, other: Store, place: Place
+) -> None:
+    await open_for_all_and_rest(store, place)
+    await other.maintain()
+    assert other.open_circuits() == {ACME, BETA, FOR_ALL}
+    place.age_circuits(REPORT_US / 1e6)
+    await other.maintain()
+    assert other.open_circuits() == frozenset()
+    assert other.is_circuit_open(GAMMA), "a call that has a fallback still skips it, unless it is the probe"
+    await fail(other, 1, ACME)
+    assert {ACME, FOR_ALL} <= other.open_circuits()
