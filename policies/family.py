@@ -96,7 +96,7 @@ class Family:
     | rule | says |
     |---|---|
     | ``asks_stream_usage`` | ``stream_options`` is sent, so that a stream has its usage |
-    | ``think_tags`` | text between a leading ``<think>`` and ``</think>`` is reasoning |
+    | ``think_tags`` | text between a leading ``<think>`` or ``<reasoning>`` and its closing tag is reasoning |
     | ``cached_tokens_at``, ``reasoning_tokens_at`` | dotted paths in ``usage``; the known ones where empty |
     | ``reasoning_beside_completion`` | ``completion_tokens`` does not include reasoning |
     | ``uncapped_completion_tokens`` | tokens that a choice may have beyond its cap |

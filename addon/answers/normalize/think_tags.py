@@ -1,5 +1,7 @@
 """The rule for think tags: text between a leading ``<think>`` and ``</think>`` is reasoning. Pure.
 
+``<reasoning>`` and ``</reasoning>`` mean the same: Amazon Bedrock writes them around the reasoning of gpt-oss.
+
 The result is the same for every way of cutting the stream. White space before the opening tag, and right after the
 closing one, belongs to neither text. A closing tag without an opening one stays: in a stream the text before it is
 already sent, and recorded answers have one after plain text (llama.cpp with Qwen3). Only the first block counts; an
@@ -7,11 +9,13 @@ answer that is about the tags keeps them.
 """
 
 from enum import Enum, auto
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 _MAX_HELD_CHARS = 1_000
 """The most leading white space that is kept. No provider sends that much. Without a bound its cost would grow."""
-_OPEN, _CLOSE = "<think>", "</think>"
+_CLOSING: Final = MappingProxyType({"<think>": "</think>", "<reasoning>": "</reasoning>"})
+"""The closing tag of each opening one."""
 
 
 class SplitText(NamedTuple):
@@ -33,6 +37,7 @@ class ThinkTags:
 
     def __init__(self) -> None:
         self._place = _Place.BEFORE
+        self._closing = ""
         self._held = ""
 
     @property
@@ -45,9 +50,11 @@ class ThinkTags:
         text, self._held = self._held + text, ""
         if self._place is _Place.BEFORE:
             start = text.lstrip()
-            if start.startswith(_OPEN):
-                self._place, text = _Place.INSIDE, start.removeprefix(_OPEN)
-            elif _OPEN.startswith(start) and len(text) <= _MAX_HELD_CHARS:
+            opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
+            if opening:
+                self._place, self._closing = _Place.INSIDE, _CLOSING[opening]
+                text = start.removeprefix(opening)
+            elif len(text) <= _MAX_HELD_CHARS and any(tag.startswith(start) for tag in _CLOSING):
                 self._held = text
                 return SplitText("", "")
             else:
@@ -63,12 +70,13 @@ class ThinkTags:
         return SplitText(text, "") if was is _Place.INSIDE else SplitText("", text)
 
     def _inside(self, text: str) -> SplitText:
-        reasoning, closing, rest = text.partition(_CLOSE)
-        if closing:
+        closing = self._closing
+        reasoning, is_closed, rest = text.partition(closing)
+        if is_closed:
             self._place = _Place.AFTER
             return SplitText(reasoning, self._after(rest))
-        kept = next(length for length in range(len(_CLOSE) - 1, -1, -1) if text.endswith(_CLOSE[:length]))
-        self._held = _CLOSE[:kept]
+        kept = next(length for length in range(len(closing) - 1, -1, -1) if text.endswith(closing[:length]))
+        self._held = closing[:kept]
         return SplitText(text[: len(text) - kept], "")
 
     def _after(self, text: str) -> str:

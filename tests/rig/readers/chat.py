@@ -23,7 +23,9 @@ FINISH = {
     "": "stop",
 }
 """The reasons in the recordings that are not standard, and their meanings."""
-THINK = re.compile(r"\s*<think>(?P<reasoning>.*?)(?:</think>\s*(?P<text>.*)|\Z)", re.DOTALL)
+THINK = re.compile(
+    r"\s*<(?P<tag>think|reasoning)>(?P<reasoning>.*?)(?:</(?P=tag)>\s*(?P<text>.*)|\Z)", re.DOTALL
+)
 
 
 def read(payloads: Iterable[Payload], *, think_tags: bool, is_single: bool = False) -> Answer:

@@ -66,9 +66,9 @@ def _plain_call(call: Payload, stream: bool) -> bool:
 
 
 def _may_think(choices: list[Payload]) -> bool:
-    """Return whether a text may be held: it may turn out to begin with ``<think>``."""
+    """Return whether a text may be held: it may turn out to begin with a think tag."""
     text = "".join(_made(choice).get("content") or "" for choice in choices)
-    return text.lstrip().startswith("<") or "think>" in text
+    return text.lstrip().startswith("<") or "think>" in text or "reasoning>" in text
 
 
 def _roles_come_once(choices: list[Payload]) -> bool:

@@ -139,7 +139,9 @@ def relayed(payloads: list[Any], member: str) -> Texts:
 
 def letters(texts: Texts) -> dict[int, str]:
     """Return all texts without white space and think tags."""
-    return {index: re.sub(r"\s|</?think>", "", "".join(parts)) for index, parts in texts.items()}
+    return {
+        index: re.sub(r"\s|</?(?:think|reasoning)>", "", "".join(parts)) for index, parts in texts.items()
+    }
 
 
 def test_every_stream_keeps_the_contract():

@@ -32,9 +32,27 @@ TEXTS = {
     "another tag": ("<thinking>hm</thinking>yes", "", "<thinking>hm</thinking>yes"),
     "an almost closing tag": ("<think>a</thin</think>b", "a</thin", "b"),
     "a closing tag begins inside another": ("<think>a<</think>b", "a<", "b"),
+    "the tags of Amazon Bedrock": ("<reasoning>hm</reasoning>yes", "hm", "yes"),
+    "the closing tag of the other kind": ("<reasoning>a</think>b</reasoning>c", "a</think>b", "c"),
+    "cut short inside the other opening tag": ("<reason", "", "<reason"),
 }
 TAGGED_TEXT = st.lists(
-    st.sampled_from(["<think>", "</think>", "<", "</", "think>", "<think", " ", "\n", "a", "é", "yes"]),
+    st.sampled_from(
+        [
+            "<think>",
+            "</think>",
+            "<reasoning>",
+            "</reasoning>",
+            "<",
+            "</",
+            "think>",
+            "<think",
+            " ",
+            "\n",
+            "a",
+            "é",
+        ]
+    ),
     max_size=8,
 ).map("".join)
 
@@ -107,7 +125,7 @@ def test_no_text_longer_than_a_tag_is_held(text: str, places: list[int]):
     for piece in cut(text.lstrip(), places):
         texts = tags.read(piece)
         read_chars, shown_chars = read_chars + len(piece), shown_chars + len(texts.reasoning + texts.content)
-    assert read_chars - shown_chars <= 2 * len("<think></think>") + text.count(" ") + text.count("\n")
+    assert read_chars - shown_chars <= 2 * len("<reasoning></reasoning>") + text.count(" ") + text.count("\n")
 
 
 def test_each_choice_has_its_own_tags():
