@@ -30,7 +30,9 @@ _STARS = r"*•…"
 _REST = rf"(?:[\w\-{_STARS}]|\.++(?=[\w{_STARS}]))"
 _ISSUED = r"sk[-_]|tg_|gsk_|xai-(?!org\b)|AIza|AQ\.(?=\w{8})|ya29\.(?=\w{8})"
 # These openings also begin ordinary names (hf_hub_download, pplx-7b-chat), so only a long text after them is a key.
-_LONG_ISSUED = r"pplx-|hf_|r8_|nvapi-|csk-|fw_|pk[-_]|rk[-_]|gh[opsu]_|AKIA|gAAAAA|eyJ"
+_LONG_ISSUED = (
+    r"pplx-|hf_|r8_|nvapi-|csk-|fw_|pk[-_]|rk[-_]|gh[opsu]_|A[KS]IA|ABSK|bedrock-api-key-|gAAAAA|eyJ"
+)
 _KEY_NAME = r"\b(?:x-api-key|x-goog-api-key|api[-_ ]?(?:key|token)|access[-_ ]?token|secret|password)\b"
 _SHOWS_A_DIGIT = rf"(?=[A-Za-z_\-]*+[\d{_STARS}])"
 
@@ -62,7 +64,7 @@ _PATTERNS = tuple(
         # a key by its issuer's opening
         ("sk-|sk_|tg_|xai-|aiza|aq.|ya29.", rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_ISSUED}){_REST}{{3,}}+"),
         (
-            "pplx-|hf_|r8_|nvapi-|csk-|fw_|pk-|pk_|rk-|rk_|ghp_|gho_|ghs_|ghu_|akia|gaaaaa|eyj",
+            "pplx-|hf_|r8_|nvapi-|csk-|fw_|pk-|pk_|rk-|rk_|ghp_|gho_|ghs_|ghu_|akia|asia|absk|bedrock-api-key-|gaaaaa|eyj",
             rf"(?P<keep>)(?<![A-Za-z0-9])(?:{_LONG_ISSUED}){_REST}{{16,}}+",
         ),
         # "API key provided: DEADBEEF": only a key can follow

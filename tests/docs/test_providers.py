@@ -24,7 +24,11 @@ from addon.upstream import access_tokens
 PAGE = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
 CATALOG = ROOT / "catalog_data"
 TOKEN = "ya29.fake-access-token"
-KEYS = {"NOVITA_API_KEY": "fake-novita-0000", "AZURE_OPENAI_API_KEY": "fake-azure-0000"}
+KEYS = {
+    "NOVITA_API_KEY": "fake-novita-0000",
+    "AZURE_OPENAI_API_KEY": "fake-azure-0000",
+    "AWS_BEARER_TOKEN_BEDROCK": "fake-bedrock-0000",
+}
 KEY_HEADERS = {"authorization", "api-key", "x-api-key", "x-goog-api-key"}
 
 
@@ -45,9 +49,9 @@ def shipped(name: str) -> dict[str, Any]:
 def test_every_block_says_which_file_it_belongs_to() -> None:
     assert PAGE.count("```toml\n") == len(re.findall(r"```toml\n# catalog_data/\w+\.toml\n", PAGE))
     assert {name: len(tables) for name, tables in blocks().items()} == {
-        "providers": 4,
+        "providers": 6,
         "families": 1,
-        "models": 5,
+        "models": 7,
     }
 
 
@@ -66,7 +70,7 @@ def test_the_table_is_the_shipped_one(tmp_path: Path) -> None:
         for name, table in shipped("providers").items()
     }
     rows = re.findall(
-        r"^\| `([A-Z]+)` \| `(\S+)` \| `(\S+)` \| `(\S+)` \| `?(\w*)`? ?\| \S.* \|$", PAGE, re.MULTILINE
+        r"^\| `([A-Z_]+)` \| `(\S+)` \| `(\S+)` \| `(\S+)` \| `?(\w*)`? ?\| \S.* \|$", PAGE, re.MULTILINE
     )
     assert rows == [
         (made.name, made.base_url, made.dialect, made.auth, keys[made.name]) for made in providers
@@ -150,6 +154,14 @@ CALLS = {
         ("authorization", f"Bearer {TOKEN}"),
     ),
     "qwen3-8b-local": ("/v1/chat/completions", None),
+    "gpt-oss-120b-bedrock-eu": (
+        "/openai/v1/chat/completions",
+        ("authorization", "Bearer fake-bedrock-0000"),
+    ),
+    "gpt-oss-20b-bedrock-mantle": (
+        "/v1/chat/completions",
+        ("authorization", "Bearer fake-bedrock-0000"),
+    ),
 }
 
 

@@ -49,6 +49,7 @@ DIRECT = (
 )
 
 OTHERS = {
+    "bedrock": "bedrock-openai",
     "fireworks": "fireworks",
     "huggingface": "huggingface",
     "llamacpp": "llamacpp",

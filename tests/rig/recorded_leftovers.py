@@ -9,6 +9,11 @@ OF_NO_TOOLS = "an empty list of tools, or what says something about tools where 
 NO_FAMILY = "a provider without a family of its own"
 
 LEFT_OUT: dict[tuple[str, str], str] = {
+    (
+        "bedrock-openai",
+        "messages.reasoning",
+    ): "bedrock-mantle takes it, for bedrock-runtime no recording shows it",
+    ("bedrock-openai", "service_tier"): UNPRICED,
     ("claude-4-6", "temperature"): IT_IS_THE_DEFAULT,
     ("claude-sampling", "temperature"): IT_IS_THE_DEFAULT,
     ("claude-sampling", "tools"): OF_NO_TOOLS,
