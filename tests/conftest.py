@@ -5,7 +5,7 @@ A test that needs other settings starts its own gateway with ``start_gateway``.
 
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +88,12 @@ def upstreams(authority: trustme.CA) -> Iterator[dict[str, Any]]:
         }
 
 
-@pytest.fixture(scope="session")
-def start_gateway(
-    upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+@contextmanager
+def _starting(
+    upstreams: dict[str, Any], authority: trustme.CA, folders: pytest.TempPathFactory
 ) -> Iterator[StartGateway]:
-    """Start a gateway with ``start(models=..., sections=...)``. It stops at the end of the run."""
-    ca_file = tmp_path_factory.mktemp("authority") / "ca.pem"
+    """Start gateways, which all stop at the end of the context."""
+    ca_file = folders.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(str(ca_file))
     bases = {name: at.base_url for name, at in upstreams.items()}
     providers = {name: provider(base) for name, base in bases.items()}
@@ -113,7 +113,7 @@ def start_gateway(
                 },
                 "environment": {"SSL_CERT_FILE": str(ca_file)},
             } | changes
-            folder = folder or tmp_path_factory.mktemp("gateway")
+            folder = folder or folders.mktemp("gateway")
             started.append(running.enter_context(kind(Configuration(**settings), folder, keys)))
             return started[-1]
 
@@ -124,9 +124,27 @@ def start_gateway(
                 gateway.terminate()
 
 
+@pytest.fixture(scope="module")
+def start_gateway(
+    upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartGateway]:
+    """Start a gateway with ``start(models=..., sections=...)``. It stops at the end of the module."""
+    with _starting(upstreams, authority, tmp_path_factory) as start:
+        yield start
+
+
 @pytest.fixture(scope="session")
-def _shared_gateway(start_gateway: StartGateway) -> Gateway:
-    return start_gateway()
+def _start_shared_gateway(
+    upstreams: dict[str, Any], authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartGateway]:
+    """Start a gateway that serves the whole run."""
+    with _starting(upstreams, authority, tmp_path_factory) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def _shared_gateway(_start_shared_gateway: StartGateway) -> Gateway:
+    return _start_shared_gateway()
 
 
 @pytest.fixture
@@ -181,9 +199,9 @@ def secure_sections(authority: trustme.CA, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def secure_gateway(start_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
+def secure_gateway(_start_shared_gateway: StartGateway, secure_sections: dict[str, Any]) -> Gateway:
     """A gateway with TLS toward clients."""
-    return start_gateway(sections=secure_sections)
+    return _start_shared_gateway(sections=secure_sections)
 
 
 @pytest.fixture
