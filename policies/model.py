@@ -56,6 +56,7 @@ class Provider:
     | ``headers`` | sent with each call, names in lower case; they are no secrets |
     | ``custom_family`` | the family of its models outside the catalog |
     | ``skipped_keys`` | places in the operator's list whose key is not set, or is the same as an earlier one |
+    | ``unset_variables`` | environment variables in the operator's list that are not set |
     """
 
     name: str
@@ -68,6 +69,7 @@ class Provider:
     headers: Mapping[str, str] = _NO_ENTRIES
     custom_family: Family = CUSTOM_FAMILY
     skipped_keys: frozenset[int] = frozenset()
+    unset_variables: tuple[str, ...] = ()
 
     @property
     def key_places(self) -> Mapping[SecretStr, int]:
@@ -130,10 +132,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Byok:
-    """The customer's own key for one provider."""
+    """The customer's own key for one provider. ``variable`` is the environment variable that has it, if one has."""
 
     secret: SecretStr | None
     routing: bool
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

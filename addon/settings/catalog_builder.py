@@ -19,7 +19,7 @@ from addon.settings.catalog_schema import (
     ProviderTable,
 )
 from addon.settings.conf_schema import ProxyConf
-from addon.settings.errors import SettingsError, join_key_path
+from addon.settings.errors import ErrorList, SettingsError, join_key_path
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
@@ -33,6 +33,9 @@ _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
     {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 )
 """How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
+
+type _Placed[T] = dict[str, tuple[Path, T]]
+"""Tables by name, each with the file that it is in."""
 
 _HIDDEN: Final = MappingProxyType({"active": False})
 """The whole table of the overlay that hides a model of the catalog."""
@@ -51,60 +54,82 @@ class CatalogBuilder:
         self.overlaid_slugs: frozenset[str] = frozenset()
         self.unknown_hidden: tuple[str, ...] = ()
         self.sandbox_enabled = False
+        self.is_built = False
 
     def build(self, conf_file: Path) -> None:
-        """Fill the maps. Raises ``SettingsError``."""
+        """Fill the maps. Raises ``SettingsError`` with all errors that do not follow from others."""
         overlay = self._conf.paths.catalog_overlay
         if overlay and not self._sources.is_folder(overlay):
             raise SettingsError(conf_file, "paths.catalog_overlay", f"{overlay}: no such folder")
-        self._load_families()
-        self._load_providers()
+        errors = ErrorList()
+        families = self._read_tables("families.toml", FAMILIES_FILE, errors)
+        providers = self._read_tables("providers.toml", PROVIDERS_FILE, errors)
+        models = self._read_models(errors)
+        errors.raise_found()
+        self._make_families(families, errors)
+        errors.raise_found()
+        self._make_providers(providers, errors)
+        errors.raise_found()
         self.sandbox_enabled = self._is_sandbox_enabled(conf_file)
-        self._load_models()
+        self._make_models(models, errors)
+        errors.raise_found()
+        self.is_built = True
 
-    def _read_tables[T](self, name: str, schema: TypeAdapter[dict[str, T]]) -> dict[str, tuple[Path, T]]:
-        """Return the tables of one file of the catalog, each with the file that it is in."""
+    def _read_tables[T](self, name: str, schema: TypeAdapter[dict[str, T]], errors: ErrorList) -> _Placed[T]:
+        """Return the tables of one file of the catalog, those of the overlay instead of its own."""
         file = self._conf.paths.catalog / name
-        tables = _validate_tables(schema, file, self._sources.read_toml(file))
-        overlay, added = self._read_overlay(name)
-        return tables | _validate_tables(schema, overlay, added)
+        overlay = self._overlay_file(name)
+        tables = self._read(schema, file, errors)
+        return tables | self._read(schema, overlay, errors) if overlay else tables
 
-    def _read_overlay(self, name: str) -> tuple[Path, dict[str, Any]]:
-        """Return the path of one file of the overlay, and its tables. The file may be missing."""
+    def _overlay_file(self, name: str) -> Path | None:
+        """Return the path of one file of the overlay, None where the overlay does not have it."""
         folder = self._conf.paths.catalog_overlay
-        file = (folder or self._conf.paths.catalog) / name
-        return file, self._sources.read_toml(file) if folder and self._sources.exists(file) else {}
+        return folder / name if folder and self._sources.exists(folder / name) else None
 
-    def _load_providers(self) -> None:
-        for name, (file, table) in self._read_tables("providers.toml", PROVIDERS_FILE).items():
-            auth = table.auth or _DEFAULT_AUTH[table.dialect]
-            keys, skipped = self._read_platform_keys(table, auth, file, name)
-            self.providers[name] = Provider(
-                name=name,
-                base_url=table.base_url or "",
-                dialect=table.dialect,
-                platform_keys=keys,
-                builtin=table.builtin,
-                auth=auth,
-                chat_path=table.chat_path,
-                headers=MappingProxyType(table.headers),
-                custom_family=self._find_custom_family(table, file, name),
-                skipped_keys=skipped,
-            )
+    def _read[T](self, schema: TypeAdapter[dict[str, T]], file: Path, errors: ErrorList) -> _Placed[T]:
+        with errors.collect():
+            return _validate_tables(schema, file, self._sources.read_toml(file))
+        return {}
+
+    def _make_providers(self, tables: _Placed[ProviderTable], errors: ErrorList) -> None:
+        for name, (file, table) in tables.items():
+            with errors.collect():
+                self.providers[name] = self._make_provider(name, table, file)
+
+    def _make_provider(self, name: str, table: ProviderTable, file: Path) -> Provider:
+        auth = table.auth or _DEFAULT_AUTH[table.dialect]
+        keys, skipped, unset = self._read_platform_keys(table, auth, file, name)
+        return Provider(
+            name=name,
+            base_url=table.base_url or "",
+            dialect=table.dialect,
+            platform_keys=keys,
+            builtin=table.builtin,
+            auth=auth,
+            chat_path=table.chat_path,
+            headers=MappingProxyType(table.headers),
+            custom_family=self._find_custom_family(table, file, name),
+            skipped_keys=skipped,
+            unset_variables=unset,
+        )
 
     def _read_platform_keys(
         self, table: ProviderTable, auth: Auth, file: Path, name: str
-    ) -> tuple[tuple[SecretStr, ...], frozenset[int]]:
-        """Return the keys that are set, each once, and the positions (from 1) of all other references."""
+    ) -> tuple[tuple[SecretStr, ...], frozenset[int], tuple[str, ...]]:
+        """Return ``platform_keys``, ``skipped_keys`` and ``unset_variables`` of a ``Provider``."""
         keys: list[SecretStr] = []
         skipped: set[int] = set()
+        unset: list[str] = []
         for position, (path, reference) in enumerate(table.keys_by_path.items(), start=1):
             key = self._secrets.find(reference, auth, file, name, *path)
             if key is None or key in keys:
                 skipped.add(position)
             else:
                 keys.append(key)
-        return tuple(keys), frozenset(skipped)
+            if key is None:
+                unset.append(reference.variable)
+        return tuple(keys), frozenset(skipped), tuple(unset)
 
     def _find_custom_family(self, table: ProviderTable, file: Path, name: str) -> Family:
         family = table.custom_family
@@ -112,9 +137,10 @@ class CatalogBuilder:
             return CUSTOM_FAMILY
         return self.families[check_known(family, self.families, file, name, "custom_family", kind="family")]
 
-    def _load_families(self) -> None:
-        for name, (file, table) in self._read_tables("families.toml", FAMILIES_FILE).items():
-            self.families[name] = _make_family(name, table, file)
+    def _make_families(self, tables: _Placed[FamilyTable], errors: ErrorList) -> None:
+        for name, (file, table) in tables.items():
+            with errors.collect():
+                self.families[name] = _make_family(name, table, file)
 
     def _is_sandbox_enabled(self, conf_file: Path) -> bool:
         enabled = self._conf.sandbox.enabled
@@ -124,35 +150,36 @@ class CatalogBuilder:
         no_key = not any(provider.platform_keys for provider in self.providers.values())
         return enabled is True or (enabled == "auto" and has_builtin and no_key)
 
-    def _read_models(self) -> dict[str, tuple[Path, ModelTable]]:
+    def _read_models(self, errors: ErrorList) -> _Placed[ModelTable]:
         """Return the tables of models. Note which of them the overlay has, or hides."""
-        file = self._conf.paths.catalog / "models.toml"
-        tables = _validate_tables(MODELS_FILE, file, self._sources.read_toml(file))
-        overlay, added = self._read_overlay("models.toml")
+        tables = self._read(MODELS_FILE, self._conf.paths.catalog / "models.toml", errors)
+        if overlay := self._overlay_file("models.toml"):
+            with errors.collect():
+                self._add_overlaid_models(tables, overlay)
+        return tables
+
+    def _add_overlaid_models(self, tables: _Placed[ModelTable], overlay: Path) -> None:
+        added = self._sources.read_toml(overlay)
         hidden = {slug for slug, table in added.items() if table == _HIDDEN}
         self.overlaid_slugs = frozenset(added)
         self.unknown_hidden = tuple(sorted(hidden - tables.keys()))
-        tables |= _validate_tables(
-            MODELS_FILE, overlay, {slug: table for slug, table in added.items() if slug not in hidden}
-        )
+        shown = {slug: table for slug, table in added.items() if slug not in hidden}
+        tables |= _validate_tables(MODELS_FILE, overlay, shown)
         for slug in hidden & tables.keys():
             file, table = tables[slug]
             tables[slug] = file, table.model_copy(update=_HIDDEN)
-        return tables
 
-    def _load_models(self) -> None:
+    def _make_models(self, tables: _Placed[ModelTable], errors: ErrorList) -> None:
         slugs_by_folded: dict[str, str] = {}
-        for slug, (file, table) in self._read_models().items():
-            if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
-                raise SettingsError(file, join_key_path(slug), f'differs from "{other}" in case only')
-            provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
-            family = self.families[check_known(table.family, self.families, file, slug, "family")]
-            active = table.active and (self.sandbox_enabled or not provider.builtin)
-            self.models[slug] = self._make_model(slug, table, provider, family, active, file)
+        for slug, (file, table) in tables.items():
+            with errors.collect():
+                if (other := slugs_by_folded.setdefault(fold_slug(slug), slug)) != slug:
+                    raise SettingsError(file, join_key_path(slug), f'differs from "{other}" in case only')
+                self.models[slug] = self._make_model(slug, table, file)
 
-    def _make_model(
-        self, slug: str, table: ModelTable, provider: Provider, family: Family, active: bool, file: Path
-    ) -> Model:
+    def _make_model(self, slug: str, table: ModelTable, file: Path) -> Model:
+        provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
+        family = self.families[check_known(table.family, self.families, file, slug, "family")]
         if provider.dialect == "gemini" or "{model}" in provider.chat_path:
             try:
                 model_path(table.upstream_model_id)
@@ -174,13 +201,11 @@ class CatalogBuilder:
             retail=compute_retail_prices(wholesale, self._conf.billing.markup_percent),
             max_completion_tokens=table.max_completion_tokens,
             byok_only=table.byok_only,
-            active=active,
+            active=table.active and (self.sandbox_enabled or not provider.builtin),
         )
 
 
-def _validate_tables[T](
-    schema: TypeAdapter[dict[str, T]], file: Path, tables: dict[str, Any]
-) -> dict[str, tuple[Path, T]]:
+def _validate_tables[T](schema: TypeAdapter[dict[str, T]], file: Path, tables: dict[str, Any]) -> _Placed[T]:
     return {name: (file, table) for name, table in validate(schema, file, tables).items()}
 
 

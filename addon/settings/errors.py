@@ -5,22 +5,69 @@ A message never shows a secret.
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, NamedTuple, Self
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_LABEL_KEYS: Final = ("id", "keywords", "when")
+_MAX_LABEL_CHARS: Final = 64
 
 
 class SettingsError(Exception):
-    """The reason why a set of files does not load. ``str`` is one line: file, dotted key (may be empty), reason."""
+    """The reason why a set of files does not load. ``str`` is one line: file, dotted key (may be empty), reason.
 
-    def __init__(self, file: Path, key: str, reason: str) -> None:
+    ``others`` are further errors that were found at the same time, in their order.
+    """
+
+    def __init__(self, file: Path, key: str, reason: str, others: tuple["SettingsError", ...] = ()) -> None:
         super().__init__(": ".join(part for part in (str(file), key, reason) if part))
         self.file = file
         self.key = key
         self.reason = reason
+        self.others = others
+
+    @property
+    def all(self) -> tuple["SettingsError", ...]:
+        """This error and the others."""
+        return (self, *self.others)
+
+
+class ErrorList:
+    """The errors of parts that do not depend on each other, and are all checked."""
+
+    def __init__(self) -> None:
+        self.found: list[SettingsError] = []
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Keep a ``SettingsError`` that is raised in the context, and continue after it."""
+        try:
+            yield
+        except SettingsError as error:
+            self.add(error)
+
+    def add(self, error: SettingsError) -> None:
+        """Keep an error."""
+        self.found += error.all
+
+    def raise_found(self) -> None:
+        """Raise the first error with the others, if there is one."""
+        raise_first(self.found)
+
+
+def raise_first(errors: Iterable[SettingsError]) -> None:
+    """Raise the first error with the others, if there is one."""
+    if found := list(errors):
+        raise join_errors(found)
+
+
+def join_errors(errors: Sequence[SettingsError]) -> SettingsError:
+    """Return the first error, with the others in it."""
+    first, *others = errors
+    return SettingsError(first.file, first.key, first.reason, tuple(others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +116,41 @@ def describe_error(error: Exception) -> str:
     return str(error)
 
 
-def join_key_path(*path: str | int) -> str:
-    """Return a TOML key path as an operator writes it: ``keys[0].hash``, ``"gpt-4.1".family``."""
+class Entry(NamedTuple):
+    """One table of an array in a key path. ``label`` is its id, or another word by which an operator knows it."""
+
+    position: int
+    label: str
+
+
+def label_path(table: Any, path: Sequence[str | int]) -> Iterator[str | Entry]:
+    """Yield the parts of a key path in ``table``. Each index comes with the label of its entry.
+
+    The error of the label itself does not repeat it.
+    """
+    for part, below in zip(path, (*path[1:], ""), strict=True):
+        try:
+            table = table[part]
+        except (LookupError, TypeError):
+            table = None
+        yield part if isinstance(part, str) else Entry(part, "" if below in _LABEL_KEYS else label_of(table))
+
+
+def label_of(entry: object) -> str:
+    """Return the word by which an operator knows a table of an array; an empty text where there is none."""
+    match entry:
+        case {"id": str(text)} | {"keywords": [str(text), *_]} | {"when": str(text)}:
+            return text if text.isprintable() and len(text) <= _MAX_LABEL_CHARS else ""
+    return ""
+
+
+def join_key_path(*path: str | int | Entry) -> str:
+    """Return a TOML key path as an operator writes it: ``keys[0] (ci).hash``, ``"gpt-4.1".family``."""
     text = ""
     for part in path:
-        if isinstance(part, int):
+        if isinstance(part, Entry):
+            text += f"[{part.position}] ({part.label})" if part.label else f"[{part.position}]"
+        elif isinstance(part, int):
             text += f"[{part}]"
         else:
             name = part if _BARE_KEY.fullmatch(part) else f'"{part}"'
@@ -81,14 +158,19 @@ def join_key_path(*path: str | int) -> str:
     return text
 
 
+def find_near_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the known name that is nearest to ``name``, None where none is near."""
+    by_lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[close[0]] if close else None
+
+
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return ``; did you mean "x"?`` for the known name nearest to ``name``.
 
     When none is near and at most 12 are known, return all of them. Else return an empty text.
     """
-    by_lower = {known.lower(): known for known in names}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    if close:
-        return f'; did you mean "{by_lower[close[0]]}"?'
-    few = 0 < len(by_lower) <= 12
-    return f"; known are {', '.join(sorted(by_lower.values()))}" if few else ""
+    known = sorted(names)
+    if near := find_near_name(name, known):
+        return f'; did you mean "{near}"?'
+    return f"; known are {', '.join(known)}" if 0 < len(known) <= 12 else ""

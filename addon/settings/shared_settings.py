@@ -6,6 +6,7 @@ names that refer to other files. Source: docs/configuration.md.
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from typing import Final
 from addon.settings.catalog_builder import CatalogBuilder
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
-from addon.settings.errors import SettingsError
+from addon.settings.errors import ErrorList, SettingsError, raise_first
 from addon.settings.policy_modules import load_policies
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
@@ -48,20 +49,52 @@ class SharedSettings:
     digest: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SharedAttempt:
+    """An attempt to load the set, with all its ``errors``.
+
+    ``conf`` is None when not even the folders are known, ``shared`` when the catalog does not load.
+    """
+
+    conf: ProxyConf | None
+    shared: SharedSettings | None
+    errors: tuple[SettingsError, ...]
+
+
 def load_shared_settings(
     conf_file: Path, env: Mapping[str, str], sources: Sources, running: ProxyConf | None = None
 ) -> SharedSettings:
-    """Load the set; its digest is that of ``sources``. Raises ``SettingsError``.
+    """Load the set; its digest is that of ``sources``. Raises ``SettingsError`` with all errors.
 
     ``running`` is the conf of a process that is already up. Its ``NEEDS_RESTART`` sections stay in force.
     """
-    conf = written = load_conf(conf_file, sources)
+    attempt = try_shared_settings(conf_file, env, sources, running)
+    raise_first(attempt.errors)
+    assert attempt.shared  # noqa: S101  (without an error, the set has loaded)
+    return attempt.shared
+
+
+def try_shared_settings(
+    conf_file: Path, env: Mapping[str, str], sources: Sources, running: ProxyConf | None = None
+) -> SharedAttempt:
+    """Load as much of the set as possible. Sections of proxy.conf that do not load have their defaults."""
+    errors = ErrorList()
+    written = _load_good_sections(conf_file, sources, errors)
+    if written is None:
+        return SharedAttempt(None, None, tuple(errors.found))
+    conf = written
     if running is not None:
         conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
     catalog = CatalogBuilder(conf, env, sources)
-    catalog.build(conf_file)
-    policies = load_policies(conf.policies.extra, conf_file, sources)
-    return SharedSettings(
+    policies: tuple[Policy, ...] = ()
+    egress_proxy = None
+    with errors.collect():
+        catalog.build(conf_file)
+    with errors.collect():
+        policies = load_policies(conf.policies.extra, conf_file, sources)
+    with errors.collect():
+        egress_proxy = _load_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources))
+    shared = SharedSettings(
         conf=conf,
         written=written,
         providers=MappingProxyType(catalog.providers),
@@ -71,9 +104,28 @@ def load_shared_settings(
         unknown_hidden=catalog.unknown_hidden,
         policies=policies,
         sandbox_enabled=catalog.sandbox_enabled,
-        egress_proxy=_load_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources)),
+        egress_proxy=egress_proxy,
         digest=sources.digest,
     )
+    return SharedAttempt(conf, shared if catalog.is_built else None, tuple(errors.found))
+
+
+def _load_good_sections(conf_file: Path, sources: Sources, errors: ErrorList) -> ProxyConf | None:
+    """Return proxy.conf with the sections that load, None when ``[paths]`` does not: no other file is known then."""
+    with errors.collect():
+        return load_conf(conf_file, sources)
+    good = {}
+    with suppress(SettingsError):
+        for name, section in sources.read_toml(conf_file).items():
+            try:
+                validate(ProxyConf, conf_file, {name: section})
+            except SettingsError:
+                if name == "paths":
+                    raise
+            else:
+                good[name] = section
+        return validate(ProxyConf, conf_file, good)
+    return None
 
 
 def _load_egress_proxy(

@@ -1,22 +1,15 @@
-"""Validation of operators' tables: the base class of all schemas, and the errors that it reports."""
+"""Validation of operators' tables: the base class of all schemas, and the function that checks a file."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from addon.settings.errors import SettingsError, join_key_path, suggest_name
+from addon.settings.errors import Entry, SettingsError, join_key_path, raise_first, suggest_name
 from addon.settings.file_content import make_absolute
-
-_TOML_WORDS = {
-    "missing": "is required",
-    "model_type": "must be a table",
-    "dict_type": "must be a table",
-    "tuple_type": "must be an array",
-    "frozen_set_type": "must be an array of strings",
-}
+from addon.settings.validation_errors import ErrorWriter
 
 
 class Table(BaseModel):
@@ -26,10 +19,10 @@ class Table(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_keys(cls, table: Any) -> Any:
-        for key in table if isinstance(table, Mapping) else ():
-            if key not in cls.model_fields:
-                raise table_error(f"unknown key{suggest_name(key, cls.model_fields)}", key)
+    def _note_schema(cls, table: Any, info: ValidationInfo) -> Any:
+        # The error of an unknown key suggests keys of this class, but pydantic's error does not name the class.
+        if info.context:
+            info.context["schemas"][id(table)] = cls
         return table
 
 
@@ -40,25 +33,23 @@ def table_error(reason: str, *path: str | int) -> PydanticCustomError:
 
 
 def validate[T](schema: type[T] | TypeAdapter[T], file: Path, table: dict[str, Any]) -> T:
-    """Return the table as the schema's type, paths relative to ``file``. Raises ``SettingsError``."""
+    """Return the table as the schema's type, paths relative to ``file``. Raises ``SettingsError`` with all errors."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
+    schemas: dict[int, type[BaseModel]] = {}
+    context = {"folder": make_absolute(file).parent, "schemas": schemas}
     try:
-        return adapter.validate_python(table, context={"folder": make_absolute(file).parent})
+        return adapter.validate_python(table, context=context)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-    context = first.get("ctx", {})
-    where = [part for part in first["loc"] if part != "[key]"]
-    where.extend(context.get("path", ()))
-    raise SettingsError(file, join_key_path(*where), _reason(first["type"], first["msg"], context))
+        details = error.errors(include_url=False, include_input=False)
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        schemas[id(table)] = schema
+    raise_first(SettingsError(file, *error) for error in ErrorWriter(table, schemas).describe(details))
+    raise AssertionError("a failed validation has an error")
 
 
-def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    if kind == "value_error":
-        return str(context["error"])
-    return _TOML_WORDS.get(kind) or message.replace("Input should be", "must be")
-
-
-def check_known(name: str, names: Collection[str], file: Path, *path: str | int, kind: str = "") -> str:
+def check_known(
+    name: str, names: Collection[str], file: Path, *path: str | int | Entry, kind: str = ""
+) -> str:
     """Return ``name`` if it is one of ``names``. Raises ``SettingsError``."""
     if name not in names:
         reason = f'unknown {kind or path[-1]} "{name}"{suggest_name(name, names)}'

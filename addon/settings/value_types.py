@@ -48,6 +48,11 @@ class SecretReference:
     kind: Literal["env", "file", "sealed"]
     name: str = field(repr=False)
 
+    @property
+    def variable(self) -> str:
+        """The name of the environment variable; empty for other places."""
+        return self.name if self.kind == "env" else ""
+
 
 def _require_match(pattern: str | re.Pattern[str], description: str) -> AfterValidator:
     def check(text: str) -> str:

@@ -7,51 +7,65 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
-from addon.settings.errors import SettingsError, join_key_path
+from addon.settings.errors import Entry, ErrorList, SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
 from addon.settings.validation import check_known, validate
 from addon.settings.value_types import NAME, NAME_IS
-from addon.settings.workspace_schema import KeyTable, WorkspaceTable
+from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
 from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
 
 
 def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
-    """Return the table in the content of ``file``, checked without other files. Raises ``SettingsError``."""
+    """Return the table in the content of ``file``, checked without other files.
+
+    Raises ``SettingsError`` with all errors.
+    """
     if not NAME.fullmatch(file.stem):
         raise SettingsError(file, "", f"the file's name is the workspace's id; it must be {NAME_IS}")
     table = validate(WorkspaceTable, file, parse_toml(content, file))
     ids: set[str] = set()
     hashes: dict[str, str] = {}
+    errors = ErrorList()
     for index, key in enumerate(table.keys):
         if key.id in ids:
-            raise SettingsError(file, join_key_path("keys", index, "id"), f'"{key.id}" is used twice')
+            errors.add(SettingsError(file, join_key_path("keys", index, "id"), f'"{key.id}" is used twice'))
         ids.add(key.id)
         if (other := hashes.setdefault(key.hash, key.id)) != key.id:
-            raise duplicate_hash_error(file, index, other, file.stem)
+            errors.add(duplicate_hash_error(file, Entry(index, key.id), other, file.stem))
+    errors.raise_found()
     return table
 
 
-def duplicate_hash_error(file: Path, index: int, other_key: str, other_workspace: str) -> SettingsError:
-    """Return the error of the key at ``index`` whose hash another key claims too."""
+def duplicate_hash_error(file: Path, key: Entry, other_key: str, other_workspace: str) -> SettingsError:
+    """Return the error of ``key``, whose hash another key claims too."""
     reason = f'the same hash as key "{other_key}" of workspace "{other_workspace}"'
-    return SettingsError(file, join_key_path("keys", index, "hash"), reason)
+    return SettingsError(file, join_key_path("keys", key, "hash"), reason)
 
 
 def resolve_workspace(
     table: WorkspaceTable, file: Path, shared: SharedSettings, secrets: Secrets
 ) -> Workspace:
-    """Return the workspace that ``table`` describes. Raises ``SettingsError`` for a name that does not exist."""
+    """Return the workspace that ``table`` describes. Raises ``SettingsError`` with each name that does not exist."""
+    errors = ErrorList()
     for path, slug in _find_model_names(table):
-        check_known(slug, shared.models, file, *path, kind="model")
+        with errors.collect():
+            check_known(slug, shared.models, file, *path, kind="model")
     byok = {}
     for name, own in table.byok.items():
-        provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
-        if not _can_take_keys(provider):
-            raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
-        byok[name] = Byok(secrets.find(own.secret, provider.auth, file, "byok", name, "secret"), own.routing)
+        with errors.collect():
+            byok[name] = _resolve_byok(own, name, file, shared, secrets)
+    errors.raise_found()
     return _make_workspace(table, file, byok)
+
+
+def _resolve_byok(own: ByokTable, name: str, file: Path, shared: SharedSettings, secrets: Secrets) -> Byok:
+    provider = shared.providers[check_known(name, shared.providers, file, "byok", name, kind="provider")]
+    if not _can_take_keys(provider):
+        raise SettingsError(file, join_key_path("byok", name), "the provider takes no key")
+    secret = secrets.find(own.secret, provider.auth, file, "byok", name, "secret")
+    return Byok(secret, own.routing, own.secret.variable)
 
 
 def resolve_last_good(
@@ -71,7 +85,7 @@ def resolve_last_good(
             except SettingsError:
                 secret = served.byok[name].secret if served and name in served.byok else None
         # Without the entry, the platform would pay for the calls.
-        byok[name] = Byok(secret, own.routing)
+        byok[name] = Byok(secret, own.routing, own.secret.variable)
     return _make_workspace(table, file, byok)
 
 
@@ -110,11 +124,12 @@ def _make_key(table: KeyTable) -> Key:
     )
 
 
-def _find_model_names(table: WorkspaceTable) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _find_model_names(table: WorkspaceTable) -> Iterator[tuple[tuple[str | Entry, ...], str]]:
     """Return the key path and the name of each model in a workspace file."""
     for key in ("default_model", "fallback_model"):
         if (slug := getattr(table, key)) is not None:
             yield (key,), slug
-    for key in ("rules", "heuristics"):
-        for index, entry in enumerate(getattr(table, key)):
-            yield (key, index, "model"), entry.model
+    for index, rule in enumerate(table.rules):
+        yield ("rules", Entry(index, rule.keywords[0]), "model"), rule.model
+    for index, heuristic in enumerate(table.heuristics):
+        yield ("heuristics", Entry(index, heuristic.when), "model"), heuristic.model

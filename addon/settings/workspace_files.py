@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from addon.settings.errors import Problem, SettingsError
+from addon.settings.errors import Entry, Problem, SettingsError, join_errors
 from addon.settings.last_good import LastGood
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
@@ -60,7 +60,10 @@ class _WorkspaceFile:
 
 
 class WorkspaceFiles:
-    """The workspace files of one gateway. ``served`` are the workspaces by id, ``texts`` what they are served on."""
+    """The workspace files of one gateway, with all their ``errors``.
+
+    ``served`` are the workspaces by id, ``texts`` what they are served on.
+    """
 
     def __init__(self, env: Mapping[str, str], sources: Sources, last_good: LastGood) -> None:
         self._env = env
@@ -70,6 +73,7 @@ class WorkspaceFiles:
         self._parsed_last_good: dict[str, _ParsedText] = {}
         self._last_good_versions: Mapping[Path, int] = {}
         self._broken: frozenset[str] = frozenset()
+        self.errors: tuple[SettingsError, ...] = ()
         self.served: dict[str, Workspace] = {}
         self.texts: dict[str, ServedText] = {}
 
@@ -150,6 +154,7 @@ class WorkspaceFiles:
         with self._sources.record_versions() as self._last_good_versions:
             errors = self._choose_texts()
         self._broken = frozenset(errors)
+        self.errors = tuple(error for name in sorted(errors) for error in errors[name].all)
         return [self._problem(name, error) for name, error in sorted(errors.items())]
 
     def _choose_texts(self) -> dict[str, SettingsError]:
@@ -182,24 +187,28 @@ class WorkspaceFiles:
     def _find_errors(self, settled: SettledClaims) -> dict[str, SettingsError]:
         """Return the error of each broken file: its own, else that of a key that another workspace has."""
         errors = {name: file.error for name, file in self._files.items() if file.error}
-        contests = dict(settled.gave_way)
+        contests: dict[str, dict[str, str]] = {}
+        for name, (key_hash, other) in settled.gave_way.items():
+            contests.setdefault(name, {})[key_hash] = other
         for (name, key_hash), other in settled.refused.items():
-            contests.setdefault(name, (key_hash, other))
-        for name, (key_hash, other) in contests.items():
-            errors.setdefault(name, self._contested_key_error(name, key_hash, other))
+            contests.setdefault(name, {}).setdefault(key_hash, other)
+        for name, others in contests.items():
+            if name not in errors:
+                contested = [self._contested_key_error(name, *claim) for claim in others.items()]
+                errors[name] = join_errors(contested)
         return errors
 
     def _contested_key_error(self, name: str, key_hash: str, other: str) -> SettingsError:
-        (index, _), (_, other_id) = self._find_key(name, key_hash), self._find_key(other, key_hash)
-        return duplicate_hash_error(self._files[name].file, index, other_id, other)
+        key, other_key = self._find_key(name, key_hash), self._find_key(other, key_hash)
+        return duplicate_hash_error(self._files[name].file, key, other_key.label, other)
 
-    def _find_key(self, name: str, key_hash: str) -> tuple[int, str]:
+    def _find_key(self, name: str, key_hash: str) -> Entry:
         """Return the index and the id of a key in a workspace's file, else in its last good text."""
         for parsed in (self._files[name].parsed, self._find_last_good(name)):
             keys = parsed.table.keys if parsed and parsed.table else ()
             for index, key in enumerate(keys):
                 if key.hash == key_hash:
-                    return index, key.id
+                    return Entry(index, key.id)
         raise AssertionError("only a workspace that claims a hash can contest it")
 
     def _claimed_hashes(self, name: str) -> tuple[str, ...]:

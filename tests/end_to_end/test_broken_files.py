@@ -220,8 +220,8 @@ def test_two_claimants_at_a_first_start_are_both_refused(stopped: Gateway) -> No
         assert own_hash != other_hash
         assert (statuses(again, "ci"), statuses(again, "bare")) == ({401}, {200})
         check = settings_check(again)
-        assert "acme.toml: keys[0].hash: the same hash as key" in check
-        assert "bare.toml: keys[1].hash: the same hash as key" in check
+        assert "acme.toml: keys[0] (ci).hash: the same hash as key" in check
+        assert "bare.toml: keys[1] (copy).hash: the same hash as key" in check
     with Gateway(standing(), stopped.folder, stopped.keys) as again:
         assert statuses(again, "ci") == {401}
         replace_in(stopped.folder / BARE, other_hash, "sha256:" + "0" * 64)

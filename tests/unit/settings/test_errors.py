@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from addon.settings.errors import SettingsError, describe_error, join_key_path, suggest_name
+from addon.settings.errors import Entry, SettingsError, describe_error, join_key_path, suggest_name
 
 
 @pytest.mark.parametrize(
@@ -12,12 +12,14 @@ from addon.settings.errors import SettingsError, describe_error, join_key_path, 
     [
         (("listen", "port"), "listen.port"),
         (("keys", 0, "hash"), "keys[0].hash"),
+        (("keys", Entry(0, "ci"), "hash"), "keys[0] (ci).hash"),
+        (("platform_keys", Entry(1, "")), "platform_keys[1]"),
         (("gpt-4.1", "family"), '"gpt-4.1".family'),
         (("a b",), '"a b"'),
         ((), ""),
     ],
 )
-def test_a_key_path_is_written_as_in_toml(path: tuple[str | int, ...], text: str) -> None:
+def test_a_key_path_is_written_as_in_toml(path: tuple[str | int | Entry, ...], text: str) -> None:
     assert join_key_path(*path) == text
 
 

@@ -73,7 +73,7 @@ def test_a_workspace_has_every_setting_of_its_file(settings: Settings) -> None:
     assert (capped.spend_cap_nanousd, capped.spend_reset) == (20_500_000_000, "monthly")
     assert (capped.request_cap, capped.request_reset) == (10000, "daily")
     assert acme.byok == {
-        "OPENAI": Byok(SecretStr("sk-of-acme"), True),
+        "OPENAI": Byok(SecretStr("sk-of-acme"), True, "ACME_KEY"),
         "GROQ": Byok(SecretStr("gsk-obviously-fake"), False),
     }
     assert acme.rules == (KeywordRule(("sql", "postgres"), "gpt-4o-mini"),)
@@ -100,7 +100,8 @@ def test_an_environment_variable_that_is_unset_or_blank_means_no_key(conf_file: 
     edit(tmp_path / BETA, "", '[byok.GROQ]\nsecret = "env:BETA_KEY"\n')
     settings = load_settings(conf_file, {"OPENAI_KEY": "  "})
     assert settings.providers["OPENAI"].platform_keys == ()
-    assert settings.workspaces["beta"].byok["GROQ"] == Byok(None, False)
+    assert settings.providers["OPENAI"].unset_variables == ("OPENAI_KEY",)
+    assert settings.workspaces["beta"].byok["GROQ"] == Byok(None, False, "BETA_KEY")
 
 
 def test_a_workspace_file_must_have_a_name_that_is_an_id(conf_file: Path, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_deleted_model_breaks_the_files_that_name_it_and_their_other_settings_
     live.write(MODELS, f"{first}\n\n{third}")
     live.after(2)
     assert live.settings.models.keys() == {"gpt-4o-mini", "sandbox-chat"}
-    assert 'rules[0].model: unknown model "openai/gpt-oss-20b"' in live.problems
+    assert 'rules[0] (sql).model: unknown model "openai/gpt-oss-20b"' in live.problems
     assert [rule.model for rule in live.acme.rules] == ["openai/gpt-oss-20b"]
     assert live.find_owner(HASH_A) == "acme"
     live.start()
@@ -194,7 +194,7 @@ def test_the_workspace_that_had_a_hash_keeps_it(live: LiveSettings) -> None:
     assert live.settings.workspaces["beta"] == before
     [problem] = live.settings.problems
     assert problem.file == live.folder / BETA
-    assert 'keys[0].hash: the same hash as key "ci" of workspace "acme"' in live.problems
+    assert 'keys[0] (ci).hash: the same hash as key "ci" of workspace "acme"' in live.problems
     live.start()
     assert live.find_owner(HASH_A) == "acme"
     # Once the other file drops the hash, the new owner gets it.
@@ -211,7 +211,7 @@ def test_a_copied_file_takes_no_key_from_the_original(live: LiveSettings) -> Non
     )
     live.after(2)
     assert (live.find_owner(HASH_A), live.find_owner("e" * 64)) == ("acme", "aaa")
-    assert 'aaa.toml: keys[0].hash: the same hash as key "ci" of workspace "acme"' in live.problems
+    assert 'aaa.toml: keys[0] (ci).hash: the same hash as key "ci" of workspace "acme"' in live.problems
 
 
 def test_two_files_may_swap_their_keys(live: LiveSettings) -> None:
