@@ -2,7 +2,7 @@
 # The one command of the project. It makes the environment (.venv) on the first run, and again when the lock file or
 # the Python of the environment changes. Then it runs the program.
 #
-#   ./run.sh                    serve with proxy.conf
+#   ./run.sh                    serve with the file that TOLLGATE_CONF names, else with the proxy.conf in this folder
 #   ./run.sh test [ARGS]        linters, type checker, whole test suite (ARGS go to pytest)
 #   ./run.sh bench [ARGS]       the benchmark
 #   ./run.sh lock               renew the lock files (needs uv)
@@ -172,7 +172,11 @@ refresh_locks() {
 }
 
 case ${1:-} in
-    '') tollgate addon.cli serve --conf "$root/proxy.conf" ;;
+    '')
+        # TOLLGATE_CONF names the configuration of every command, this one included.
+        if [ -n "${TOLLGATE_CONF:-}" ]; then set -- serve; else set -- serve --conf "$root/proxy.conf"; fi
+        tollgate addon.cli "$@"
+        ;;
     test) shift; run_tests "$@" ;;
     bench) shift; tollgate benchmarks "$@" ;;
     lock) refresh_locks ;;

@@ -8,6 +8,7 @@ import click
 from addon import VERSION
 from addon.commands.catalog import catalog
 from addon.commands.explain import explain_command
+from addon.commands.init import init
 from addon.commands.keys import keys
 from addon.commands.ledger import ledger
 from addon.commands.options import conf_option
@@ -58,6 +59,7 @@ def serve(conf_file: Path, port: int | None, host: str | None, workers: int | No
         sys.exit(1)
 
 
+main.add_command(init)
 main.add_command(keys)
 main.add_command(secrets)
 main.add_command(wallet)

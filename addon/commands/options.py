@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from addon.commands.output import Form
+
+CONF_VARIABLE: Final = "TOLLGATE_CONF"
 
 conf_option = click.option(
     "--conf",
@@ -15,6 +17,8 @@ conf_option = click.option(
     type=click.Path(path_type=Path),
     default="proxy.conf",
     show_default=True,
+    envvar=CONF_VARIABLE,
+    show_envvar=True,
     help="The gateway's configuration file.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -77,6 +77,13 @@ def test_without_arguments_it_serves_the_configuration_in_its_folder(script: Pat
     assert (out.split(maxsplit=1)[1], err) == (f"serve --conf {script.parent.resolve()}/proxy.conf\n", "")
 
 
+def test_without_arguments_it_serves_the_configuration_that_the_variable_names(script: Path):
+    _, out, err = run(script, TOLLGATE_CONF="/srv/gateway/proxy.conf")
+    assert (out.split(maxsplit=1)[1], err) == ("serve\n", "")
+    _, out, err = run(script, TOLLGATE_CONF="")
+    assert (out.split(maxsplit=1)[1], err) == (f"serve --conf {script.parent.resolve()}/proxy.conf\n", "")
+
+
 def test_a_signal_reaches_the_program(script: Path):
     with start(script, "wait") as process:
         assert process.stdout is not None
