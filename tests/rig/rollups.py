@@ -11,7 +11,7 @@ from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.migrations import LARGEST, STEPS, m0007_rollups, migrate
 from addon.store.ledger.rollups import build_step, is_behind
-from addon.store.ledger.rows import write_call
+from addon.store.ledger.rows import make_storable, write_call
 from addon.store.protocol import Settlement
 from rig.ledger import make_row
 
@@ -42,9 +42,16 @@ def open_ledger(earlier: Sequence[dict[str, Any]] = ()) -> Iterator[sqlite3.Conn
             old()(step)
         old.apply(Database(connection))
         for row in earlier:
-            write(connection, row)
+            _write_earlier(connection, row)
         migrate(connection)
         yield connection
+
+
+def _write_earlier(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+    """Write a row into a ledger of an older version, without the columns that came later."""
+    columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")]
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    connection.execute(f"INSERT INTO usage ({names}) VALUES ({values})", make_storable(row))
 
 
 def write(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
