@@ -3,8 +3,9 @@
 Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -12,9 +13,11 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 from pydantic import SecretStr
 
+from policies.allowed_models import AllowedModels
 from policies.family import CUSTOM_FAMILY, Family
 from policies.keywords import Keywords, compile_keywords
 from policies.refusal import Refusal
+from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
@@ -119,7 +122,15 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One API key of a workspace. Only its SHA-256 (``hash``, in hex) is stored."""
+    """One API key of a workspace. Only the SHA-256 of its secret (``hash``, in hex) is stored.
+
+    | field | is |
+    |---|---|
+    | ``models`` | the models that it may use, None for all |
+    | ``expires_at`` | the moment from which it is refused, in UTC |
+    | ``previous_hash`` | the hash of its secret before the last rotation |
+    | ``previous_until`` | the moment from which that secret is refused, in UTC |
+    """
 
     id: str
     hash: str
@@ -128,6 +139,44 @@ class Key:
     spend_reset: Reset = "never"
     request_cap: int | None = None
     request_reset: Reset = "never"
+    label: str | None = None
+    expires_at: datetime | None = None
+    models: AllowedModels | None = None
+    previous_hash: str | None = None
+    previous_until: datetime | None = None
+
+    def why_refused(self, now: datetime) -> str | None:
+        """Return why the key is refused at ``now``, None where it is not: words for operators that follow its name."""
+        if not self.active:
+            return "is not active"
+        if self.expires_at is not None and now >= self.expires_at:
+            return f"expired at {format_utc(self.expires_at)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """One secret of a key, by its hash. ``is_previous``: it is from before the last rotation of the key.
+
+    ``needs_check``: the key, or this secret, is or will be refused.
+    """
+
+    workspace: "Workspace"
+    key: Key
+    hash: str
+    is_previous: bool = False
+    needs_check: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        needs_check = self.is_previous or not self.key.active or self.key.expires_at is not None
+        object.__setattr__(self, "needs_check", needs_check)
+
+    def why_refused(self, now: datetime) -> str | None:
+        """Return why the secret is refused at ``now``, as ``Key.why_refused``."""
+        until = self.key.previous_until
+        if self.is_previous and until is not None and now >= until:
+            return f"had this secret until {format_utc(until)}"
+        return self.key.why_refused(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +233,14 @@ class Workspace:
     byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()
+
+    @property
+    def credentials(self) -> Iterator[Credential]:
+        """The secrets of all keys."""
+        for key in self.keys:
+            yield Credential(self, key, key.hash)
+            if key.previous_hash is not None:
+                yield Credential(self, key, key.previous_hash, is_previous=True)
 
     def routed_key(self, provider: Provider) -> Byok | None:
         """Return the customer's own key for ``provider`` if its routing is on, else None."""

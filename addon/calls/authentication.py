@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from addon.settings.api_keys import hash_key
 from addon.text.http_heads import RequestHead
-from policies.model import Key, Workspace
+from policies.model import Credential
 from policies.refusal import Refusal
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512})", re.IGNORECASE | re.ASCII)
@@ -38,20 +38,20 @@ def read_token(head: RequestHead) -> str:
     return match[1]
 
 
-def authenticate(owners_by_hash: Mapping[str, tuple[Workspace, Key]], token: str) -> tuple[Workspace, Key]:
-    """Return the workspace and the key of a token.
+def authenticate(credentials_by_hash: Mapping[str, Credential], token: str) -> Credential:
+    """Return the credential of a token. Raises ``Refusal`` ``invalid_api_key`` for an unknown one.
 
-    Raises the same ``Refusal`` ``invalid_api_key`` for an unknown and for an inactive key. The lookup is by SHA-256,
-    so its timing reveals nothing about a key. The comparison takes the same time for a hit and a miss.
+    The lookup is by SHA-256, so its timing reveals nothing about a key. The comparison takes the same time for a hit
+    and a miss. A credential that ``needs_check`` may have ended.
     """
     token_hash = hash_key(token)
-    found = owners_by_hash.get(token_hash)
-    matches = hmac.compare_digest(found[1].hash if found else _NO_HASH, token_hash)
-    if found is None or not matches or not found[1].active:
+    found = credentials_by_hash.get(token_hash)
+    matches = hmac.compare_digest(found.hash if found else _NO_HASH, token_hash)
+    if found is None or not matches:
         raise invalid_key_refusal()
     return found
 
 
 def invalid_key_refusal() -> Refusal:
-    """Return the refusal of a key that is unknown or not active."""
+    """Return the refusal of a key that is unknown, not active or expired: the same for all."""
     return Refusal("invalid_api_key", "Incorrect API key provided. Use an active key of your workspace.")

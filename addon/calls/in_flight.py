@@ -17,6 +17,7 @@ from typing import Any
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import NO_CHAT, Call
+from addon.calls.key_uses import KeyUses
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
@@ -58,6 +59,7 @@ class InFlightCalls:
         self.store = store
         self.platform_keys = platform_keys
         self.metrics = metrics
+        self.key_uses = KeyUses(metrics)
         self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -150,7 +152,8 @@ class InFlightCalls:
                 self.spawn(self._void(call.exchange.id))
             call.exchange = call.exchange.end_unsent(stage, status, error_code)
             self._remove(call)
-            if call.exchange.workspace or self._keyless_limit.admit():
+            has_key = call.exchange.workspace and error_code != "invalid_api_key"
+            if has_key or self._keyless_limit.admit():
                 log_call(call.exchange, self._clock.monotonic_s(), event="refusal")
             self.metrics.call_refused(error_code)
 

@@ -23,6 +23,7 @@ from policies.model import Route, Target
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
+from policies.routing import restrict_route
 from policies.sanitize import sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.trace_context import make_span_id
@@ -41,11 +42,11 @@ def accept_request(call: Call, chat: ChatRequest) -> None:
 
 def find_route(call: Call) -> Route:
     """Return the route of a call. Raises Refusal ``bad_request``, ``invalid_state`` or ``byok_required``."""
-    chat, settings = call.chat, call.settings
+    chat, settings, key = call.chat, call.settings, call.exchange.key
     route = settings.routes.find(RequestFacts(chat.model, chat.fields), call.exchange.workspace)
     if route.targets[0].model.slug not in settings.models:
         _check_custom_name(route.targets[0].model.slug, call)
-    return route
+    return route if key.models is None else restrict_route(route, key)
 
 
 def accept_route(call: Call, route: Route) -> None:

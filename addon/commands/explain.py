@@ -62,8 +62,9 @@ def explain_command(file: str, workspace_id: str, key_id: str | None, as_json: b
 
 def _find_key(workspace: Workspace, key_id: str | None) -> Key:
     if key_id is None:
-        # When no key is active, explain why the calls of the first are refused.
-        active_first = sorted(workspace.keys, key=lambda key: not key.active)
+        # When each key is refused, explain why the calls of the first are.
+        now = datetime.now(UTC)
+        active_first = sorted(workspace.keys, key=lambda key: key.why_refused(now) is not None)
         if not active_first:
             raise click.ClickException(
                 f"workspace {workspace.id} has no key: tollgate keys create {workspace.id}"

@@ -168,8 +168,8 @@ def _admit(call: Call, content: bytes) -> None:
     key = call.exchange.key
     with _step("size"):
         check_size(_head(content), call.settings.conf.limits.max_request_bytes)
-    if not key.active:
-        raise _Stopped(Refused("key", refusal_error(invalid_key_refusal()), f"key {key.id} is not active"))
+    if reason := key.why_refused(call.exchange.created_at):
+        raise _Stopped(Refused("key", refusal_error(invalid_key_refusal()), f"key {key.id} {reason}"))
 
 
 def _explain_attempt(call: Call, given: Mapping[str, Any], counted: Counted) -> ExplainedAttempt:

@@ -24,10 +24,10 @@ from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
 from addon.text.urls import model_path
+from policies.allowed_models import fold_slug
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
 from policies.model import Auth, Model, Prices, Provider
 from policies.money import compute_retail_prices
-from policies.routing import fold_slug
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
     {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}

@@ -19,7 +19,15 @@ from policies.review import Policy
 
 OWN_MODULES: Final = frozenset(
     {
-        *("circuit_breaker", "completion_cap", "estimate", "exchange", "fallback", "family"),
+        *(
+            "allowed_models",
+            "circuit_breaker",
+            "completion_cap",
+            "estimate",
+            "exchange",
+            "fallback",
+            "family",
+        ),
         *("field_change", "field_rules", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
         *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
         *("route_table", "routing", "sanitize", "schema_prompt", "spend", "token_bucket", "utc_time"),

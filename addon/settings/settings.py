@@ -21,7 +21,7 @@ from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
 from policies.family import Family
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Credential, Model, Provider, Workspace
 from policies.review import Policy
 from policies.route_table import RouteTable
 
@@ -34,7 +34,7 @@ _NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
 class Settings:
     """All that operators have set, at one moment.
 
-    - ``keys`` is indexed by the hex SHA-256 of the key.
+    - ``keys`` has each secret of each key by its hex SHA-256.
     - ``overlaid_slugs`` are the models with a table in the catalog's overlay. ``unknown_hidden`` are slugs that the
       overlay hides, but the catalog does not have.
     - ``policies`` are the operators' own, in the order in which they run.
@@ -53,7 +53,7 @@ class Settings:
     overlaid_slugs: frozenset[str]
     unknown_hidden: tuple[str, ...]
     workspaces: Mapping[str, Workspace]
-    keys: Mapping[str, tuple[Workspace, Key]]
+    keys: Mapping[str, Credential]
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
@@ -162,7 +162,7 @@ def make_settings(built: BuiltSettings) -> Settings:
         models=shared.models,
         workspaces=MappingProxyType(workspaces),
         keys=MappingProxyType(
-            {key.hash: (owner, key) for owner in workspaces.values() for key in owner.keys}
+            {one.hash: one for workspace in workspaces.values() for one in workspace.credentials}
         ),
         overlaid_slugs=shared.overlaid_slugs,
         unknown_hidden=shared.unknown_hidden,

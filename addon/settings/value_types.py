@@ -6,6 +6,7 @@ The schemas combine them into tables.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -112,6 +113,24 @@ def _parse_hash(text: str) -> str:
     return text.removeprefix("sha256:")
 
 
+def _parse_moment(value: object) -> datetime:
+    """Return a TOML offset date-time in UTC. One without an offset would mean another moment on each machine."""
+    if not isinstance(value, datetime):
+        raise ValueError("must be a date and a time without quotes, such as 2027-01-01T00:00:00Z")
+    if value.tzinfo is None:
+        raise ValueError("must have an offset from UTC: add Z, or one such as +02:00")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a year from 1 to 9999 in UTC") from None
+
+
+def _check_model_pattern(text: str) -> str:
+    if "*" in text[:-1]:
+        raise ValueError('must have "*" only at its end, such as "gpt-4o*"')
+    return text
+
+
 def _check_base_url(text: str) -> str:
     parts = split_url(text, ("http", "https"), "must begin with https:// or http://")
     if "@" in parts.netloc:
@@ -198,6 +217,11 @@ type ProviderName = Annotated[str, _require_match(r"[A-Z0-9][A-Z0-9_]*", "an upp
 type Slug = Annotated[
     str, _require_match(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
 ]
+type ModelPattern = Annotated[Slug, AfterValidator(_check_model_pattern)]
+type Label = Annotated[
+    str, _require_match(r"(?=.*\S)[^\x00-\x1f\x7f]{1,100}", "a text of one line, at most 100 characters")
+]
+type Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 type Port = Annotated[int, Field(ge=0, le=65535)]
 type Count = Annotated[int, Field(ge=1)]
 type Tokens = Annotated[int, Field(ge=0)]

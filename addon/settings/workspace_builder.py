@@ -14,6 +14,7 @@ from addon.settings.shared_settings import SharedSettings
 from addon.settings.validation import check_known, validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import ByokTable, KeyTable, WorkspaceTable
+from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Provider, Workspace
 
 
@@ -32,16 +33,20 @@ def parse_workspace(file: Path, content: bytes) -> WorkspaceTable:
         if key.id in ids:
             errors.add(SettingsError(file, join_key_path("keys", index, "id"), f'"{key.id}" is used twice'))
         ids.add(key.id)
-        if (other := hashes.setdefault(key.hash, key.id)) != key.id:
-            errors.add(duplicate_hash_error(file, Entry(index, key.id), other, file.stem))
+        for key_hash in key.hashes:
+            if (other := hashes.setdefault(key_hash, key.id)) != key.id:
+                errors.add(duplicate_hash_error(file, index, key, key_hash, other, file.stem))
     errors.raise_found()
     return table
 
 
-def duplicate_hash_error(file: Path, key: Entry, other_key: str, other_workspace: str) -> SettingsError:
-    """Return the error of ``key``, whose hash another key claims too."""
+def duplicate_hash_error(
+    file: Path, index: int, key: KeyTable, key_hash: str, other_key: str, other_workspace: str
+) -> SettingsError:
+    """Return the error of ``key`` at ``index``, one of whose hashes another key claims too."""
     reason = f'the same hash as key "{other_key}" of workspace "{other_workspace}"'
-    return SettingsError(file, join_key_path("keys", key, "hash"), reason)
+    name = "hash" if key.hash == key_hash else "previous_hash"
+    return SettingsError(file, join_key_path("keys", Entry(index, key.id), name), reason)
 
 
 def resolve_workspace(
@@ -121,6 +126,11 @@ def _make_key(table: KeyTable) -> Key:
         spend_reset=table.spend_reset,
         request_cap=table.request_cap,
         request_reset=table.request_reset,
+        label=table.label,
+        expires_at=table.expires_at,
+        models=None if table.models is None else AllowedModels(table.models),
+        previous_hash=table.previous_hash,
+        previous_until=table.previous_until,
     )
 
 

@@ -4,13 +4,13 @@ A file that does not load only adds a problem. Its workspace is served on its la
 docs/configuration.md, "Edits".
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from addon.settings.errors import Entry, Problem, SettingsError, join_errors
+from addon.settings.errors import Problem, SettingsError, join_errors
 from addon.settings.last_good import LastGood
 from addon.settings.secrets import Secrets
 from addon.settings.shared_settings import SharedSettings
@@ -21,7 +21,7 @@ from addon.settings.workspace_builder import (
     resolve_last_good,
     resolve_workspace,
 )
-from addon.settings.workspace_schema import WorkspaceTable
+from addon.settings.workspace_schema import KeyTable, WorkspaceTable
 from policies.key_claims import SettledClaims, settle_claims
 from policies.model import Workspace
 
@@ -199,16 +199,16 @@ class WorkspaceFiles:
         return errors
 
     def _contested_key_error(self, name: str, key_hash: str, other: str) -> SettingsError:
-        key, other_key = self._find_key(name, key_hash), self._find_key(other, key_hash)
-        return duplicate_hash_error(self._files[name].file, key, other_key.label, other)
+        (index, key), (_, other_key) = self._find_key(name, key_hash), self._find_key(other, key_hash)
+        return duplicate_hash_error(self._files[name].file, index, key, key_hash, other_key.id, other)
 
-    def _find_key(self, name: str, key_hash: str) -> Entry:
-        """Return the index and the id of a key in a workspace's file, else in its last good text."""
+    def _find_key(self, name: str, key_hash: str) -> tuple[int, KeyTable]:
+        """Return the index of a key in a workspace's file, else in its last good text, and the key."""
         for parsed in (self._files[name].parsed, self._find_last_good(name)):
             keys = parsed.table.keys if parsed and parsed.table else ()
             for index, key in enumerate(keys):
-                if key.hash == key_hash:
-                    return Entry(index, key.id)
+                if key_hash in key.hashes:
+                    return index, key
         raise AssertionError("only a workspace that claims a hash can contest it")
 
     def _claimed_hashes(self, name: str) -> tuple[str, ...]:
@@ -228,10 +228,16 @@ class WorkspaceFiles:
         return Problem.of(error, f"workspace {name} keeps its last good settings", name)
 
 
-def remove_keys(workspace: Workspace, refused: Container[str]) -> Workspace:
-    """Return a workspace without the keys of these hashes."""
-    keys = tuple(key for key in workspace.keys if key.hash not in refused)
-    return replace(workspace, keys=keys) if len(keys) < len(workspace.keys) else workspace
+def remove_keys(workspace: Workspace, refused: frozenset[str]) -> Workspace:
+    """Return a workspace without the keys of these hashes, and without previous secrets of these hashes."""
+    if not refused:
+        return workspace
+    keys = [key for key in workspace.keys if key.hash not in refused]
+    kept = tuple(
+        replace(key, previous_hash=None, previous_until=None) if key.previous_hash in refused else key
+        for key in keys
+    )
+    return replace(workspace, keys=kept)
 
 
 def _parse(file: Path, text: bytes) -> _ParsedText:
@@ -239,7 +245,7 @@ def _parse(file: Path, text: bytes) -> _ParsedText:
         table = parse_workspace(file, text)
     except Exception as error:  # noqa: BLE001  (as in _load)
         return _ParsedText(text, error=_settings_error(error, file))
-    return _ParsedText(text, table, hashes=tuple(key.hash for key in table.keys))
+    return _ParsedText(text, table, hashes=tuple(one for key in table.keys for one in key.hashes))
 
 
 def _settings_error(error: Exception, file: Path) -> SettingsError:

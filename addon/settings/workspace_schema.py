@@ -9,12 +9,23 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from addon.settings.validation import Table, table_error
-from addon.settings.value_types import Count, KeyHash, Listed, Name, Secret, Text, Usd
+from addon.settings.value_types import (
+    Count,
+    KeyHash,
+    Label,
+    Listed,
+    ModelPattern,
+    Moment,
+    Name,
+    Secret,
+    Text,
+    Usd,
+)
 from policies.model import HeuristicWhen, Plan, Reset
 
 
 class KeyTable(Table):
-    """One ``[[keys]]`` of a workspace file. Once loaded, ``hash`` is hex and ``spend_cap_usd`` nano-USD."""
+    """One ``[[keys]]`` of a workspace file. Once loaded, hashes are hex, moments UTC and ``spend_cap_usd`` nano-USD."""
 
     id: Name
     hash: KeyHash
@@ -23,6 +34,26 @@ class KeyTable(Table):
     spend_reset: Reset = "never"
     request_cap: Count | None = None
     request_reset: Reset = "never"
+    label: Label | None = None
+    expires_at: Moment | None = None
+    models: Annotated[Listed[ModelPattern], Field(min_length=1)] | None = None
+    previous_hash: KeyHash | None = None
+    previous_until: Moment | None = None
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The hashes of its secrets: ``hash``, then ``previous_hash`` if it is set."""
+        return (self.hash,) if self.previous_hash is None else (self.hash, self.previous_hash)
+
+    @model_validator(mode="after")
+    def _check_previous(self) -> Self:
+        if self.previous_hash is not None and self.previous_until is None:
+            raise table_error("is required with previous_hash", "previous_until")
+        if self.previous_hash is None and self.previous_until is not None:
+            raise table_error("is required with previous_until", "previous_hash")
+        if self.previous_hash == self.hash:
+            raise table_error("is the same as hash", "previous_hash")
+        return self
 
 
 class ByokTable(Table):

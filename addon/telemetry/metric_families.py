@@ -73,6 +73,17 @@ def render_registry(registry: CollectorRegistry) -> Rendered:
 _FAMILIES: Iterable[Family] = (
     Family("tollgate_calls", "counter", "Calls sent upstream.", ("model", "provider", "mode", "status")),
     Family("tollgate_refusals", "counter", "Calls that were not sent upstream.", ("code",)),
+    Family(
+        "tollgate_previous_secret_calls",
+        "counter",
+        "Calls with a rotated key's previous secret that was let in.",
+    ),
+    Family(
+        "tollgate_previous_secret_last_use_time_seconds",
+        "gauge",
+        "Unix time of the last such call; 0 without one.",
+        over_workers="max",
+    ),
     Family("tollgate_fallbacks", "counter", "Calls that a fallback served.", ("provider", "mode")),
     Family("tollgate_tokens", "counter", "Tokens as in the ledger.", ("kind", "model")),
     Family("tollgate_cost_usd", "counter", "USD as in the ledger.", ("price", "model", "mode")),

@@ -7,6 +7,7 @@ A single process keeps the numbers in memory. Several workers write them to file
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from time import time
@@ -103,6 +104,8 @@ class Metrics:
     def _begin_known_series(self) -> None:
         """Begin each series that is known before the first call at 0, so that Prometheus sees its first increase."""
         self._refusals = {code: self._cells("tollgate_refusals", code) for code in sorted(REFUSAL_CODES)}
+        self._previous_secret_calls = self._cells("tollgate_previous_secret_calls")
+        self._previous_secret_last_use = self._cells("tollgate_previous_secret_last_use_time_seconds")
         self._connections_open = self._cells("tollgate_upstream_connections", "open")
         self._connections_idle = self._cells("tollgate_upstream_connections", "idle")
         self._opened = self._cells("tollgate_upstream_connections_opened")
@@ -175,6 +178,11 @@ class Metrics:
     def call_refused(self, code: str) -> None:
         """Count a call that ended before it was sent: it was refused, or its client left."""
         self._refusals[code if code in self._refusals else OTHER][0] += 1
+
+    def count_previous_secret(self, now: datetime) -> None:
+        """Count a call at ``now`` with the previous secret of a rotated key."""
+        self._previous_secret_calls[0] += 1
+        self._previous_secret_last_use[0] = max(self._previous_secret_last_use[0], now.timestamp())
 
     def set_platform_keys(self, counts: Mapping[tuple[str, KeyState], int]) -> None:
         """Set how many platform keys each provider has in each state. A pair that is missing now becomes 0."""

@@ -71,5 +71,5 @@ class LiveSettings:
 
     def find_owner(self, key_hash: str) -> str | None:
         """Return the workspace that an active key belongs to."""
-        workspace, key = self.settings.keys.get(key_hash, (None, None))
-        return workspace.id if workspace and key and key.active else None
+        found = self.settings.keys.get(key_hash)
+        return found.workspace.id if found and found.key.active else None

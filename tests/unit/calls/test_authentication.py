@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from addon.calls.authentication import authenticate, read_token
 from addon.settings.api_keys import hash_key
 from addon.text.http_heads import Headers, RequestHead
-from policies.model import Key, Workspace
+from policies.model import Credential, Key, Workspace
 from policies.refusal import Refusal
 
 PRINTABLE = [chr(code) for code in range(0x21, 0x7F)]
 
 
-def owners(*keys: tuple[str, bool]) -> Mapping[str, tuple[Workspace, Key]]:
+def credentials(*keys: tuple[str, bool]) -> Mapping[str, Credential]:
     made = tuple(
         Key(id=f"key-{n}", hash=hash_key(key), active=active) for n, (key, active) in enumerate(keys)
     )
     workspace = Workspace(id="acme", name="Acme", plan="standard", keys=made)
-    return {key.hash: (workspace, key) for key in made}
+    return {one.hash: one for one in workspace.credentials}
 
 
 def head(*fields: tuple[str, str]) -> RequestHead:
@@ -91,14 +91,14 @@ def test_a_missing_or_malformed_header_is_refused(header: str | None) -> None:
 
 
 def test_an_active_key_gives_its_workspace() -> None:
-    workspace, key = authenticate(owners(("tg_one", True), ("tg_two", True)), "tg_two")
-    assert (workspace.id, key.id) == ("acme", "key-1")
+    found = authenticate(credentials(("tg_one", True), ("tg_two", True)), "tg_two")
+    assert (found.workspace.id, found.key.id, found.needs_check) == ("acme", "key-1", False)
 
 
-def test_unknown_and_inactive_keys_are_refused_alike_and_never_shown() -> None:
-    keys = owners(("tg_one", True), ("tg_off", False))
+def test_unknown_keys_are_refused_alike_and_never_shown() -> None:
+    keys = credentials(("tg_one", True), ("tg_off", False))
     messages = set()
-    for presented in ("tg_off", "tg_unknown", "tg_on", "tg_one ", "TG_ONE", "", hash_key("tg_one")):
+    for presented in ("tg_unknown", "tg_on", "tg_one ", "TG_ONE", "", hash_key("tg_one")):
         with pytest.raises(Refusal) as caught:
             authenticate(keys, presented)
         assert caught.value.code == "invalid_api_key"
@@ -108,6 +108,6 @@ def test_unknown_and_inactive_keys_are_refused_alike_and_never_shown() -> None:
 
 
 def test_an_entry_under_a_wrong_hash_is_refused() -> None:
-    [entry] = owners(("tg_one", True)).values()
+    [entry] = credentials(("tg_one", True)).values()
     with pytest.raises(Refusal):
         authenticate({hash_key("tg_two"): entry}, "tg_two")

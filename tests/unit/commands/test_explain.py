@@ -246,6 +246,18 @@ def test_the_first_active_key_is_the_default(folder: Path) -> None:
     assert (found["refusal"]["step"], found["refusal"]["code"]) == ("key", "invalid_api_key")
 
 
+def test_the_models_and_the_expiry_of_a_key_are_explained(folder: Path) -> None:
+    file = folder / "policies" / "workspaces" / "plain.toml"
+    edit(file, "active = true", 'active = true\nmodels = ["nothing*"]')
+    found = record(folder, "plain", asked(), "--key", "plain")
+    assert (found["refusal"]["step"], found["refusal"]["code"]) == ("routing", "byok_required")
+    assert "it may use nothing*" in found["refusal"]["message"]
+    edit(file, "active = true", "active = true\nexpires_at = 2026-01-01T00:00:00Z")
+    found = record(folder, "plain", asked(), "--key", "plain")
+    assert (found["refusal"]["step"], found["refusal"]["code"]) == ("key", "invalid_api_key")
+    assert found["refusal"]["why"] == "key plain expired at 2026-01-01T00:00:00.000+00:00"
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

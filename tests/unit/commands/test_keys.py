@@ -25,8 +25,8 @@ def test_a_created_key_is_printed_once_and_works(folder: Path) -> None:
     assert re.fullmatch(r"tg_[0-9A-Za-z]{40}", key)
     assert key not in result.stderr
     assert all(key.encode() not in content for content in contents(folder).values())
-    workspace, found = authenticate(load_settings(folder / "proxy.conf", {}).keys, key)
-    assert (workspace.id, found.id) == ("acme", "phone")
+    found = authenticate(load_settings(folder / "proxy.conf", {}).keys, key)
+    assert (found.workspace.id, found.key.id) == ("acme", "phone")
 
 
 def test_create_adds_lines_at_the_end_and_changes_no_others(folder: Path) -> None:

@@ -16,8 +16,14 @@ def test_the_first_run_makes_a_workspace_whose_key_works(tmp_path: Path) -> None
         file.unlink()
     key = create_demo_workspace(workspaces, "sandbox-chat")
     assert key is not None
-    workspace, found = authenticate(load_settings(conf_file, {}).keys, key)
-    assert (workspace.id, workspace.name, workspace.plan, found.id) == ("demo", "Demo", "standard", "demo")
+    found = authenticate(load_settings(conf_file, {}).keys, key)
+    workspace = found.workspace
+    assert (workspace.id, workspace.name, workspace.plan, found.key.id) == (
+        "demo",
+        "Demo",
+        "standard",
+        "demo",
+    )
     assert workspace.default_model == "sandbox-chat"
     [file] = workspaces.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600

@@ -90,10 +90,12 @@ def test_the_text_of_settings_shows_no_secret(settings: Settings) -> None:
 
 def test_keys_are_indexed_by_hash_with_their_workspace_also_inactive_ones(conf_file: Path) -> None:
     settings = load_settings(conf_file, {})
-    found = {hash_[:1]: (owner.id, key.id, key.active) for hash_, (owner, key) in settings.keys.items()}
+    found = {
+        hash_[:1]: (one.workspace.id, one.key.id, one.key.active) for hash_, one in settings.keys.items()
+    }
     assert found == {"a": ("acme", "ci", True), "b": ("beta", "ci", True), "c": ("acme", "laptop", False)}
-    assert settings.keys[HASH_A][0] is settings.workspaces["acme"]
-    assert settings.keys[HASH_B][0].plan == "standard"
+    assert settings.keys[HASH_A].workspace is settings.workspaces["acme"]
+    assert settings.keys[HASH_B].workspace.plan == "standard"
 
 
 def test_an_environment_variable_that_is_unset_or_blank_means_no_key(conf_file: Path, tmp_path: Path) -> None:

@@ -254,6 +254,30 @@ def test_at_a_first_start_both_workspaces_refuse_a_shared_hash_only(tmp_path: Pa
     assert (live.find_owner(HASH_A), live.find_owner("e" * 64), live.problems) == ("acme", "beta", "")
 
 
+PREVIOUS = 'previous_hash = "sha256:{}"\nprevious_until = 2100-01-01T00:00:00Z\n'
+
+
+def test_the_workspace_that_had_a_hash_keeps_it_as_the_previous_one_too(live: LiveSettings) -> None:
+    live.edit(ACME, HASH_A, "d" * 64)
+    live.edit(ACME, 'id = "ci"\n', f'id = "ci"\n{PREVIOUS.format(HASH_A)}')
+    live.after(2)
+    live.edit(BETA, HASH_B, HASH_A)
+    live.after(2)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B)) == ("acme", "beta")
+    assert live.settings.keys[HASH_A].is_previous
+    assert 'beta.toml: keys[0] (ci).hash: the same hash as key "ci" of workspace "acme"' in live.problems
+
+
+def test_at_a_first_start_a_shared_previous_hash_is_refused_and_its_key_stays(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    edit(tmp_path / BETA, "", PREVIOUS.format(HASH_A))
+    live = LiveSettings(tmp_path)
+    assert (live.find_owner(HASH_A), live.find_owner(HASH_B)) == (None, "beta")
+    [key] = live.settings.workspaces["beta"].keys
+    assert (key.previous_hash, key.previous_until) == (None, None)
+    assert 'keys[0] (ci).previous_hash: the same hash as key "ci" of workspace "acme"' in live.problems
+
+
 @pytest.fixture
 def opened() -> Iterator[list[str]]:
     """The paths that this process opens during the test."""
