@@ -51,7 +51,9 @@ def _write_earlier(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
     """Write a row into a ledger of an older version, without the columns that came later."""
     columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(usage)")]
     names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
-    connection.execute(f"INSERT INTO usage ({names}) VALUES ({values})", make_storable(row))
+    connection.execute(
+        f"INSERT INTO usage ({names}) VALUES ({values}) ON CONFLICT (id) DO NOTHING", make_storable(row)
+    )
 
 
 def write(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
