@@ -217,6 +217,7 @@ class Workspace:
     """The settings of one customer, which the contract's Dashboard would have.
 
     ``states_overage_protection``: whether its file sets ``overage_protection``, or the default applies.
+    ``alert_at_percent``: which used parts of a budget are worth an alert, ascending.
     """
 
     id: str
@@ -230,6 +231,7 @@ class Workspace:
     default_model: str | None = None
     fallback_model: str | None = None
     safety_net: bool = False
+    alert_at_percent: tuple[int, ...] = (80, 95, 100)
     byok: Mapping[str, Byok] = _NO_ENTRIES
     rules: tuple[KeywordRule, ...] = ()
     heuristics: tuple[Heuristic, ...] = ()

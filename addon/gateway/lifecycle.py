@@ -6,10 +6,11 @@ supervisor has both.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from addon import VERSION
+from addon.alerts.service import Alerts
 from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import InFlightCalls
 from addon.calls.public_catalog import PublicCatalog
@@ -51,7 +52,8 @@ class Lifecycle:
 
     def __init__(self, files: SettingsFiles | None, settings: Settings) -> None:
         self.metrics = Metrics(VERSION)
-        self.store: Store = MeasuredStore(open_store(settings.conf), self.metrics)
+        measured = MeasuredStore(open_store(settings.conf), self.metrics)
+        self.store: Store = measured
         self.rollups = RollupBuilder(settings.conf.paths.database)
         self.platform_keys = PlatformKeys(self.metrics)
         self.deps = self._make_deps(settings)
@@ -66,6 +68,13 @@ class Lifecycle:
         self.upkeep: asyncio.Task[None] | None = None
         self.draining = False
         self.fault: BaseException | None = None
+        self.alerts = Alerts(
+            settings.conf.paths.database,
+            measured,
+            self.metrics,
+            lambda: self.deps.settings,
+            self._find_faults,
+        )
 
     def _make_deps(self, settings: Settings) -> Dependencies:
         bodies, clock, pool = BodyBudget(), SYSTEM_CLOCK, Pool(SocketConnector())
@@ -91,6 +100,7 @@ class Lifecycle:
         await self._apply(settings)
         self.upkeep = asyncio.create_task(self._maintain_store())
         self.rollups.start()
+        self.alerts.start()
         if self.admin:
             await self.admin.start(settings.conf.admin.host, settings.conf.admin.port)
         if self.watcher:
@@ -101,6 +111,7 @@ class Lifecycle:
         await self.deps.in_flight.close()
         if self.upkeep:
             self.upkeep.cancel()
+        await self.alerts.stop()
         await self.rollups.stop()
         if self.watcher:
             await self.watcher.stop()
@@ -187,6 +198,18 @@ class Lifecycle:
                 _join_names(exposed),
                 extra=_EXPOSED,
             )
+
+    def _find_faults(self) -> Mapping[str, str]:
+        """Return why each broken file does not load, and why the newest settings are not in use."""
+        faults = {
+            str(one.file): ": ".join(filter(None, (one.key, one.reason)))
+            for one in self.deps.settings.problems
+        }
+        if self.fault:
+            faults["settings"] = "could not be put to use; the log says why"
+        elif self.watcher and self.watcher.fault:
+            faults["settings"] = self.watcher.fault
+        return faults
 
     async def _metrics(self) -> tuple[int, str, bytes]:
         self._measure()

@@ -18,6 +18,7 @@ from addon.settings.value_types import (
     Distinct,
     Enabled,
     OptionalPath,
+    OptionalSecret,
     Percent,
     PolicyName,
     Port,
@@ -103,6 +104,25 @@ class Policies(Table):
     extra: Distinct[PolicyName] = ()
 
 
+class Alerts(Table):
+    """``[alerts]``: where events are sent, and the secret that signs them."""
+
+    webhook: OptionalSecret = ""
+    secret: OptionalSecret = ""
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if self.secret and not self.webhook:
+            raise table_error("signs events for a webhook, and webhook is empty", "secret")
+        return self
+
+
+class Metrics(Table):
+    """``[metrics]``: which metrics are kept."""
+
+    workspaces: bool = False
+
+
 class ProxyConf(Table):
     """The whole of proxy.conf."""
 
@@ -115,6 +135,8 @@ class ProxyConf(Table):
     billing: Billing = Billing()
     sandbox: Sandbox = Sandbox()
     policies: Policies = Policies()
+    alerts: Alerts = Alerts()
+    metrics: Metrics = Metrics()
 
     @model_validator(mode="before")
     @classmethod

@@ -20,6 +20,7 @@ from policies.review import Policy
 OWN_MODULES: Final = frozenset(
     {
         *(
+            "alert_rules",
             "allowed_models",
             "circuit_breaker",
             "completion_cap",

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
+from addon.settings.alert_target import AlertTarget
 from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.egress_proxy import EgressProxy
@@ -39,6 +40,7 @@ class Settings:
       overlay hides, but the catalog does not have.
     - ``policies`` are the operators' own, in the order in which they run.
     - ``egress_proxy``: connections to providers go through it, if there is one.
+    - ``alert_target``: alerts are sent there, if there is one.
     - ``written`` is proxy.conf as the file has it, ``conf`` as it is in force. They differ when the command line
       overrides the file, and while a change waits for a restart.
     - ``problems`` are the files that do not load.
@@ -57,6 +59,7 @@ class Settings:
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
+    alert_target: AlertTarget | None
     fingerprint: str
     problems: tuple[Problem, ...] = ()
     routes: RouteTable = field(init=False, repr=False, compare=False)
@@ -169,6 +172,7 @@ def make_settings(built: BuiltSettings) -> Settings:
         policies=shared.policies,
         sandbox_enabled=shared.sandbox_enabled,
         egress_proxy=shared.egress_proxy,
+        alert_target=shared.alert_target,
         fingerprint=built.digest.hex()[:16],
         problems=built.problems,
     )

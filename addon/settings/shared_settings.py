@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from addon.settings.alert_target import AlertTarget, load_alert_target
 from addon.settings.catalog_builder import CatalogBuilder
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
@@ -46,6 +47,7 @@ class SharedSettings:
     policies: tuple[Policy, ...]
     sandbox_enabled: bool
     egress_proxy: EgressProxy | None
+    alert_target: AlertTarget | None
     digest: bytes
 
 
@@ -87,13 +89,16 @@ def try_shared_settings(
         conf = written.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
     catalog = CatalogBuilder(conf, env, sources)
     policies: tuple[Policy, ...] = ()
-    egress_proxy = None
+    egress_proxy = alert_target = None
+    secrets = Secrets(env, sources)
     with errors.collect():
         catalog.build(conf_file)
     with errors.collect():
         policies = load_policies(conf.policies.extra, conf_file, sources)
     with errors.collect():
-        egress_proxy = _load_egress_proxy(conf.upstream.proxy, conf_file, Secrets(env, sources))
+        egress_proxy = _load_egress_proxy(conf.upstream.proxy, conf_file, secrets)
+    with errors.collect():
+        alert_target = load_alert_target(conf.alerts, conf_file, secrets)
     shared = SharedSettings(
         conf=conf,
         written=written,
@@ -105,6 +110,7 @@ def try_shared_settings(
         policies=policies,
         sandbox_enabled=catalog.sandbox_enabled,
         egress_proxy=egress_proxy,
+        alert_target=alert_target,
         digest=sources.digest,
     )
     return SharedAttempt(conf, shared if catalog.is_built else None, tuple(errors.found))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -107,6 +108,11 @@ def _parse_proxy_setting(text: str) -> SecretReference | str:
         raise ValueError("must be http://HOST:PORT, env:NAME, file:PATH or sealed:TOKEN") from None
 
 
+def _parse_optional_secret(text: str) -> SecretReference | str:
+    """Return a reference to a secret, or an empty text for none."""
+    return _parse_secret(text) if text else text
+
+
 def _parse_hash(text: str) -> str:
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
         raise ValueError('must be "sha256:" and the 64 lower-case hex digits of the key\'s SHA-256')
@@ -201,6 +207,12 @@ def _check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _check_ascending(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
+        raise ValueError("must be in ascending order, each number once")
+    return numbers
+
+
 def _check_range(bounds: tuple[float, float]) -> tuple[float, float]:
     if bounds[0] > bounds[1]:
         raise ValueError("must be [lowest, highest]")
@@ -233,6 +245,7 @@ type Usd = Annotated[int, _parse_with(parse_usd_nanousd, "250")]
 type Percent = Annotated[Decimal, _parse_with(_parse_percent, "4")]
 type Secret = Annotated[SecretReference, _parse_with(_parse_secret, "env:NAME")]
 type ProxySetting = Annotated[SecretReference | str, _parse_with(_parse_proxy_setting, "http://HOST:PORT")]
+type OptionalSecret = Annotated[SecretReference | str, _parse_with(_parse_optional_secret, "env:NAME")]
 type KeyHash = Annotated[str, _parse_with(_parse_hash, "sha256:…")]
 type BaseUrl = Annotated[str, AfterValidator(_check_base_url)]
 type ChatPath = Annotated[str, AfterValidator(_check_chat_path)]
@@ -248,4 +261,9 @@ type Enabled = Annotated[bool | Literal["auto"], BeforeValidator(_check_enabled)
 type Words = Annotated[frozenset[Text], BeforeValidator(_to_set)]
 type Listed[T] = Annotated[tuple[T, ...], BeforeValidator(_to_tuple)]
 type Distinct[T] = Annotated[tuple[T, ...], AfterValidator(_check_distinct), BeforeValidator(_to_tuple)]
+type AlertPercents = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=100)], ...],
+    AfterValidator(_check_ascending),
+    BeforeValidator(_to_tuple),
+]
 type Range = Annotated[tuple[float, float], AfterValidator(_check_range), BeforeValidator(_to_tuple)]

@@ -43,7 +43,8 @@ class Watcher:
         self._apply = apply
         self._interval_s = interval_s
         self._needs_restart: tuple[str, ...] = ()
-        self._fault: str | None = None
+        self.fault: str | None = None
+        """Why the files can't be checked, None while they can."""
         self._is_last_good_kept = True
         # DNS lookups may occupy all of asyncio's own threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
@@ -52,7 +53,7 @@ class Watcher:
     @property
     def error(self) -> str | None:
         """The files that do not load, with the reasons; None while all load."""
-        return self._fault or describe_problems(self._latest.problems)
+        return self.fault or describe_problems(self._latest.problems)
 
     def start(self) -> None:
         """Start to watch, on the running event loop."""
@@ -81,11 +82,11 @@ class Watcher:
         try:
             settings = await loop.run_in_executor(self._thread, self._files.look, now_s, running)
         except Exception:  # noqa: BLE001  (a fault of ours must not end the reload: the next look may succeed)
-            if self._fault is None:
+            if self.fault is None:
                 _log.exception("%s", _NOT_READ, extra={"event": "file broken"})
-            self._fault = _NOT_READ
+            self.fault = _NOT_READ
             return None
-        self._fault = None
+        self.fault = None
         return settings
 
     def _apply_if_new(self, settings: Settings) -> None:
@@ -136,7 +137,7 @@ class Watcher:
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
             # Without this, a failed watcher would look like files that never change.
-            self._fault = _DIED
+            self.fault = _DIED
             _log.critical("%s", _DIED, exc_info=fault)
 
 

@@ -107,6 +107,7 @@ def _make_workspace(table: WorkspaceTable, file: Path, byok: dict[str, Byok]) ->
         default_model=table.default_model,
         fallback_model=table.fallback_model,
         safety_net=table.safety_net,
+        alert_at_percent=table.alert_at_percent,
         byok=MappingProxyType(byok),
         rules=tuple(KeywordRule(rule.keywords, rule.model) for rule in table.rules),
         heuristics=tuple(Heuristic(h.when, h.model, h.threshold_tokens) for h in table.heuristics),

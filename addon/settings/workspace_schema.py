@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
+    AlertPercents,
     Count,
     KeyHash,
     Label,
@@ -97,6 +98,7 @@ class WorkspaceTable(Table):
     default_model: str | None = None
     fallback_model: str | None = None
     safety_net: bool = False
+    alert_at_percent: AlertPercents = (80, 95, 100)
     keys: Listed[KeyTable] = ()
     byok: dict[str, ByokTable] = {}
     rules: Listed[RuleTable] = ()

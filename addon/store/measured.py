@@ -3,7 +3,7 @@
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -18,6 +18,7 @@ from addon.store.protocol import (
 )
 from addon.telemetry.metric_families import STORE_BUCKETS_S
 from addon.telemetry.metrics import Metrics, StoreCells
+from policies.limits import Counter
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
@@ -42,6 +43,8 @@ class MeasuredStore:
         self._held: set[str] = set()
         self._held_count = metrics.holds_in_flight
         self._is_available: bool | None = None
+        self.outage: str | None = None
+        """Why the store does not work, None while it does."""
 
     def take_token(self, workspace: str, limit_rpm: int) -> Coroutine[Any, Any, int]:
         return self._measure(self._store.take_token(workspace, limit_rpm), self._take)
@@ -78,6 +81,11 @@ class MeasuredStore:
     def record_attempt(self, circuit: str, *, failed: bool) -> Coroutine[Any, Any, None]:
         return self._store.record_attempt(circuit, failed=failed)
 
+    owns_ledger = property(attrgetter("_store.owns_ledger"))
+
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
+        return await self._watch(self._store.read_counters(workspace, counters))
+
     async def circuit_allows(self, circuit: str, call_id: str) -> bool:
         return await self._store.circuit_allows(circuit, call_id)
 
@@ -93,7 +101,7 @@ class MeasuredStore:
         await self._watch(self._store.check())
         if self._is_available is False:
             log.info("the store is available again", extra={"event": "store recovered"})
-        self._is_available = True
+        self._is_available, self.outage = True, None
 
     async def close(self) -> None:
         await self._store.close()
@@ -130,4 +138,4 @@ class MeasuredStore:
     def _note_failure(self, error: StoreUnavailable) -> None:
         if self._is_available and not isinstance(error, CallNotHeld):
             log.error("the store is unavailable: %s", error, extra={"event": "store unavailable"})
-            self._is_available = False
+            self._is_available, self.outage = False, str(error)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from policies.limits import Limit
+from policies.limits import Counter, Limit
 from policies.spend import Denial, Hold, MaxCost
 
 TIMEOUT_S = 1.0
@@ -136,6 +136,13 @@ class Store(Protocol):
 
         Raise ``IllegalRowError`` when it can never be written.
         """
+
+    @property
+    def owns_ledger(self) -> bool:
+        """Whether calls are recorded in the ledger of this machine."""
+
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
+        """Return the nano-USD and the calls of each counter of the workspace. Holds of calls in flight do not count."""
 
     @property
     def known_circuits(self) -> Collection[str]:

@@ -1,11 +1,13 @@
 """Every metric by name, with its labels and its help text; docs/metrics.md explains them.
 
-A label's value comes from the catalog, the contract or this package. It is never a key, a workspace or a client's text.
+A label's value comes from the catalog, the contract or this package. It is never a key or a client's text,
+and a workspace only where operators ask for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import isnan
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -61,7 +63,8 @@ class Family:
         kind = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
         metric = kind(self.name, self.help, labels=self.labels)
         for values, (number,) in numbers.items():
-            metric.add_metric(values, number)
+            if not isnan(number):
+                metric.add_metric(values, number)
         return metric
 
 
@@ -146,6 +149,26 @@ _FAMILIES: Iterable[Family] = (
         STORE_BUCKETS_S,
     ),
     Family("tollgate_store_errors", "counter", "How often the store failed.", ("operation",)),
+    Family("tollgate_alerts", "counter", "Alerts that were found.", ("type",)),
+    Family(
+        "tollgate_alert_deliveries", "counter", "Attempts to send alerts, and alerts given up.", ("outcome",)
+    ),
+    Family("tollgate_alerts_waiting", "gauge", "Alerts that wait to be sent."),
+    # One process of all sets these. A series whose workspace is gone has no number.
+    Family(
+        "tollgate_workspace_wallet_usd",
+        "gauge",
+        "What is left in the wallet of a workspace.",
+        ("workspace",),
+        over_workers="max",
+    ),
+    Family(
+        "tollgate_workspace_month_usd",
+        "gauge",
+        "What is left of the monthly spend cap of a workspace.",
+        ("workspace",),
+        over_workers="max",
+    ),
     Family("tollgate_holds_in_flight", "gauge", "Holds that wait for their call to end."),
     Family(
         "tollgate_build_info",

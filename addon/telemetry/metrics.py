@@ -8,6 +8,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
+from math import nan
 from operator import attrgetter
 from pathlib import Path
 from time import time
@@ -18,12 +19,14 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from addon.telemetry.metric_cells import CellFile, CellMemory, Cells
 from addon.telemetry.metric_families import CALL_BUCKETS_S, FAMILIES, Family, Rendered, render_registry
 from addon.text.errors import REQUEST_ERROR, SERVER_ERROR, UPSTREAM_ERRORS
+from policies.alert_rules import AlertType
 from policies.circuit_breaker import CircuitScope
 from policies.exchange import CLIENT_DISCONNECTED, INTERRUPTED, Exchange
 from policies.model import Mode
 from policies.refusal import RefusalCode
 
 type StoreOperation = Literal["take", "hold", "move", "settle", "void"]
+type DeliveryOutcome = Literal["sent", "failed", "dropped"]
 type KeyState = Literal["ready", "resting"]
 
 OTHER = "other"
@@ -41,6 +44,10 @@ MAX_ADDED = 10**15
 MAX_NAMED_FILES = 100
 """How many broken files have their own series. The others are counted together."""
 
+_BUDGET_GAUGES = {
+    "wallet": "tollgate_workspace_wallet_usd",
+    "monthly_spend_cap": "tollgate_workspace_month_usd",
+}
 _TOKEN_KINDS = ("prompt", "cached", "cache_write", "completion", "reasoning")
 _token_counts = attrgetter(*(f"{kind}_tokens" for kind in _TOKEN_KINDS))
 
@@ -118,6 +125,11 @@ class Metrics:
             for operation in get_args(StoreOperation.__value__)
         }
         """The cells of each operation of the store."""
+        for kind in get_args(AlertType):
+            self._cells("tollgate_alerts", kind)
+        for outcome in get_args(DeliveryOutcome.__value__):
+            self._cells("tollgate_alert_deliveries", outcome)
+        self._alerts_waiting = self._cells("tollgate_alerts_waiting")
         self.holds_in_flight = self._cells("tollgate_holds_in_flight")
         """The cell with the number of holds that this process placed for calls that have not ended."""
 
@@ -191,6 +203,28 @@ class Metrics:
     def set_circuits_open(self, counts: Mapping[tuple[str, Mode, CircuitScope], int]) -> None:
         """Set how many circuits are not closed by provider, mode and scope. A missing combination becomes 0."""
         _set(self._metrics["tollgate_circuits_open"], counts)
+
+    def count_alert(self, kind: str) -> None:
+        """Count an alert that was found."""
+        self._cells("tollgate_alerts", kind)[0] += 1
+
+    def count_delivery(self, outcome: DeliveryOutcome) -> None:
+        """Count an attempt to send an alert, or one that is given up."""
+        self._cells("tollgate_alert_deliveries", outcome)[0] += 1
+
+    def set_alerts_waiting(self, count: int) -> None:
+        """Set how many alerts wait in the ledger."""
+        self._alerts_waiting[0] = count
+
+    def set_workspace_budgets(self, left_usd: Mapping[tuple[str, str], float], *, is_all: bool) -> None:
+        """Set what is left, by the kind of limit and the workspace. With ``is_all``, all other series lose theirs."""
+        for kind, name in _BUDGET_GAUGES.items():
+            metric = self._metrics[name]
+            for workspace in metric if is_all else ():
+                if (kind, *workspace) not in left_usd:
+                    metric[workspace][0] = nan
+        for (kind, name), usd in left_usd.items():
+            self._metrics[_BUDGET_GAUGES[kind]][name,][0] = usd
 
     def set_upstream_connections(self, *, open_now: int, idle_now: int, opened: int, reused: int) -> None:
         """Set the metrics of the connection pool. ``opened`` and ``reused`` are totals since the start."""

@@ -27,6 +27,8 @@ SECTIONS: dict[str, type[Table]] = {
     "`[billing]`": conf_schema.Billing,
     "`[sandbox]`": conf_schema.Sandbox,
     "`[policies]`": conf_schema.Policies,
+    "`[alerts]`": conf_schema.Alerts,
+    "`[metrics]`": conf_schema.Metrics,
     "`[PROVIDER]`": catalog_schema.ProviderTable,
     "`[FAMILY]`": catalog_schema.FamilyTable,
     "`[FAMILY.estimator]`": catalog_schema.EstimatorTable,

@@ -10,7 +10,8 @@ from rig.configuration import ROOT
 
 PACKAGES = (
     *("addon.main", "addon.cli", "addon.commands", "addon.serve", "addon.gateway", "addon.explain"),
-    *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers", "addon.store"),
+    *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
+    *("addon.alerts", "addon.store"),
     *("addon.settings", "addon.telemetry", "addon.sandbox", "addon.runtime", "addon.text", "addon"),
     "policies",
 )

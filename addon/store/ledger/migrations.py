@@ -175,6 +175,32 @@ def m0008_client_request_id(db: Database) -> None:
     db.conn.execute("ALTER TABLE usage ADD COLUMN client_request_id TEXT")
 
 
+def m0009_alerts(db: Database) -> None:
+    """The queue of alerts, with the last ones that were sent, and what was alerted before. Source: docs/ledger.md."""
+    db.conn.execute("""
+        CREATE TABLE alerts (
+            id TEXT NOT NULL PRIMARY KEY,
+            created_at TEXT NOT NULL,
+            type TEXT NOT NULL,
+            workspace TEXT,
+            status TEXT NOT NULL CHECK (status IN ('waiting', 'sent', 'dropped', 'unsent')),
+            attempts INTEGER NOT NULL,
+            next_at TEXT,
+            ended_at TEXT,
+            answer TEXT,
+            body TEXT NOT NULL
+        ) STRICT
+    """)
+    db.conn.execute("CREATE INDEX alerts_status ON alerts (status, next_at)")
+    db.conn.execute(
+        "CREATE TABLE alert_marks (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
+    )
+    # The last credit of a wallet. Nearly all entries are costs of calls, which are not in this index.
+    db.conn.execute(
+        "CREATE INDEX wallet_entries_credits ON wallet_entries (workspace, created_at) WHERE amount_nanousd > 0"
+    )
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -184,6 +210,7 @@ STEPS = (
     m0006_passed_over,
     m0007_rollups,
     m0008_client_request_id,
+    m0009_alerts,
 )
 
 _MIGRATIONS = Migrations("tollgate")

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -49,7 +49,7 @@ from addon.store.redis.outbox import Outbox, pack_call, pack_entry
 from addon.store.redis.scripts import CREDIT, SETTLE, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedCalls
-from policies.limits import wallet_counter
+from policies.limits import Counter, wallet_counter
 from policies.spend import Denial, Hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
 
@@ -154,6 +154,21 @@ class RedisStore(SharedCircuitsMixin):
         )
         self._outbox.schedule(entry.workspace)
         return bool(answer == "new")
+
+    @property
+    def owns_ledger(self) -> bool:
+        """See ``Store.owns_ledger``."""
+        return self._state.owns_ledger
+
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:
+        """See ``Store.read_counters``."""
+        keys = keys_of(workspace)
+        async with self._client.timeout():
+            await self._state.id()
+            found = await self._client.transaction(
+                ("HMGET", keys.counter(one), "spent", "requests") for one in counters
+            )
+        return [(int(spent or 0), int(requests or 0)) for spent, requests in found]
 
     async def maintain(self) -> None:
         """See ``Store.maintain``."""

@@ -6,6 +6,7 @@ Committed data survives the death of the process. Source: docs/limits.md, docs/l
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from addon.store.protocol import (
 )
 from addon.store.sqlite import transactions
 from policies.circuit_breaker import CLOSED, Change, Circuit
+from policies.limits import Counter
 from policies.spend import Denial, Hold
 
 log = logging.getLogger("tollgate.store")
@@ -135,6 +137,12 @@ class SqliteStore(SharedCircuitsMixin):
     async def credit(self, entry: WalletEntry) -> bool:
         """See ``Store.credit``."""
         return await self._file.write(partial(transactions.credit, entry=entry))
+
+    owns_ledger = True
+
+    async def read_counters(self, workspace: str, counters: Sequence[Counter]) -> list[tuple[int, int]]:  # noqa: ARG002
+        """See ``Store.read_counters``. A scope names its workspace."""
+        return await self._file.read(lambda: transactions.read_counters(self._file.connection, counters))
 
     async def maintain(self) -> None:
         """See ``Store.maintain``."""

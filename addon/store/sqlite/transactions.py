@@ -17,6 +17,7 @@ from addon.store.protocol import LEASE_S, HoldRequest, NoToken, Settlement, Wall
 from policies.limits import (
     EVER,
     LIMITS_OF_KEYS,
+    Counter,
     Limit,
     counters_of,
     period_end,
@@ -178,6 +179,15 @@ def read_used(
     statement = _used_statement(kinds, has_except=except_id is not None)
     read = {place: found for place, *found in connection.execute(statement, values)}
     return [CounterUse(*read[2 * place], *read[2 * place + 1]) for place in range(len(limits))]
+
+
+def read_counters(connection: sqlite3.Connection, counters: Iterable[Counter]) -> list[tuple[int, int]]:
+    """Return the nano-USD and the calls of each counter, without what calls in flight hold."""
+    rows = (connection.execute(_COUNTER, (one.scope, one.period)).fetchone() for one in counters)
+    return [row or (0, 0) for row in rows]
+
+
+_COUNTER = "SELECT spent_nanousd, requests FROM spend WHERE scope = ? AND period = ?"
 
 
 @lru_cache(maxsize=128)

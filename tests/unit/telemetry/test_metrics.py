@@ -217,6 +217,8 @@ def fill_every_metric(metrics: Metrics) -> None:
     metrics.set_platform_keys({("TESTER", "ready"): 1, ("TESTER", "resting"): 1})
     metrics.set_circuits_open({("TESTER", "payg", "all"): 0})
     metrics.set_broken_files([Path("workspaces/acme.toml")])
+    left_usd = {("wallet", "acme"): 1.5, ("monthly_spend_cap", "acme"): 2.5}
+    metrics.set_workspace_budgets(left_usd, is_all=True)
 
 
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):

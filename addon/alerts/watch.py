@@ -1,0 +1,275 @@
+"""One look at all that alerts are about: budgets, keys, circuits, the Safety Net, and files that do not load.
+
+A look reads the rows that are new since the last one, and the counters of their keys and workspaces. Every
+``FULL_LOOK_S`` it reads all counters, for credits, corrections and new settings. No call waits for it or does anything
+for it.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from addon.alerts import events
+from addon.alerts.alert_ledger import AlertLedger
+from addon.alerts.event import Event
+from addon.runtime.clock import Clock
+from addon.settings.settings import Settings
+from addon.store.ledger.alerts import (
+    Rescue,
+    find_last_credits,
+    last_row,
+    read_fallbacks,
+    read_marks,
+    read_news,
+)
+from addon.store.protocol import Store
+from addon.telemetry.metrics import Metrics
+from policies.alert_rules import (
+    RESCUE_WINDOW_S,
+    RESCUED_CALLS,
+    Budget,
+    Mark,
+    find_crossed,
+    find_key_ends,
+    limits_to_watch,
+)
+from policies.circuit_breaker import LEAST_WORKSPACES, shared_name
+from policies.limits import Limit
+from policies.model import Workspace
+from policies.utc_time import format_utc
+
+FULL_LOOK_S: Final = 30.0
+_BATCH: Final = 20
+"""How many workspaces are read before calls get a turn of the event loop."""
+
+
+@dataclass
+class Found:
+    """What a look found: events, and the marks that are to be written with them. None removes a mark."""
+
+    events: list[Event] = field(default_factory=list)
+    marks: dict[str, str | None] = field(default_factory=dict)
+
+
+class _Window(NamedTuple):
+    """Rescued calls at one moment."""
+
+    at_s: float
+    calls: int
+    retail_nanousd: int
+
+
+class Watch:
+    """The view of the one process that watches. It knows all marks, because only it writes them."""
+
+    def __init__(self, ledger: AlertLedger, store: Store, metrics: Metrics, clock: Clock) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._metrics = metrics
+        self._clock = clock
+        self._marks: dict[str, str] | None = None
+        self._last_row = 0
+        self._rescues: defaultdict[tuple[str, str], deque[_Window]] = defaultdict(deque)
+        self._settings: Settings | None = None
+        self._full_look_s = float("-inf")
+
+    async def look(self, settings: Settings, faults: Mapping[str, str]) -> Found:
+        """Return what is new. ``faults`` has a reason for each file that does not load.
+
+        Raises OSError, ``sqlite3.Error`` and StoreUnavailable.
+        """
+        if self._marks is None:
+            await self._begin()
+        found, now = Found(), self._clock.now()
+        self._find_faults(found, faults, now)
+        self._find_lost_keys(found, settings, now)
+        if self._store.owns_ledger:
+            self._find_circuits(found, settings, now)
+            await self._find_in_ledger(found, settings, now)
+        self._settings = settings
+        return found
+
+    def note_written(self, marks: Mapping[str, str | None]) -> None:
+        """Remember the marks that were written."""
+        known = self._known
+        for name, value in marks.items():
+            if value is None:
+                known.pop(name, None)
+            else:
+                known[name] = value
+
+    def look_at_all(self) -> None:
+        """Read all counters at the next look: what the last one found was not written."""
+        self._full_look_s = float("-inf")
+
+    @property
+    def _known(self) -> dict[str, str]:
+        assert self._marks is not None  # noqa: S101
+        return self._marks
+
+    async def _begin(self) -> None:
+        """Read the marks of the process that watched before, and the rescued calls of its last minutes."""
+        since = format_utc(self._clock.now() - timedelta(seconds=RESCUE_WINDOW_S))
+        self._last_row = await self._ledger.run(last_row)
+        self._add_rescues(await self._ledger.run(read_fallbacks, since))
+        self._marks = await self._ledger.run(read_marks)
+
+    # What this process itself knows.
+
+    def _find_faults(self, found: Found, faults: Mapping[str, str], now: datetime) -> None:
+        for subject, reason in faults.items():
+            if self._known.get(f"reload {subject}") != reason:
+                found.events.append(events.reload_failed(subject, reason, now))
+                found.marks[f"reload {subject}"] = reason
+        for name in self._known:
+            if name.startswith("reload ") and name.removeprefix("reload ") not in faults:
+                found.marks[name] = None
+
+    def _find_lost_keys(self, found: Found, settings: Settings, now: datetime) -> None:
+        before = self._settings
+        if before is None or before is settings:
+            return
+        for name, provider in settings.providers.items():
+            had = before.providers.get(name)
+            if had and had.platform_keys and not provider.has_platform_key:
+                found.events.append(events.platform_keys_lost(name, now))
+
+    # What all processes share.
+
+    def _find_circuits(self, found: Found, settings: Settings, now: datetime) -> None:
+        failing: defaultdict[str, int] = defaultdict(int)
+        skipped = set()
+        needed = min(LEAST_WORKSPACES, len(settings.workspaces))
+        for name in self._store.open_circuits():
+            provider = name.partition("/")[0]
+            if shared_name(name) == name:
+                skipped.add(provider)
+            elif shared_name(name):
+                failing[provider] += 1
+        if needed < LEAST_WORKSPACES:
+            skipped |= failing.keys()
+        alerted = {name.removeprefix("circuit "): name for name in self._known if name.startswith("circuit ")}
+        for provider in sorted(skipped - alerted.keys()):
+            found.events.append(events.circuit_opened(provider, failing[provider], now))
+            found.marks[f"circuit {provider}"] = format_utc(now)
+        for provider in sorted(alerted.keys() - skipped):
+            name = alerted[provider]
+            found.events.append(events.circuit_closed(provider, self._known[name], now))
+            found.marks[name] = None
+
+    async def _find_in_ledger(self, found: Found, settings: Settings, now: datetime) -> None:
+        news = await self._ledger.run(read_news, self._last_row)
+        self._add_rescues(news.fallbacks)
+        self._find_rescues(found, settings, now)
+        now_s = self._clock.monotonic_s()
+        is_full = settings is not self._settings or now_s - self._full_look_s >= FULL_LOOK_S
+        if is_full:
+            self._find_key_ends(found, settings, now)
+        await self._find_budgets(found, settings, None if is_full else news.callers, now)
+        self._last_row = news.last
+        if is_full:
+            self._full_look_s = now_s
+
+    def _add_rescues(self, fallbacks: Iterable[Rescue]) -> None:
+        now_s = self._clock.monotonic_s()
+        for one in fallbacks:
+            self._rescues[one.workspace, one.provider].append(_Window(now_s, one.calls, one.retail_nanousd))
+
+    def _find_rescues(self, found: Found, settings: Settings, now: datetime) -> None:
+        from_s, day = self._clock.monotonic_s() - RESCUE_WINDOW_S, now.date().isoformat()
+        for (name, provider), window in list(self._rescues.items()):
+            while window and window[0].at_s < from_s:
+                window.popleft()
+            if not window:
+                del self._rescues[name, provider]
+                continue
+            calls = sum(one.calls for one in window)
+            mark = f"rescue {name} {provider}"
+            if calls <= RESCUED_CALLS or self._known.get(mark) == day:
+                continue
+            workspace, served = settings.workspaces.get(name), settings.providers.get(provider)
+            # A fallback with a platform key, of a workspace with a key of its own for this provider: the Safety Net.
+            if workspace and served and workspace.routed_key(served):
+                rescue = Rescue(name, provider, calls, sum(one.retail_nanousd for one in window))
+                found.events.append(events.safety_net_carries(rescue, day, now))
+                found.marks[mark] = day
+
+    def _find_key_ends(self, found: Found, settings: Settings, now: datetime) -> None:
+        for workspace in settings.workspaces.values():
+            for key in workspace.keys:
+                for end in find_key_ends(key, now):
+                    name, at = f"key {workspace.id} {key.id} {end.which}", format_utc(end.at)
+                    lead, _, marked_at = self._known.get(name, "").partition(" ")
+                    if marked_at != at or end.lead_s < int(lead):
+                        found.events.append(events.key_expires(workspace.id, end, now))
+                        found.marks[name] = f"{end.lead_s} {at}"
+
+    async def _find_budgets(
+        self, found: Found, settings: Settings, callers: frozenset[tuple[str, str]] | None, now: datetime
+    ) -> None:
+        """Look at the budgets of these callers, or at all."""
+        has_gauges = settings.conf.metrics.workspaces
+        names = settings.workspaces.keys() if callers is None else {workspace for workspace, _ in callers}
+        wanted = [one for name in sorted(names) if (one := settings.workspaces.get(name))]
+        if not has_gauges:
+            wanted = [one for one in wanted if one.alert_at_percent]
+        # Before the counters: a credit that comes in between then makes nothing look spent.
+        last_credits = await self._ledger.run(find_last_credits, [one.id for one in wanted])
+        shown: dict[tuple[str, str], float] = {}
+        for number, workspace in enumerate(wanted):
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
+            limits = [
+                (key_id, limit)
+                for key_id, limit in limits_to_watch(workspace, now)
+                if callers is None or key_id is None or (workspace.id, key_id) in callers
+            ]
+            used = await self._store.read_counters(workspace.id, [limit.counter for _, limit in limits])
+            for (key_id, limit), (spent_nanousd, requests) in zip(limits, used, strict=True):
+                if limit.kind in ("wallet", "monthly_spend_cap"):
+                    shown[limit.kind, workspace.id] = (limit.maximum - spent_nanousd) / 1e9
+                credit = last_credits.get(workspace.id)
+                budget = _budget(workspace, key_id, limit, spent_nanousd, requests, credit)
+                if budget:
+                    self._find_thresholds(found, workspace.alert_at_percent, budget, now)
+        if has_gauges:
+            self._metrics.set_workspace_budgets(shown, is_all=callers is None)
+        elif callers is None:
+            self._metrics.set_workspace_budgets({}, is_all=True)
+
+    def _find_thresholds(self, found: Found, percents: Sequence[int], budget: Budget, now: datetime) -> None:
+        mark = _parse_mark(self._known.get(budget.name))
+        crossed, after = find_crossed(percents, budget, mark)
+        found.events += [events.threshold_crossed(budget, percent, now) for percent in crossed]
+        if after is not None and after != mark:
+            found.marks[budget.name] = f"{after.percent} {after.maximum} {after.period}"
+
+
+def _parse_mark(text: str | None) -> Mark | None:
+    if text is None:
+        return None
+    percent, maximum, period = text.split(" ", 2)
+    return Mark(period, int(maximum), int(percent))
+
+
+def _budget(
+    workspace: Workspace,
+    key_id: str | None,
+    limit: Limit,
+    spent_nanousd: int,
+    requests: int,
+    last_credit: tuple[str, int] | None,
+) -> Budget | None:
+    """Return a limit with its use. A wallet that never had a credit is none."""
+    if limit.kind != "wallet":
+        used = requests if limit.kind == "request_cap" else spent_nanousd
+        return Budget(workspace.id, key_id, limit.kind, limit.counter.period, used, limit.maximum)
+    if last_credit is None:
+        return None
+    credit_id, credit_nanousd = last_credit
+    # The counter of a wallet is its negative balance.
+    used = max(credit_nanousd + spent_nanousd, 0)
+    return Budget(workspace.id, None, "wallet", credit_id, used, credit_nanousd)

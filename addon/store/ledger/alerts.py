@@ -1,0 +1,233 @@
+"""The ledger's queue of alerts, the marks of what was alerted, and what the rows of calls say that alerts need.
+
+Each function runs on the caller's connection. All raise ``sqlite3.Error``. Source: docs/ledger.md, docs/alerts.md.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from addon.store.ledger.report import Table
+
+MAX_WAITING: Final = 10_000
+"""How many alerts may wait. One more is dropped."""
+
+MAX_ENDED: Final = 1_000
+"""How many alerts are kept after they were sent or dropped, for ``tollgate alerts list``."""
+
+LIST_COLUMNS: Final = (
+    "id",
+    "created_at",
+    "type",
+    "workspace",
+    "status",
+    "attempts",
+    "next_at",
+    "ended_at",
+    "answer",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewAlert:
+    """An alert for the queue. ``body`` is its JSON, ``text`` the sentence in it."""
+
+    id: str
+    created_at: str
+    type: str
+    workspace: str | None
+    text: str
+    body: str
+
+
+class WaitingAlert(NamedTuple):
+    """An alert that is due. ``attempts`` counts those that failed."""
+
+    id: str
+    created_at: str
+    type: str
+    attempts: int
+    body: str
+
+
+class Rescue(NamedTuple):
+    """Calls of one workspace that were repeated with a platform key after one with the customer's had failed."""
+
+    workspace: str
+    provider: str
+    calls: int
+    retail_nanousd: int
+
+
+class News(NamedTuple):
+    """What was recorded after the row ``last``: who called, and fallbacks with a platform key by their provider."""
+
+    last: int
+    callers: frozenset[tuple[str, str]]
+    fallbacks: Sequence[Rescue]
+
+
+# The queue.
+
+
+def enqueue(
+    connection: sqlite3.Connection,
+    alerts: Iterable[NewAlert],
+    marks: Mapping[str, str | None],
+    *,
+    is_sent: bool,
+) -> tuple[list[NewAlert], list[NewAlert]]:
+    """Add alerts and change marks, in one transaction. None removes a mark.
+
+    Return the alerts that are new, and those among them that the queue has no room for. Where alerts are not sent at
+    all, they are kept as ``unsent``.
+    """
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        room = MAX_WAITING - count_waiting(connection)
+        new, dropped = [], []
+        for alert in alerts:
+            status = "unsent" if not is_sent else "waiting" if room > 0 else "dropped"
+            next_at = alert.created_at if status == "waiting" else None
+            ended_at = None if status == "waiting" else alert.created_at
+            values = (
+                alert.id,
+                alert.created_at,
+                alert.type,
+                alert.workspace,
+                status,
+                next_at,
+                ended_at,
+                alert.body,
+            )
+            if connection.execute(_INSERT, values).rowcount:
+                new.append(alert)
+                room -= status == "waiting"
+                if status == "dropped":
+                    dropped.append(alert)
+        for name, value in marks.items():
+            if value is None:
+                connection.execute("DELETE FROM alert_marks WHERE name = ?", (name,))
+            else:
+                connection.execute("INSERT OR REPLACE INTO alert_marks VALUES (?, ?)", (name, value))
+        if new:
+            _forget_old(connection)
+        return new, dropped
+
+
+_INSERT = """
+    INSERT INTO alerts (id, created_at, type, workspace, status, attempts, next_at, ended_at, body)
+    VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+
+
+def _forget_old(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "DELETE FROM alerts WHERE status <> 'waiting' AND id NOT IN"
+        " (SELECT id FROM alerts WHERE status <> 'waiting' ORDER BY ended_at DESC LIMIT ?)",
+        (MAX_ENDED,),
+    )
+
+
+def count_waiting(connection: sqlite3.Connection) -> int:
+    """Return how many alerts wait."""
+    found: int = connection.execute("SELECT count(*) FROM alerts WHERE status = 'waiting'").fetchone()[0]
+    return found
+
+
+def find_due(connection: sqlite3.Connection, now: str, limit: int) -> list[WaitingAlert]:
+    """Return the alerts whose next attempt is due, the oldest first."""
+    sql = (
+        "SELECT id, created_at, type, attempts, body FROM alerts"
+        " WHERE status = 'waiting' AND next_at <= ? ORDER BY created_at, rowid LIMIT ?"
+    )
+    return [WaitingAlert(*row) for row in connection.execute(sql, (now, limit))]
+
+
+def note_sent(connection: sqlite3.Connection, alert_id: str, now: str, answer: str) -> None:
+    """Record that an alert was taken."""
+    sql = (
+        "UPDATE alerts SET status = 'sent', attempts = attempts + 1, next_at = NULL, ended_at = ?, answer = ?"
+    )
+    connection.execute(f"{sql} WHERE id = ?", (now, answer, alert_id))
+
+
+def note_failed(connection: sqlite3.Connection, alert_id: str, answer: str, next_at: str) -> None:
+    """Record a failed attempt, and when the next one is due."""
+    sql = "UPDATE alerts SET attempts = attempts + 1, next_at = ?, answer = ? WHERE id = ?"
+    connection.execute(sql, (next_at, answer, alert_id))
+
+
+def drop_old(connection: sqlite3.Connection, before: str, now: str) -> list[WaitingAlert]:
+    """Drop and return the waiting alerts that are older."""
+    sql = (
+        "UPDATE alerts SET status = 'dropped', next_at = NULL, ended_at = ?"
+        " WHERE status = 'waiting' AND created_at < ? RETURNING id, created_at, type, attempts, body"
+    )
+    return [WaitingAlert(*row) for row in connection.execute(sql, (now, before)).fetchall()]
+
+
+def list_alerts(connection: sqlite3.Connection, limit: int) -> Table:
+    """Return the newest alerts, those that wait first."""
+    sql = (
+        f"SELECT {', '.join(LIST_COLUMNS)} FROM alerts"  # noqa: S608
+        " ORDER BY status <> 'waiting', created_at DESC, rowid DESC LIMIT ?"
+    )
+    return Table(LIST_COLUMNS, connection.execute(sql, (limit,)).fetchall())
+
+
+def read_marks(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return all marks by name."""
+    return dict(connection.execute("SELECT name, value FROM alert_marks"))
+
+
+# What calls and wallets say.
+
+
+def last_row(connection: sqlite3.Connection) -> int:
+    """Return the number of the newest row of a call."""
+    found: int = connection.execute("SELECT coalesce(max(rowid), 0) FROM usage").fetchone()[0]
+    return found
+
+
+def read_news(connection: sqlite3.Connection, after: int) -> News:
+    """Return what was recorded after a row. It reads these rows only."""
+    callers, fallbacks, last = set(), [], after
+    for row in connection.execute(_NEWS, (after,)):
+        workspace, key_id, provider, is_fallback, calls, retail_nanousd, newest = row
+        callers.add((workspace, key_id))
+        last = max(last, newest)
+        if is_fallback:
+            fallbacks.append(Rescue(workspace, provider, calls, retail_nanousd))
+    return News(last, frozenset(callers), fallbacks)
+
+
+def read_fallbacks(connection: sqlite3.Connection, since: str) -> list[Rescue]:
+    """Return the fallbacks with a platform key since a time, by workspace and provider."""
+    sql = (
+        f"SELECT workspace, provider, count(*), sum(retail_nanousd) FROM usage"  # noqa: S608
+        f" WHERE created_at >= ? AND {_IS_FALLBACK} GROUP BY 1, 2"
+    )
+    return [Rescue(*row) for row in connection.execute(sql, (since,))]
+
+
+_IS_FALLBACK = "fallback = 1 AND mode = 'payg' AND status < 400"
+_NEWS = f"""
+    SELECT workspace, key_id, provider, {_IS_FALLBACK}, count(*), sum(retail_nanousd), max(rowid)
+    FROM usage WHERE rowid > ? GROUP BY 1, 2, 3, 4
+"""  # noqa: S608
+
+
+def find_last_credits(
+    connection: sqlite3.Connection, workspaces: Iterable[str]
+) -> dict[str, tuple[str, int]]:
+    """Return the id and the nano-USD of the last credit of each wallet. A wallet without one is left out."""
+    found = {workspace: connection.execute(_LAST_CREDIT, (workspace,)).fetchone() for workspace in workspaces}
+    return {workspace: row for workspace, row in found.items() if row}
+
+
+_LAST_CREDIT = """
+    SELECT id, amount_nanousd FROM wallet_entries INDEXED BY wallet_entries_credits
+    WHERE workspace = ? AND amount_nanousd > 0 ORDER BY created_at DESC, id DESC LIMIT 1
+"""
