@@ -98,12 +98,12 @@ def _fallback(model: Model | None, workspace: Workspace) -> Target | str:
     return Target(model, "payg", secret, is_fallback=True)
 
 
-def find_idle_fallback(workspace: Workspace, models: Mapping[str, Model]) -> str | None:
-    """Return why a workspace's ``fallback_model`` can serve no call; None where it can, or where there is none."""
-    if workspace.fallback_model is None:
-        return None
-    fallback = _fallback(models.get(workspace.fallback_model), workspace)
-    return fallback if isinstance(fallback, str) else None
+def find_unserved_reason(model: Model | None, workspace: Workspace) -> str | None:
+    """Return why a model can serve no call of a workspace; None where it can. ``model`` is None outside the catalog."""
+    if model and model.active and model.provider.builtin and not model.byok_only:
+        return None  # The key of a builtin provider is known only once it is started.
+    found = _fallback(model, workspace)
+    return found if isinstance(found, str) else None
 
 
 def find_refusal_after_failure(denial: Denial, failed: Target, now: datetime) -> Refusal | None:

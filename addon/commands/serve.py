@@ -6,11 +6,32 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import click
+
+from addon.commands.options import conf_option
 from addon.commands.wallet import make_credit, save_entry
-from addon.settings.errors import Problem, SettingsError
+from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
 from addon.telemetry.logs import configure_logging
+
+
+@click.command()
+@conf_option
+@click.option("--port", type=click.IntRange(0, 65_535), help="Replaces [listen] port; 0 means any free port.")
+@click.option("--host", help="Replaces [listen] host.")
+@click.option("--workers", type=click.IntRange(1), help="Replaces [listen] workers.")
+@click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
+def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None, *, strict: bool) -> None:
+    """Run the gateway until SIGTERM or SIGINT."""
+    # Imported here because --help does not need mitmproxy.
+    from addon.serve.start_faults import START_FAULTS
+
+    try:
+        run(conf_file.absolute(), host=host, port=port, workers=workers, strict=strict)
+    except START_FAULTS as error:
+        click.echo(f"tollgate: {describe_error(error)}", err=True)
+        sys.exit(1)
 
 
 def run(conf_file: Path, host: str | None, port: int | None, workers: int | None, *, strict: bool) -> None:
@@ -31,10 +52,10 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
         settings = files.load()
     settings = settings.with_listen(host=host, port=port, workers=workers)
     if settings.conf.listen.workers > 1:
-        from addon.serve.supervisor import supervise as serve
+        from addon.serve.supervisor import supervise as serve_with
     else:
-        from addon.serve.server import serve
-    asyncio.run(serve(files, settings, partial(_announce, demo_key)))
+        from addon.serve.server import serve as serve_with
+    asyncio.run(serve_with(files, settings, partial(_announce, demo_key)))
 
 
 def _announce(demo_key: str | None, base_url: str) -> None:

@@ -33,7 +33,7 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.circuit_breaker import CircuitScope, count_circuits
-from policies.fallback import find_idle_fallback
+from policies.fallback import find_unserved_reason
 from policies.limits import is_exposed
 from policies.model import Mode
 
@@ -185,7 +185,8 @@ class Lifecycle:
     def _log_workspace_warnings(self, settings: Settings) -> None:
         workspaces = settings.workspaces.values()
         for workspace in workspaces:
-            if reason := find_idle_fallback(workspace, settings.models):
+            fallback = workspace.fallback_model
+            if fallback and (reason := find_unserved_reason(settings.models.get(fallback), workspace)):
                 log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, reason)
         if by_default := [one.id for one in workspaces if not one.states_overage_protection]:
             log.info(

@@ -62,6 +62,12 @@ class SettingsBuilder:
         """The last good texts. Their folder is known only after the shared settings have loaded once."""
         return self._workspaces.last_good
 
+    @property
+    def errors(self) -> tuple[SettingsError, ...]:
+        """All errors of the files, as the last ``build`` found them."""
+        shared = self._shared_error.all if self._shared_error else ()
+        return (*shared, *self._workspaces.errors)
+
     def look_at_last_good(self) -> bool:
         """Return whether another process has changed the last good text of a workspace whose file is broken."""
         return self._workspaces.look_at_last_good()

@@ -49,6 +49,7 @@ class CatalogBuilder:
         self._secrets = Secrets(env, sources)
         self._sources = sources
         self.providers: dict[str, Provider] = {}
+        self.provider_files: dict[str, Path] = {}
         self.families: dict[str, Family] = {}
         self.models: dict[str, Model] = {}
         self.overlaid_slugs: frozenset[str] = frozenset()
@@ -96,6 +97,7 @@ class CatalogBuilder:
         for name, (file, table) in tables.items():
             with errors.collect():
                 self.providers[name] = self._make_provider(name, table, file)
+                self.provider_files[name] = file
 
     def _make_provider(self, name: str, table: ProviderTable, file: Path) -> Provider:
         auth = table.auth or _DEFAULT_AUTH[table.dialect]

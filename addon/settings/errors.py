@@ -31,8 +31,8 @@ class SettingsError(Exception):
 
     @property
     def all(self) -> tuple["SettingsError", ...]:
-        """This error and the others."""
-        return (self, *self.others)
+        """This error and the others, each by itself."""
+        return (SettingsError(self.file, self.key, self.reason), *self.others)
 
 
 class ErrorList:

@@ -31,7 +31,17 @@ OWN_MODULES: Final = frozenset(
         ),
         *("field_change", "field_rules", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
         *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
-        *("route_table", "routing", "sanitize", "schema_prompt", "spend", "token_bucket", "utc_time"),
+        *(
+            "route_table",
+            "routing",
+            "sanitize",
+            "schema_prompt",
+            "settings_warnings",
+            "spend",
+            "token_bucket",
+            "trace_context",
+            "utc_time",
+        ),
     }
 )
 """The modules of the core. An operator's module can't have one of these names: it may be in the same folder."""

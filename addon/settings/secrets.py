@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sealed_secrets import MasterKeys
-from addon.settings.service_account import parse_service_account
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
 from policies.model import Auth
@@ -100,6 +99,9 @@ class Secrets:
 
 def _check_secret(text: str, auth: Auth) -> None:
     if auth == "google_service_account":
+        # Imported here, because this takes long and few settings have a service account.
+        from addon.settings.service_account import parse_service_account
+
         parse_service_account(text)
     elif not all("!" <= character <= "~" for character in text):
         raise ValueError("the secret is not one word of printable ASCII")

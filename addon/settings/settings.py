@@ -16,7 +16,7 @@ from addon.settings.alert_target import AlertTarget
 from addon.settings.builder import BuiltFrom, BuiltSettings, SettingsBuilder
 from addon.settings.conf_schema import Listen, ProxyConf
 from addon.settings.egress_proxy import EgressProxy
-from addon.settings.errors import Problem
+from addon.settings.errors import Problem, SettingsError
 from addon.settings.last_good import LastGood
 from addon.settings.shared_settings import NEEDS_RESTART, load_conf
 from addon.settings.sources import Sources
@@ -35,6 +35,7 @@ _NO_OVERLAY: Mapping[Path, str] = MappingProxyType({})
 class Settings:
     """All that operators have set, at one moment.
 
+    - ``provider_files`` has the file of each provider: that of the catalog or of its overlay.
     - ``keys`` has each secret of each key by its hex SHA-256.
     - ``overlaid_slugs`` are the models with a table in the catalog's overlay. ``unknown_hidden`` are slugs that the
       overlay hides, but the catalog does not have.
@@ -50,6 +51,7 @@ class Settings:
     conf: ProxyConf
     written: ProxyConf
     providers: Mapping[str, Provider]
+    provider_files: Mapping[str, Path]
     families: Mapping[str, Family]
     models: Mapping[str, Model]
     overlaid_slugs: frozenset[str]
@@ -140,6 +142,16 @@ class SettingsFiles:
         return self._builder.built_from()
 
     @property
+    def errors(self) -> tuple[SettingsError, ...]:
+        """All errors of the files, as the last ``load`` found them. ``problems`` has only the first of each file."""
+        return self._builder.errors
+
+    @property
+    def texts(self) -> frozenset[Path]:
+        """The files of operators that were read, without files of secrets."""
+        return self._sources.texts
+
+    @property
     def last_good(self) -> LastGood:
         """The last good text of each workspace."""
         return self._builder.last_good
@@ -161,6 +173,7 @@ def make_settings(built: BuiltSettings) -> Settings:
         conf=shared.conf,
         written=shared.written,
         providers=shared.providers,
+        provider_files=shared.provider_files,
         families=shared.families,
         models=shared.models,
         workspaces=MappingProxyType(workspaces),

@@ -40,6 +40,7 @@ class SharedSettings:
     conf: ProxyConf
     written: ProxyConf
     providers: Mapping[str, Provider]
+    provider_files: Mapping[str, Path]
     families: Mapping[str, Family]
     models: Mapping[str, Model]
     overlaid_slugs: frozenset[str]
@@ -103,6 +104,7 @@ def try_shared_settings(
         conf=conf,
         written=written,
         providers=MappingProxyType(catalog.providers),
+        provider_files=MappingProxyType(catalog.provider_files),
         families=MappingProxyType(catalog.families),
         models=MappingProxyType(catalog.models),
         overlaid_slugs=catalog.overlaid_slugs,

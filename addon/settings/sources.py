@@ -81,6 +81,7 @@ class Sources:
         self._files: dict[Path, _WatchedFile] = {}
         self._folders: dict[Path, set[str] | None] = {}
         self._looked_at_s: float | None = None
+        self._texts: set[Path] = set()
         self._last_version = 0
         self._versions_read: dict[Path, int] = {}
         self._digest = hashlib.sha256()
@@ -103,6 +104,11 @@ class Sources:
     def digest(self) -> bytes:
         """The digest of all that was read since ``record_versions`` began, secrets excepted."""
         return self._digest.digest()
+
+    @property
+    def texts(self) -> frozenset[Path]:
+        """The files that were read as texts of operators, and not as secrets."""
+        return frozenset(self._texts)
 
     def is_current(self, versions: Mapping[Path, int]) -> bool:
         """Return whether all these files still have these versions."""
@@ -138,6 +144,7 @@ class Sources:
         content = self._overlay[file] if file in self._overlay else self._find(file).content
         if isinstance(content, OSError):
             raise SettingsError(file, "", _describe_error(content))
+        self._texts.add(file)
         self._digest.update(b"%s\0%d\0%s" % (os.fsencode(file.name), len(content), content))
         return content
 

@@ -19,7 +19,10 @@ SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MU
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
     """Return each command without subcommands, by its full name."""
-    for word, command in group.commands.items():
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        assert command
         if isinstance(command, click.Group):
             yield from commands(command, f"{name} {word}")
         else:

@@ -31,13 +31,12 @@ PRELOADED = (
     *(
         "addon.serve.server",
         "addon.serve.supervisor",
-        "addon.commands.serve",
         "addon.runtime.local_http",
         "addon.store.redis.store",
     ),
     *("redis.asyncio", "genai_prices.data_snapshot"),
 )
-"""The command line, its late imports, and mitmdump."""
+"""The command line, its late imports, and mitmdump. The modules of all commands are imported as well."""
 
 
 class ForkedProcess:
@@ -238,6 +237,8 @@ if __name__ == "__main__":
     sys.path[0] = ""  # The same as with `python -c`.
     for module in PRELOADED:
         import_module(module)
+    for place in import_module("addon.cli").COMMANDS.values():
+        import_module(place.partition(":")[0])
     assert threading.active_count() == 1, "a process with threads can't be copied"
     gc.freeze()
     exec(_serve_forks(socket.socket(fileno=int(sys.argv[1]))), {"__name__": "__main__"})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from policies.fallback import find_idle_fallback, find_refusal_after_failure, is_failure
+from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure
 from policies.limits import Counter, Limit
 from policies.model import Byok, Target, Workspace
 from policies.refusal import Refusal
@@ -100,7 +100,6 @@ def test_the_attempt_after_a_failed_one(after: After, made: str) -> None:
 @pytest.mark.parametrize(
     ("slug", "byok", "why"),
     [
-        (None, {}, None),
         ("llama", {}, None),
         ("gpt-own", ON, None),
         ("mine", {}, None),
@@ -111,10 +110,10 @@ def test_the_attempt_after_a_failed_one(after: After, made: str) -> None:
         ("bare", {}, "BARE has no platform key"),
     ],
 )
-def test_a_fallback_model_that_serves_no_call_has_a_reason(
-    slug: str | None, byok: dict[str, Byok], why: str | None
+def test_a_model_that_serves_no_call_of_a_workspace_has_a_reason(
+    slug: str, byok: dict[str, Byok], why: str | None
 ) -> None:
-    assert find_idle_fallback(After("gpt", slug, byok=byok).workspace, MODELS) == why
+    assert find_unserved_reason(MODELS.get(slug), After("gpt", slug, byok=byok).workspace) == why
 
 
 # --- failures --------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""What one set of settings serves, and its warnings, in the words and with the files of operators."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from addon.settings.settings import Settings
+from policies.settings_warnings import SettingsWarning, WarningKind, find_warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The numbers of one set of settings.
+
+    ``platform_models`` and ``own_key_models`` count the active models by provider: those that platform keys serve, and
+    those that only customers' own keys serve.
+    """
+
+    fingerprint: str
+    workspaces: int
+    keys: int
+    active_keys: int
+    platform_models: Counter[str]
+    own_key_models: Counter[str]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the numbers of ``settings``."""
+        keys = [key for workspace in settings.workspaces.values() for key in workspace.keys]
+        active = [model for model in settings.models.values() if model.active]
+        return cls(
+            fingerprint=settings.fingerprint,
+            workspaces=len(settings.workspaces),
+            keys=len(keys),
+            active_keys=sum(key.active for key in keys),
+            platform_models=Counter(model.provider.name for model in active if not model.needs_own_key),
+            own_key_models=Counter(model.provider.name for model in active if model.needs_own_key),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileWarning:
+    """A warning about a file that loads. ``str`` is one line: file, dotted key (may be empty), reason."""
+
+    kind: WarningKind
+    file: Path
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (str(self.file), self.key, self.reason) if part)
+
+
+def find_file_warnings(settings: Settings) -> list[FileWarning]:
+    """Return all warnings about ``settings``, each with its file."""
+    found = find_warnings(settings.providers, settings.models, settings.workspaces, settings.unknown_hidden)
+    return [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
+
+
+def _find_file(warning: SettingsWarning, settings: Settings) -> Path:
+    paths = settings.conf.paths
+    match warning.place:
+        case "workspaces":
+            return paths.workspaces
+        case "workspace":
+            return paths.workspaces / f"{warning.name}.toml"
+        case "providers":
+            return settings.provider_files.get(warning.name, paths.catalog / "providers.toml")
+        case "models":
+            return (paths.catalog_overlay or paths.catalog) / "models.toml"

@@ -1,0 +1,143 @@
+"""Warnings about settings that load, but can't serve all that they name.
+
+``tollgate check`` and the log of ``serve`` show the same list. Source: docs/commands.md, "tollgate check".
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from policies.fallback import find_unserved_reason
+from policies.limits import is_exposed
+from policies.model import Model, Provider, Workspace
+
+type WarningKind = Literal[
+    "no_active_key",
+    "platform_key_unset",
+    "base_url_has_path",
+    "own_key_unset",
+    "model_unserved",
+    "overage_protection_off",
+    "overlay_hides_nothing",
+]
+type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
+
+_CHAT_PATH: Final = "/chat/completions"
+_ADDED_PATHS: Final = MappingProxyType({"anthropic": ("/messages",), "gemini": ("/models",)})
+"""The paths that each dialect adds to ``base_url``, apart from ``chat_path``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsWarning:
+    """One warning. Its file is that of the ``place``, and of the workspace or provider ``name`` where there is one."""
+
+    kind: WarningKind
+    place: WarningPlace
+    name: str
+    key: str
+    reason: str
+
+
+def find_warnings(
+    providers: Mapping[str, Provider],
+    models: Mapping[str, Model],
+    workspaces: Mapping[str, Workspace],
+    unknown_hidden: Iterable[str] = (),
+) -> list[SettingsWarning]:
+    """Return all warnings, those about the catalog first. ``unknown_hidden`` as in ``Settings``."""
+    return [
+        *_check_platform_keys(providers.values(), models.values()),
+        *_check_base_urls(providers.values()),
+        *_check_hidden(unknown_hidden),
+        *_check_keys(workspaces.values()),
+        *(warning for workspace in workspaces.values() for warning in _check_workspace(workspace, models)),
+    ]
+
+
+def _check_platform_keys(
+    providers: Collection[Provider], models: Iterable[Model]
+) -> Iterator[SettingsWarning]:
+    used = {model.provider.name for model in models if model.active and not model.byok_only}
+    lacking = [one for one in providers if one.unset_variables and one.name in used]
+    others = [one for one in providers if one.platform_secret is not None and one.name in used]
+    if lacking and not others and any(one.builtin and one.name in used for one in providers):
+        variables = ", ".join(variable for one in lacking for variable in one.unset_variables)
+        reason = f"no platform key is set, so only the built-in provider answers; set one of {variables}"
+        yield SettingsWarning("platform_key_unset", "providers", "", "", reason)
+        return
+    for provider in lacking:
+        yield _describe_unset(provider)
+
+
+def _describe_unset(provider: Provider) -> SettingsWarning:
+    key = f"{provider.name}.platform_key{'s' if provider.keys_written > 1 else ''}"
+    variables = ", ".join(provider.unset_variables)
+    verb = "is" if len(provider.unset_variables) == 1 else "are"
+    if provider.platform_keys:
+        effect = "; the other keys are used"
+    else:
+        effect = ", so its models serve only calls with customers' own keys"
+    reason = f"{variables} {verb} not set{effect}"
+    return SettingsWarning("platform_key_unset", "providers", provider.name, key, reason)
+
+
+def _check_base_urls(providers: Iterable[Provider]) -> Iterator[SettingsWarning]:
+    for provider in providers:
+        if path := _find_repeated_path(provider):
+            reason = f"ends in {path}, which the gateway adds itself; leave it out"
+            yield SettingsWarning(
+                "base_url_has_path", "providers", provider.name, f"{provider.name}.base_url", reason
+            )
+
+
+def _find_repeated_path(provider: Provider) -> str | None:
+    """Return the end of ``base_url`` that each call would have twice."""
+    paths: tuple[str, ...] = _ADDED_PATHS.get(provider.dialect, ())
+    if provider.dialect == "openai":
+        own = provider.chat_path.partition("?")[0]
+        paths = () if own == "/" else (own, _CHAT_PATH)
+    return next((path for path in paths if provider.base_url.endswith(path)), None)
+
+
+def _check_hidden(unknown_hidden: Iterable[str]) -> Iterator[SettingsWarning]:
+    for slug in unknown_hidden:
+        reason = "hides no model: the catalog has none of this name"
+        yield SettingsWarning("overlay_hides_nothing", "models", "", f'"{slug}"', reason)
+
+
+def _check_keys(workspaces: Collection[Workspace]) -> Iterator[SettingsWarning]:
+    if any(key.active for workspace in workspaces for key in workspace.keys):
+        return
+    lacks = "no workspace has an active key" if workspaces else "there is no workspace"
+    reason = f"{lacks}, so every call is refused; make one: tollgate keys create NAME --new"
+    yield SettingsWarning("no_active_key", "workspaces", "", "", reason)
+
+
+def _check_workspace(workspace: Workspace, models: Mapping[str, Model]) -> Iterator[SettingsWarning]:
+    for name, own in workspace.byok.items():
+        if own.secret is None and own.variable:
+            effect = "; calls that need it are refused" if own.routing else ""
+            reason = f"{own.variable} is not set{effect}"
+            yield SettingsWarning("own_key_unset", "workspace", workspace.id, f"byok.{name}.secret", reason)
+    for key, slug in _find_named_models(workspace):
+        if why := find_unserved_reason(models.get(slug), workspace):
+            reason = f"{slug} serves no call: {why}"
+            yield SettingsWarning("model_unserved", "workspace", workspace.id, key, reason)
+    if is_exposed(workspace):
+        reason = "is off, so calls at once may cost far more than is left in the wallet"
+        yield SettingsWarning(
+            "overage_protection_off", "workspace", workspace.id, "overage_protection", reason
+        )
+
+
+def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Yield the key and the slug of each model that a workspace's file names."""
+    if workspace.default_model is not None:
+        yield "default_model", workspace.default_model
+    if workspace.fallback_model is not None:
+        yield "fallback_model", workspace.fallback_model
+    for index, rule in enumerate(workspace.rules):
+        yield f"rules[{index}] ({rule.keywords[0]}).model", rule.model
+    for index, heuristic in enumerate(workspace.heuristics):
+        yield f"heuristics[{index}] ({heuristic.when}).model", heuristic.model

@@ -1,0 +1,143 @@
+"""Warnings about settings that load: one line for each rule, and for what it must not warn of."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Provider, Workspace
+from policies.settings_warnings import find_warnings
+from unit.policies.test_routing import MODELS, PROVIDERS
+
+KEY = Key("ci", "0" * 64)
+ACME = Workspace("acme", "Acme", "pro", (KEY,))
+UNSET = replace(PROVIDERS["BARE"], unset_variables=("BARE_KEY",), skipped_keys=frozenset({1}))
+ON = {"OPENAI": Byok(SecretStr("customer"), routing=True)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Changes of a good set of settings, and the warnings: kind, name, key and a part of the reason."""
+
+    workspace: dict[str, Any] = field(default_factory=dict)
+    providers: tuple[Provider, ...] = ()
+    workspaces: tuple[Workspace, ...] | None = None
+    unknown_hidden: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str, str, str], ...] = ()
+
+
+def unserved(key: str, reason: str) -> tuple[str, str, str, str]:
+    return ("model_unserved", "acme", key, reason)
+
+
+CASES = {
+    "nothing": Case(),
+    "a default model at a provider without a key": Case(
+        {"default_model": "bare"},
+        warnings=(unserved("default_model", "bare serves no call: BARE has no platform key"),),
+    ),
+    "the same with the customer's own key": Case(
+        {"default_model": "bare", "byok": {"BARE": Byok(SecretStr("own"), routing=True)}}
+    ),
+    "a fallback that is not active": Case(
+        {"fallback_model": "gpt-old"}, warnings=(unserved("fallback_model", "it is not active"),)
+    ),
+    "a default model that left the catalog": Case(
+        {"default_model": "gone"}, warnings=(unserved("default_model", "it is not in the catalog"),)
+    ),
+    "a rule and a heuristic for customers' own keys": Case(
+        {
+            "rules": (KeywordRule(("vip",), "gpt"), KeywordRule(("sql", "db"), "gpt-own")),
+            "heuristics": (Heuristic("images", "gpt-own"),),
+        },
+        warnings=(
+            unserved("rules[1] (sql).model", "there is no OPENAI key of the workspace's own"),
+            unserved("heuristics[0] (images).model", "there is no OPENAI key of the workspace's own"),
+        ),
+    ),
+    "the same with such a key": Case({"heuristics": (Heuristic("images", "gpt-own"),), "byok": ON}),
+    "an own key that is not set": Case(
+        {"byok": {"OPENAI": Byok(None, True, "ACME_KEY"), "GROQ": Byok(None, False, "OTHER")}},
+        warnings=(
+            ("own_key_unset", "acme", "byok.OPENAI.secret", "ACME_KEY is not set; calls that need it are"),
+            ("own_key_unset", "acme", "byok.GROQ.secret", "OTHER is not set"),
+        ),
+    ),
+    "a wallet without protection": Case(
+        {"plan": "standard", "overage_protection": False},
+        warnings=(("overage_protection_off", "acme", "overage_protection", "is off, so calls at once"),),
+    ),
+    "no wallet and no protection": Case({"overage_protection": False}),
+    "a platform key that is not set": Case(
+        providers=(UNSET,),
+        warnings=(("platform_key_unset", "BARE", "BARE.platform_key", "BARE_KEY is not set, so its models"),),
+    ),
+    "one key of several that is not set": Case(
+        providers=(replace(UNSET, platform_keys=(SecretStr("x"),), skipped_keys=frozenset({2})),),
+        warnings=(
+            (
+                "platform_key_unset",
+                "BARE",
+                "BARE.platform_keys",
+                "BARE_KEY is not set; the other keys are used",
+            ),
+        ),
+    ),
+    "a platform key that no model needs": Case(
+        providers=(replace(PROVIDERS["SANDBOX"], name="IDLE", builtin=False, unset_variables=("IDLE_KEY",)),)
+    ),
+    "a base_url with the path of the API": Case(
+        providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/v1/chat/completions"),),
+        warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /chat/completions, which"),),
+    ),
+    "a base_url with another chat_path": Case(
+        providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/v1/chat", chat_path="/chat?a=b"),),
+        warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /chat, which"),),
+    ),
+    "a base_url that is the whole URL on purpose": Case(
+        providers=(replace(PROVIDERS["GROQ"], base_url="https://groq.test/chat/completions", chat_path="/"),)
+    ),
+    "a base_url with the path of Anthropic": Case(
+        providers=(
+            replace(PROVIDERS["GROQ"], dialect="anthropic", base_url="https://groq.test/v1/messages"),
+        ),
+        warnings=(("base_url_has_path", "GROQ", "GROQ.base_url", "ends in /messages"),),
+    ),
+    "an overlay that hides nothing": Case(
+        unknown_hidden=("gone-1.5",),
+        warnings=(("overlay_hides_nothing", "", '"gone-1.5"', "hides no model"),),
+    ),
+    "no workspace": Case(workspaces=(), warnings=(("no_active_key", "", "", "there is no workspace"),)),
+    "no active key": Case(
+        {"keys": (replace(KEY, active=False),)},
+        warnings=(("no_active_key", "", "", "no workspace has an active key"),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_warning_names_what_can_not_serve(case: Case) -> None:
+    providers = PROVIDERS | {one.name: one for one in case.providers}
+    models = {slug: replace(made, provider=providers[made.provider.name]) for slug, made in MODELS.items()}
+    workspaces = (replace(ACME, **case.workspace),) if case.workspaces is None else case.workspaces
+    found = find_warnings(providers, models, {one.id: one for one in workspaces}, case.unknown_hidden)
+    assert len(found) == len(case.warnings)
+    for warning, (kind, name, key, reason) in zip(found, case.warnings, strict=True):
+        assert (warning.kind, warning.name, warning.key) == (kind, name, key)
+        assert reason in warning.reason
+
+
+def test_without_any_platform_key_one_warning_names_all_variables() -> None:
+    """The built-in provider answers then, so this is a first try of the program."""
+    sandbox = replace(MODELS["gpt"], slug="sandbox", provider=PROVIDERS["SANDBOX"])
+    providers = {
+        name: replace(PROVIDERS["BARE"], name=name, unset_variables=(f"{name}_KEY",)) for name in ("A", "B")
+    }
+    models: dict[str, Model] = {"sandbox": sandbox}
+    for name, provider in providers.items():
+        models[name.lower()] = replace(sandbox, slug=name.lower(), provider=provider)
+    providers["SANDBOX"] = sandbox.provider
+    [warning] = find_warnings(providers, models, {"acme": ACME})
+    assert warning.kind == "platform_key_unset"
+    assert "only the built-in provider answers; set one of A_KEY, B_KEY" in warning.reason
