@@ -1,8 +1,10 @@
-"""``tollgate ledger``: checks of the ledger, and the transfer from Redis to it. Source: docs/commands.md."""
+"""``tollgate ledger``: checks and backups of the ledger, and the transfer from Redis. Source: docs/commands.md."""
 
 import asyncio
+import sqlite3
 import sys
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ from addon.commands.readers import open_ledger, require_redis_url
 from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
+from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.ledger.file import LedgerFile
 from addon.store.ledger.report import count_rows
 from addon.store.ledger.rollups import find_wrong, repair
@@ -26,7 +29,7 @@ from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_ses
 
 @click.group()
 def ledger() -> None:
-    """Check the ledger, and write calls and credits from Redis to it."""
+    """Check, back up and restore the ledger, and write calls and credits from Redis to it."""
 
 
 @ledger.command()
@@ -42,8 +45,7 @@ def verify(as_json: bool, conf_file: Path) -> None:
     if as_json:
         click.echo(format_json({"checked": checked, "discrepancies": discrepancies}))
     elif exists:
-        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in checked.items())
-        click.echo("\n".join([*discrepancies, f"{counts}: {len(discrepancies) or 'no'} discrepancies"]))
+        click.echo("\n".join([*discrepancies, _describe_counts(checked, discrepancies)]))
     else:
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
     if discrepancies:
@@ -78,6 +80,74 @@ def recount(conf_file: Path) -> None:
             for one in wrong:
                 repair(file.connection, one)
     click.echo(f"{len(wrong)} hours and days were counted again")
+
+
+@ledger.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@conf_option
+def backup(file: Path, force: bool, conf_file: Path) -> None:
+    """Copy the ledger to FILE, also while gateways serve, and check the copy. Exit with status 1 on a discrepancy."""
+    with report_errors():
+        conf = load_conf(conf_file)
+        with _report_copy_errors(file):
+            check = back_up(conf.paths.database, file, overwrite=force)
+    click.echo(f"{file}: {_describe_check(check)}")
+    if conf.state.backend == "redis":
+        click.echo(
+            "calls that wait in Redis are not in it; run `tollgate state rebuild` after a restore",
+            err=True,
+        )
+    if check.discrepancies:
+        sys.exit(1)
+
+
+@ledger.command("restore")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--force", is_flag=True, help="Restore FILE despite discrepancies. A damaged file is never restored."
+)
+@conf_option
+def restore_backup(file: Path, force: bool, conf_file: Path) -> None:
+    """Put the backup FILE in the place of the ledger, while no gateway serves. The replaced ledger stays next to it."""
+    with report_errors():
+        conf = load_conf(conf_file)
+        path, in_redis = conf.paths.database, conf.state.backend == "redis"
+        with _report_copy_errors(file):
+            restored = restore(path, file, in_redis=in_redis, despite_discrepancies=force)
+    click.echo(f"{path}: {_describe_check(restored.check)}")
+    if restored.replaced:
+        click.echo(f"the ledger before is {restored.replaced}")
+    if in_redis:
+        click.echo("Redis counts the calls of the ledger before: run `tollgate state rebuild` now", err=True)
+
+
+@contextmanager
+def _report_copy_errors(file: Path) -> Iterator[None]:
+    """Turn an error of a backup into one line."""
+    try:
+        yield
+    except BackupRefused as error:
+        raise click.ClickException(str(error)) from None
+    except BlockingIOError:
+        raise click.ClickException(f"{file}: another process makes this copy right now") from None
+    except OSError as error:
+        raise click.ClickException(
+            f"{error.filename or file}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    except sqlite3.Error as error:
+        raise click.ClickException(f"{file}: can't be copied: {error}") from None
+
+
+def _describe_check(check: CopyCheck) -> str:
+    if check.counts is None:
+        return "whole; its tables are of an earlier version, so calls and counters were not compared"
+    return "\n".join([_describe_counts(check.counts, check.discrepancies), *check.discrepancies])
+
+
+def _describe_counts(counts: Mapping[str, int], discrepancies: Sequence[str]) -> str:
+    listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    return f"{listed}: {len(discrepancies) or 'no'} discrepancies"
 
 
 @ledger.command()

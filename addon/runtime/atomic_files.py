@@ -24,7 +24,7 @@ def write_atomically(file: Path, text: str | bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    _sync_folder(file.parent)
+    sync_folder(file.parent)
 
 
 def _copy_access(file: Path, descriptor: int) -> None:
@@ -34,7 +34,8 @@ def _copy_access(file: Path, descriptor: int) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write the names of a folder's files to the disk. Raises ``OSError``."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

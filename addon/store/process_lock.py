@@ -41,7 +41,7 @@ class ProcessLock:
 
     def find_alive(self) -> frozenset[str]:
         """Return the living processes of this machine, this one included. Raises OSError."""
-        return frozenset(file.name for file in _lock_files(self._folder) if self.is_alive(file.name))
+        return find_running(self._folder)
 
     def find_dead(self) -> frozenset[str]:
         """Return the processes of this machine that ended without ``close``. Raises OSError."""
@@ -58,6 +58,13 @@ class ProcessLock:
             (self._folder / self.id).unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
+
+
+def find_running(folder: Path) -> frozenset[str]:
+    """Return the owners of holds that are alive now. Raises OSError."""
+    if not folder.exists():
+        return frozenset()
+    return frozenset(file.name for file in _lock_files(folder) if _is_locked(file))
 
 
 def _lock_files(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from addon.store.ledger.copies import copy_before_migration
 from addon.store.ledger.migrations import migrate
 from addon.store.protocol import StoreUnavailable
 
@@ -25,6 +26,7 @@ def open_connection(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         # A checkpoint waits for the disk, and all calls in flight wait with it, so checkpoints are rare.
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        copy_before_migration(connection, path)
         migrate(connection)
         # The tables must be in the file itself, not only in its -wal file.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

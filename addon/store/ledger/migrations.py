@@ -239,6 +239,13 @@ def migrate(connection: sqlite3.Connection) -> None:
             _MIGRATIONS.apply(database)
 
 
+def find_pending(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the steps that ``migrate`` would apply now. Raises as it does."""
+    database = Database(connection, execute_plugins=False)
+    _refuse_newer(database)
+    return [step.name for step in _MIGRATIONS.pending(database)]
+
+
 def _refuse_newer(database: Database) -> None:
     known = {step.__name__ for step in STEPS}
     if unknown := [step.name for step in _MIGRATIONS.applied(database) if step.name not in known]:
