@@ -156,6 +156,8 @@ class InFlightCalls:
             if has_key or self._keyless_limit.admit():
                 log_call(call.exchange, self._clock.monotonic_s(), event="refusal")
             self.metrics.call_refused(error_code)
+            workspace, key = call.exchange.workspace, call.exchange.key
+            self.store.count_refusal(workspace.id if workspace else "", key.id if key else "", error_code)
 
     def _find_outcome(self, call: Call, answered: Exchange, now_s: float) -> Outcome:
         """Return the usage and the cost of a call. If our own code fails here, the call costs nothing."""

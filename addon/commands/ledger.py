@@ -61,7 +61,9 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
         with open_ledger(path) as connection:
             checked = count_rows(connection)
         # Counters and holds are in Redis, so they are not counted here.
-        return {name: checked[name] for name in ("calls", "wallet_entries", "wallets")}, discrepancies
+        return {
+            name: checked[name] for name in ("calls", "wallet_entries", "wallets", "refusals")
+        }, discrepancies
     with open_ledger(path) as connection:
         return count_rows(connection), verify_file(connection)
 
@@ -176,6 +178,7 @@ async def _drain(url: SecretStr, path: Path, once: bool, take_over: bool) -> int
         async with session.client.timeout(COMMAND_TIMEOUT_S):
             await session.state.check()
         if once:
+            await session.refusals.move(COMMAND_TIMEOUT_S)
             return await session.outbox.empty_all(stale_s=0)
         return await _drain_until_signal(session)
 
@@ -189,6 +192,7 @@ async def _drain_until_signal(session: RedisSession) -> int:
             try:
                 await session.claim_ledger()
                 written += await session.outbox.empty_all()
+                await session.refusals.move(COMMAND_TIMEOUT_S)
                 error_text = ""
             except StoreUnavailable as error:
                 if str(error) != error_text:

@@ -139,4 +139,5 @@ class Gateway(ClientHooks):
         """Return the answer to a request that never became a call."""
         if self._lifecycle:
             self._lifecycle.metrics.call_refused(refusal.code)
+            self._lifecycle.store.count_refusal("", "", refusal.code)
         return make_error_response(refusal_error(refusal), [("x-request-id", new_request_id())], close=True)

@@ -37,6 +37,7 @@ class MeasuredStore:
         self.empty_buckets = store.empty_buckets
         self.is_circuit_open = store.is_circuit_open
         self.end_probe = store.end_probe
+        self.count_refusal = store.count_refusal
         self._take, self._hold = metrics.store["take"], metrics.store["hold"]
         self._move = metrics.store["move"]
         self._settle, self._void = metrics.store["settle"], metrics.store["void"]

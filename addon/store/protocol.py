@@ -179,6 +179,12 @@ class Store(Protocol):
     def open_circuits(self) -> frozenset[str]:
         """Return the circuits and the shared providers that are reported as open, as ``maintain`` last read them."""
 
+    def count_refusal(self, workspace: str, key_id: str, code: str) -> None:
+        """Count a call that was not sent upstream; workspace and key are empty if its key was not valid.
+
+        This never waits. ``maintain`` writes the counts to the ledger, and keeps those that can't be written now.
+        """
+
     async def maintain(self) -> None:
         """Settle the holds of dead processes, write what is pending, and read the circuits that all processes share."""
 

@@ -11,14 +11,16 @@ from rig.configuration import ROOT
 
 from addon.store import measured, pending_writes
 from addon.store.ledger.migrations import LARGEST, migrate
+from addon.store.ledger.refusals import KEPT_BATCHES
 from addon.store.ledger.rows import CALL
 from addon.store.redis import outbox
+from addon.store.refusals import MAX_GROUPS
 from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, UsageSource
 
 PAGE = (ROOT / "docs" / "ledger.md").read_text()
 
 
-@pytest.mark.parametrize("table", ["usage", "rollups", "wallet_entries", "alerts"])
+@pytest.mark.parametrize("table", ["usage", "rollups", "refusals", "wallet_entries", "alerts"])
 def test_every_column_is_documented_with_its_type_in_the_order_of_the_table(table: str) -> None:
     section = PAGE.split(f"## The table `{table}`")[1].split("\n## ")[0]
     documented = re.findall(r"^\| `(\w+)` \| (TEXT|INTEGER) \| (yes|no) \| \S", section, re.MULTILINE)
@@ -80,6 +82,11 @@ LOGGED = {
 def test_every_named_event_is_logged(event: str) -> None:
     assert f"`{event}`" in PAGE
     assert f'"event": "{event}"' in Path(str(LOGGED[event].__file__)).read_text()
+
+
+def test_the_bounds_of_refusals_are_documented() -> None:
+    assert f"At most {MAX_GROUPS:,} combinations" in PAGE
+    assert f"the ids of the last {KEPT_BATCHES:,} additions" in PAGE
 
 
 def test_how_long_a_row_waits_in_redis_is_documented() -> None:

@@ -201,6 +201,24 @@ def m0009_alerts(db: Database) -> None:
     )
 
 
+def m0010_refusals(db: Database) -> None:
+    """The counts of calls that were not sent, and the ids of the batches that were added to them last."""
+    db.conn.execute("""
+        CREATE TABLE refusals (
+            hour TEXT NOT NULL CHECK (hour GLOB '????-??-??T??'),
+            -- Both are empty when the call had no valid key.
+            workspace TEXT NOT NULL,
+            key_id TEXT NOT NULL CHECK ((key_id = '') = (workspace = '')),
+            code TEXT NOT NULL CHECK (code <> ''),
+            count INTEGER NOT NULL CHECK (count > 0),
+            PRIMARY KEY (hour, workspace, key_id, code)
+        ) STRICT, WITHOUT ROWID
+    """)
+    db.conn.execute(
+        "CREATE TABLE refusal_batches (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT"
+    )
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -211,6 +229,7 @@ STEPS = (
     m0007_rollups,
     m0008_client_request_id,
     m0009_alerts,
+    m0010_refusals,
 )
 
 _MIGRATIONS = Migrations("tollgate")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from addon.store.ledger.migrations import migrate
+from addon.store.ledger.refusals import has_refusals
 from addon.store.ledger.totals import Filter, select_recent, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
@@ -148,7 +149,7 @@ def find_entry(connection: sqlite3.Connection, entry_id: str) -> WalletEntry | N
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many calls, wallet entries, wallets, counters and holds the file has."""
+    """Return how many calls, wallet entries, wallets, counters, holds and refusals the file has."""
     counts = {
         "calls": "SELECT count(*) FROM usage",
         "wallet_entries": "SELECT count(*) FROM wallet_entries",
@@ -156,6 +157,8 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
         "counters": "SELECT count(*) FROM spend",
         "holds": "SELECT count(*) FROM holds",
     }
+    if has_refusals(connection):
+        counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
     return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
 
 

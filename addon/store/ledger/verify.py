@@ -111,6 +111,7 @@ async def verify_redis(url: SecretStr, database: Path) -> list[str]:
 
 
 async def _find_differences(session: RedisSession) -> list[str]:
+    await session.refusals.move(COMMAND_TIMEOUT_S)
     names = await session.find_keys()
     for workspace in names:
         await session.outbox.empty(workspace, stale_s=0)

@@ -24,6 +24,11 @@ OUTBOXES = "{tollgate}:outboxes"
 CIRCUITS = "{tollgate}:circuits"
 """A hash of the circuits of providers that failed lately, by name."""
 
+REFUSALS = "{tollgate}:refusals"
+"""A hash of the counts of refused calls that wait for the ledger, by group as JSON."""
+REFUSALS_TAKEN = "{tollgate}:refusals:taken"
+"""The part of them that is being written to the ledger, with its "id"."""
+
 ENDED_S = 3600
 """How long the id of an ended call is remembered. A command that was delayed may arrive as late as this."""
 INTERRUPTED_S = 7 * 86_400
@@ -72,6 +77,11 @@ def keys_of(workspace: str) -> WorkspaceKeys:
         ended=f"{tag}:ended:",
         spend=f"{tag}{_SPEND}",
     )
+
+
+def refusal_batch(batch_id: str) -> str:
+    """Return the key that marks a batch of refusals as added."""
+    return f"{REFUSALS}:added:{batch_id}"
 
 
 def counter_of(key: str) -> Counter:

@@ -16,6 +16,7 @@ from addon.store.protocol import StoreUnavailable
 from addon.store.redis.client import RedisClient
 from addon.store.redis.keys import LEDGER, STATE, keys_of
 from addon.store.redis.outbox import Outbox
+from addon.store.redis.refusals import SharedRefusals
 from addon.store.redis.state import EMPTY, OTHER, LedgerIdentity, RedisState, read_identity
 from policies.limits import Limit
 from policies.spend import CounterUse
@@ -36,6 +37,7 @@ class RedisSession:
     file: LedgerFile
     state: RedisState
     outbox: Outbox
+    refusals: SharedRefusals
 
     def ledger(self) -> LedgerIdentity:
         """Return the identity of the ledger. Raises ``sqlite3.Error``."""
@@ -75,7 +77,7 @@ async def redis_session(url: SecretStr, database: Path) -> AsyncIterator[RedisSe
         client = RedisClient(url)
         try:
             state = RedisState(client, file)
-            yield RedisSession(client, file, state, Outbox(client, file, state))
+            yield RedisSession(client, file, state, Outbox(client, file, state), SharedRefusals(client, file))
         finally:
             await client.close()
 
@@ -88,6 +90,7 @@ async def drain(url: SecretStr, database: Path, *, take_over: bool = False) -> i
     """
     async with redis_session(url, database) as session:
         await session.claim_ledger(take_over=take_over)
+        await session.refusals.move(COMMAND_TIMEOUT_S)
         return sum(
             [await session.outbox.empty(workspace, stale_s=0) for workspace in await session.find_keys()]
         )

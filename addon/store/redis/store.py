@@ -46,9 +46,11 @@ from addon.store.redis.holds import Holds
 from addon.store.redis.keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
 from addon.store.redis.leases import Lease, Leases
 from addon.store.redis.outbox import Outbox, pack_call, pack_entry
+from addon.store.redis.refusals import SharedRefusals
 from addon.store.redis.scripts import CREDIT, SETTLE, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedCalls
+from addon.store.refusals import RefusalCounts
 from policies.limits import Counter, wallet_counter
 from policies.spend import Denial, Hold
 from policies.token_bucket import GROUPS, WINDOW_US, slice_us
@@ -68,6 +70,8 @@ class RedisStore(SharedCircuitsMixin):
     def __init__(self, path: Path, url: SecretStr, clock: Clock = SYSTEM_CLOCK) -> None:
         self._pending = PendingWrites()
         self._unconfirmed = UnconfirmedCalls(clock)
+        self._refusals = RefusalCounts(clock)
+        self.count_refusal = self._refusals.add
         self.empty_buckets: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._rounds = 0
@@ -83,6 +87,7 @@ class RedisStore(SharedCircuitsMixin):
         self._state = RedisState(self._client, self._file)
         self._holds = Holds(self._client, self._state, self._leases)
         self._outbox = Outbox(self._client, self._file, self._state)
+        self._shared_refusals = SharedRefusals(self._client, self._file)
         self._circuits = Circuits(RedisCircuits(self._client), clock)
 
     async def take_token(self, workspace: str, limit_rpm: int) -> int:
@@ -186,6 +191,7 @@ class RedisStore(SharedCircuitsMixin):
             await self._renew_leases()
             await self._empty_outboxes()
             self._leases.mark_reaped()
+        await self._write_refusals()
         await self._circuits.refresh()
 
     async def check(self) -> None:
@@ -205,8 +211,10 @@ class RedisStore(SharedCircuitsMixin):
                 await self._pending.write_all(self._settle, self._holds.release)
                 await self._outbox.close()
                 await self._outbox.empty_scheduled()
+                await self._write_refusals()
         except StoreUnavailable as error:
             self._pending.log_lost(str(error))
+            self._refusals.log_lost(str(error))
         self._log_unconfirmed()
         self._process.close()
         await self._client.close()
@@ -257,6 +265,11 @@ class RedisStore(SharedCircuitsMixin):
             settlements = [one for one in settlements if one.row["id"] not in recorded]
         for one in settlements:
             log_lost_row(one, "Redis was lost and not rebuilt")
+
+    async def _write_refusals(self) -> None:
+        await self._refusals.flush(self._shared_refusals.add)
+        if self._state.owns_ledger:
+            await self._shared_refusals.move()
 
     def _void_unknown(self, call_id: str) -> None:
         """Release the hold of a call, when it is not known whether it was placed."""

@@ -16,6 +16,7 @@ from addon.store.circuits import Circuits, CircuitSnapshot, SharedCircuitsMixin
 from addon.store.ledger.connection import NEVER_WRITABLE, raising_unavailable
 from addon.store.ledger.file import LedgerFile, Step
 from addon.store.ledger.recount import reclaim_counters
+from addon.store.ledger.refusals import record_refusals
 from addon.store.pending_writes import PendingWrites
 from addon.store.process_lock import ProcessLock
 from addon.store.protocol import (
@@ -29,6 +30,7 @@ from addon.store.protocol import (
     StoreUnavailable,
     WalletEntry,
 )
+from addon.store.refusals import RefusalCounts
 from addon.store.sqlite import transactions
 from policies.circuit_breaker import CLOSED, Change, Circuit
 from policies.limits import Counter
@@ -49,6 +51,8 @@ class SqliteStore(SharedCircuitsMixin):
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._pending = PendingWrites()
+        self._refusals = RefusalCounts(clock)
+        self.count_refusal = self._refusals.add
         self.empty_buckets: set[str] = set()
         with ExitStack() as half_open, raising_unavailable(path):
             self._file = LedgerFile(path, clock)
@@ -150,6 +154,7 @@ class SqliteStore(SharedCircuitsMixin):
         # This read needs no lock and does not write to the disk.
         if await self._file.read(lambda: self._find_dead(self._file.connection)):
             _log_interrupted(await self._file.write(self._interrupt_dead))
+        await self._refusals.flush(partial(record_refusals, self._file))
         await self._circuits.refresh()
 
     async def check(self) -> None:
@@ -166,8 +171,10 @@ class SqliteStore(SharedCircuitsMixin):
                     partial(self._settle, timeout_s=_CLOSE_TIMEOUT_S),
                     partial(self._void, timeout_s=_CLOSE_TIMEOUT_S),
                 )
+                await self._refusals.flush(partial(record_refusals, self._file, timeout_s=_CLOSE_TIMEOUT_S))
             except StoreUnavailable as error:
                 self._pending.log_lost(str(error))
+                self._refusals.log_lost(str(error))
             self._process.close()
             self._file.close()
 
