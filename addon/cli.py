@@ -11,6 +11,7 @@ from addon.text.masking import mask_credentials
 
 COMMANDS: Final = MappingProxyType(
     {
+        "alerts": "addon.commands.alerts:alerts",
         "catalog": "addon.commands.catalog:catalog",
         "check": "addon.commands.check:check",
         "explain": "addon.commands.explain:explain_command",

@@ -4,6 +4,7 @@ The answer must come within ``TIMEOUT_S``. Only its status is read. A redirect i
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import time
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S: Final = 10.0
+NO_ANSWER: Final = f"no answer within {TIMEOUT_S:g} s"
 _HOST_MISMATCH: Final = 62  # X509_V_ERR_HOSTNAME_MISMATCH, whose text names the host.
 
 
@@ -40,19 +42,20 @@ class Outcome:
 class Webhook:
     """A client of one receiver. Making one reads the trusted authorities, so it is made in a thread."""
 
-    def __init__(self, target: AlertTarget, proxy: EgressProxy | None) -> None:
+    def __init__(self, target: AlertTarget, proxy: EgressProxy | None, timeout_s: float = TIMEOUT_S) -> None:
         # Imported here: it takes a tenth of a second, and most processes send no alert.
         import httpx
 
         self.made_of = target, proxy
         self._url = target.url.get_secret_value()
+        self._timeout_s = timeout_s
         self._secret = target.secret.get_secret_value() if target.secret else None
         self._client = httpx.AsyncClient(
             verify=ssl.create_default_context(),
             proxy=_make_proxy(proxy),
             trust_env=False,
             follow_redirects=False,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=30),
             headers={"User-Agent": f"tollgate/{VERSION}", "Content-Type": "application/json"},
         )
@@ -64,12 +67,12 @@ class Webhook:
         began_s = time.perf_counter()
         try:
             async with (
-                asyncio.timeout(TIMEOUT_S),
+                asyncio.timeout(self._timeout_s),
                 self._client.stream("POST", self._url, content=body, headers=headers) as answer,
             ):
                 status = answer.status_code
         except TimeoutError:
-            reason = f"no answer within {TIMEOUT_S:g} s"
+            reason = NO_ANSWER
         except Exception as error:  # noqa: BLE001  (any fault of a receiver: its words may quote the URL)
             reason = describe_failure(error)
         else:
@@ -114,8 +117,8 @@ def describe_failure(error: BaseException) -> str:
             return "the TLS handshake failed"
         if isinstance(cause, socket.gaierror):
             return "its host name can't be resolved"
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.lower()
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno).lower()  # asyncio's own text has the address.
     if any("Timeout" in type(cause).__name__ for cause in chain):
-        return f"no answer within {TIMEOUT_S:g} s"
+        return NO_ANSWER
     return f"no answer ({type(error).__name__})"

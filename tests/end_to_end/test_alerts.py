@@ -2,51 +2,26 @@
 
 import hashlib
 import hmac
+import os
+import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from conftest import HELLO, StartGateway
-from rig.bounds import BOUND_S
-from rig.commands import tollgate
-from rig.configuration import CLI, model, new_key, workspace
-from rig.gateway import Gateway
-from rig.metrics import read
-from rig.scripts import whole
-from rig.upstream import Upstream
+import tomlkit
+from conftest import StartGateway
+from rig.alerts import PATH_TOKEN, SIGNING_SECRET, TAKEN, TEN_CALLS, Alerting, Receiver, call, scrape
+from rig.canaries import Canaries, all_files_seen
+from rig.commands import run_alone, tollgate
+from rig.configuration import CLI, model, new_key, provider, workspace
+from rig.redis_fixtures import StartRedis
+from rig.scripts import UNTIL_CLIENT_LEAVES, completion, whole
+from rig.upstream import RefusingPort, Upstream
 
-CHAT = "/v1/chat/completions"
-SECRET = "obviously-fake-signing-secret"
-TAKEN = whole(b"", status=204)
-# A call has 11 tokens and costs 0.01144 USD, so ten calls use up this cap.
-MODELS = {"dear": model(input_price_per_m="1000", output_price_per_m="1000")}
-CAP = "0.1144"
 TWO_WORKERS = ("--port", "0", "--workers", "2")
-
-
-def scraped(gateway: Gateway, name: str, **labels: str) -> float | None:
-    """Return one number of the metrics page, None when there is none."""
-    answer = httpx.get(f"{gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False)
-    samples = read((answer.headers["content-type"], answer.content))
-    return samples.get(name, {}).get(frozenset(labels.items()))
-
-
-class Receiver(Upstream):
-    """A webhook's receiver. It takes each event, unless the test lets it behave in another way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.behave(TAKEN)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hooks/token-in-the-path"
-
-    def events(self, kind: str) -> list[dict[str, Any]]:
-        """Return the bodies of one type so far."""
-        return [body for one in list(self.requests) if (body := one.json())["type"] == kind]
+ROUTED = {"secret": "env:OWN_KEY", "routing": True}
 
 
 @pytest.fixture
@@ -55,59 +30,17 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-class Scene:
-    """A gateway with a webhook, and one key of the workspace ``acme``."""
-
-    def __init__(self, start: StartGateway, receiver: Receiver, **acme: Any) -> None:
-        self._start, self.receiver, self.key = start, receiver, new_key()
-        self._acme = {"plan": "pro", "overage_protection": False, "default_model": "dear"} | acme
-        self.gateway: Gateway | None = None
-
-    def start(self, sections: Any = (), folder: Path | None = None, **changes: Any) -> Gateway:
-        keys = [{"id": "ci", **self._acme.pop("key", {})}]
-        made = workspace(("ci", self.key, True), **self._acme)
-        made["keys"][0] |= keys[0]
-        self.gateway = self._start(
-            folder=folder or (self.gateway.folder if self.gateway else None),
-            models=MODELS,
-            workspaces={"acme": made},
-            sections={"alerts": {"webhook": "env:HOOK", "secret": "env:HOOK_SECRET"}} | dict(sections),
-            environment={"HOOK": self.receiver.url, "HOOK_SECRET": SECRET},
-            **changes,
-        )
-        return self.gateway
-
-    def call(self, times: int = 1) -> list[int]:
-        assert self.gateway
-        headers = {"Authorization": f"Bearer {self.key}"}
-        url = self.gateway.url + CHAT
-        return [
-            httpx.post(
-                url, headers=headers, json={"messages": HELLO}, timeout=BOUND_S, trust_env=False
-            ).status_code
-            for _ in range(times)
-        ]
-
-    def percents(self) -> list[int]:
-        return [event["percent"] for event in self.receiver.events("budget.threshold")]
-
-    def wait_for_percents(self, *percents: int) -> None:
-        assert self.gateway
-        self.gateway.wait_until(lambda: len(self.percents()) >= len(percents))
-        assert self.percents() == list(percents)
-
-
 def test_each_threshold_of_a_month_is_sent_once_signed_and_survives_a_restart(
     start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
 ) -> None:
-    scene = Scene(start_gateway, receiver, monthly_spend_cap_usd=CAP)
+    scene = Alerting(start_gateway, receiver, monthly_spend_cap_usd=TEN_CALLS)
     gateway = scene.start()
     assert scene.call(8) == [200] * 8
     scene.wait_for_percents(80)
     [request] = receiver.requests
-    signature = hmac.new(SECRET.encode(), request.body, hashlib.sha256).hexdigest()
+    signature = hmac.new(SIGNING_SECRET.encode(), request.body, hashlib.sha256).hexdigest()
     assert request.header("X-Tollgate-Signature") == f"sha256={signature}"
-    assert request.target == "/hooks/token-in-the-path"
+    assert request.target == f"/hooks/{PATH_TOKEN}"
     event = request.json()
     assert event["id"].startswith("evt_")
     assert (event["workspace"], event["key_id"], event["limit"]) == ("acme", None, "monthly_spend_cap")
@@ -119,21 +52,17 @@ def test_each_threshold_of_a_month_is_sent_once_signed_and_survives_a_restart(
     assert scene.call(3) == [200, 200, 402]
     scene.wait_for_percents(80, 95, 100)
     assert len({one.json()["id"] for one in receiver.requests}) == 3
-    gateway.wait_until(lambda: scraped(gateway, "tollgate_alert_deliveries_total", outcome="sent") == 2)
-    assert scraped(gateway, "tollgate_alerts_total", type="budget.threshold") == 2
-    gateway.wait_until(lambda: scraped(gateway, "tollgate_alerts_waiting") == 0)
+    gateway.wait_until(lambda: scrape(gateway, "tollgate_alert_deliveries_total", outcome="sent") == 2)
+    assert scrape(gateway, "tollgate_alerts_total", type="budget.threshold") == 2
+    gateway.wait_until(lambda: scrape(gateway, "tollgate_alerts_waiting") == 0)
 
 
 def test_a_wallet_and_the_caps_of_a_key_have_thresholds(
     start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
 ) -> None:
-    scene = Scene(
-        start_gateway,
-        receiver,
-        plan="standard",
-        alert_at_percent=[50],
-        key={"spend_cap_usd": CAP, "spend_reset": "daily", "request_cap": 6},
-    )
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
+    caps = {"spend_cap_usd": TEN_CALLS, "spend_reset": "daily", "request_cap": 6, "expires_at": soon}
+    scene = Alerting(start_gateway, receiver, plan="standard", alert_at_percent=[50], key=caps)
     gateway = scene.start(sections={"metrics": {"workspaces": True}})
     assert tollgate(gateway.folder, "wallet", "credit", "acme", "0.09152").returncode == 0
     assert scene.call(5) == [200] * 5
@@ -145,5 +74,163 @@ def test_a_wallet_and_the_caps_of_a_key_have_thresholds(
     assert by_limit["spend_cap"]["key_id"] == by_limit["request_cap"]["key_id"] == "ci"
     assert by_limit["wallet"]["limit_nanousd"] == 91_520_000
     gateway.wait_until(
-        lambda: scraped(gateway, "tollgate_workspace_wallet_usd", workspace="acme") == pytest.approx(0.03432)
+        lambda: scrape(gateway, "tollgate_workspace_wallet_usd", workspace="acme") == pytest.approx(0.03432)
     )
+    expiring = scene.wait_for_event("key.expiring")
+    assert (expiring["workspace"], expiring["key_id"], expiring["secret"]) == ("acme", "ci", "current")
+    assert datetime.fromisoformat(expiring["expires_at"]) == soon
+    # A second credit begins again, for the wallet only.
+    assert tollgate(gateway.folder, "wallet", "credit", "acme", "0.02").returncode == 0
+    assert scene.call() == [200]
+    gateway.wait_until(lambda: scrape(gateway, "tollgate_workspace_wallet_usd", workspace="acme") < 0.045)
+    assert len(receiver.events("budget.threshold")) == 3
+
+
+def test_with_two_workers_each_threshold_is_sent_once_also_when_the_leader_is_killed(
+    start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
+) -> None:
+    scene = Alerting(start_gateway, receiver, monthly_spend_cap_usd=TEN_CALLS)
+    gateway = scene.start(arguments=TWO_WORKERS)
+    assert scene.call(8) == [200] * 8
+    scene.wait_for_percents(80)
+    lock = os.stat(gateway.folder / "var" / "tollgate.db-owners" / ".alerts")
+    [leader] = [pid for pid in gateway.children() if _has_open(pid, lock)]
+    os.kill(leader, signal.SIGKILL)
+    gateway.wait_until(lambda: leader not in gateway.children())
+    gateway.wait_until(lambda: len(gateway.children()) == 2)
+    scene.call(2)
+    scene.wait_for_percents(80, 95, 100)
+
+
+def _has_open(pid: int, file: os.stat_result) -> bool:
+    opened = Path(f"/proc/{pid}/fd").iterdir()
+    return any(one.exists() and one.stat().st_ino == file.st_ino for one in opened)
+
+
+def test_an_event_that_was_found_before_a_kill_is_sent_after_it_with_the_same_id(
+    start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
+) -> None:
+    receiver.behave((UNTIL_CLIENT_LEAVES,))
+    scene = Alerting(start_gateway, receiver, monthly_spend_cap_usd=TEN_CALLS, alert_at_percent=[10])
+    gateway = scene.start()
+    assert scene.call() == [200]
+    [first] = receiver.wait_for_requests()
+    gateway.kill()
+    receiver.behave(TAKEN)
+    gateway = scene.start(program=CLI)
+    again = receiver.wait_for_requests(2)[1]
+    assert (again.json()["id"], again.json()["attempt"]) == (first.json()["id"], 1)
+    assert again.json()["sent_at"] > first.json()["sent_at"]
+    gateway.wait_until(lambda: scrape(gateway, "tollgate_alert_deliveries_total", outcome="sent") == 1)
+    listed = tollgate(gateway.folder, "alerts", "list", "--csv")
+    assert [line.split(",")[4] for line in listed.stdout.splitlines()] == ["status", "sent"]
+
+
+def test_machines_that_share_redis_send_each_threshold_once(
+    start_gateway: StartGateway, upstream: Upstream, receiver: Receiver, start_redis: StartRedis
+) -> None:
+    redis = start_redis()
+    state = {"state": {"backend": "redis", "redis_url": redis.url}}
+    one = Alerting(start_gateway, receiver, monthly_spend_cap_usd=TEN_CALLS, key={"request_cap": 10})
+    other = Alerting(start_gateway, receiver, monthly_spend_cap_usd=TEN_CALLS, key={"request_cap": 10})
+    other.key, other.acme = one.key, one.acme
+    owner, guest = one.start(sections=state), other.start(sections=state, program=CLI)
+    assert other.call(8) == [200] * 8
+    owner.wait_until(lambda: len(receiver.percents()) >= 2)
+    assert one.call(2) == [200] * 2
+    owner.wait_until(lambda: len(receiver.percents()) >= 6)
+    events = receiver.events("budget.threshold")
+    found = sorted((event["limit"], event["percent"]) for event in events)
+    assert found == [
+        (limit, percent) for limit in ("monthly_spend_cap", "request_cap") for percent in (80, 95, 100)
+    ]
+    # An outage of the store can't wait in it: each machine says so, and that it is over.
+    redis.stop()
+    owner.wait_until(lambda: len(receiver.events("store.unavailable")) >= 2)
+    assert len({event["id"] for event in receiver.events("store.unavailable")}) == 2
+    redis.start()
+    assert tollgate(owner.folder, "state", "rebuild").returncode == 0
+    owner.wait_until(lambda: len(receiver.events("store.recovered")) >= 2)
+    assert guest.is_running
+    assert len(receiver.events("budget.threshold")) == 6
+
+
+def test_what_else_happens_is_sent_and_no_secret_is_shown(
+    start_gateway: StartGateway, upstream: Upstream, receiver: Receiver
+) -> None:
+    """The Safety Net carries a workspace, a provider fails for two of them, an edit does not load, a key is lost."""
+    own_key, keys = "own9key8of7acme6Zx5", {name: new_key() for name in ("net", "one", "two")}
+    failing = {"default_model": "refused", "fallback_model": "dear"}
+    with RefusingPort() as refusing:
+        scene = Alerting(start_gateway, receiver)
+        upstream.behave(
+            lambda request: whole(completion(), 200 if own_key not in str(request.headers) else 402)
+        )
+        gateway = scene.start(
+            providers={
+                "TESTER": provider(upstream.base_url),
+                "REFUSING": provider(refusing.base_url),
+            },
+            models={"dear": model(), "refused": model(provider="REFUSING")},
+            workspaces={
+                "net": workspace(
+                    ("ci", keys["net"], True), default_model="dear", safety_net=True, byok={"TESTER": ROUTED}
+                ),
+                **{name: workspace(("ci", keys[name], True), **failing) for name in ("one", "two")},
+            },
+            environment={"OWN_KEY": own_key},
+        )
+        assert {call(gateway, keys["net"]) for _ in range(11)} == {200}
+        carrying = scene.wait_for_event("safety_net.carrying")
+        assert (carrying["workspace"], carrying["provider"], carrying["calls"]) == ("net", "TESTER", 11)
+        for name in ("one", "two"):
+            assert {call(gateway, keys[name]) for _ in range(5)} == {200}
+        opened = scene.wait_for_event("provider.circuit_open")
+        assert (opened["provider"], opened["workspaces"]) == ("REFUSING", 2)
+    providers = gateway.folder / "catalog_data" / "providers.toml"
+    table = tomlkit.parse(providers.read_text())
+    table["REFUSING"]["platform_key"] = "env:NO_SUCH_KEY"  # type: ignore[index]
+    providers.write_text(tomlkit.dumps(table))
+    assert scene.wait_for_event("provider.keys_lost")["provider"] == "REFUSING"
+    broken = gateway.folder / "policies" / "workspaces" / "one.toml"
+    broken.write_text('nme = "One"\n')
+    failed = scene.wait_for_event("reload.failed")
+    assert failed["file"] == str(broken)
+    assert "unknown key" in failed["reason"]
+    gateway.stop()
+    secrets = {"path": PATH_TOKEN, "signing": SIGNING_SECRET, "own": own_key}
+    seen = Canaries(secrets)
+    assert seen.found_in("\n".join(gateway.stderr_lines).encode()) == set()
+    assert seen.found_in(all_files_seen(gateway.folder)) == set()
+    for request in receiver.requests:
+        assert seen.found_in(request.body) == set()
+
+
+RUNS: dict[str, tuple[Any, int, str]] = {
+    "it takes the event": (TAKEN, 0, "the webhook took the event: 204 after "),
+    "it fails": (whole(b"", 500), 1, "the webhook did not take the event: 500, after "),
+    "it redirects": (
+        whole(b"", 302, [("Location", "https://example.invalid")]),
+        1,
+        "the webhook did not take the event: 302 (redirects are not followed), after ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_the_command_sends_a_test(tmp_path: Path, receiver: Receiver, case: str) -> None:
+    answer, status, said = RUNS[case]
+    (tmp_path / "policies" / "workspaces").mkdir(parents=True)
+    (tmp_path / "proxy.conf").write_text('[alerts]\nwebhook = "env:HOOK"\n[paths]\ncatalog = "catalog"\n')
+    (tmp_path / "catalog").mkdir()
+    for name in ("models", "providers", "families"):
+        (tmp_path / "catalog" / f"{name}.toml").touch()
+    receiver.behave(answer)
+    run = run_alone(tmp_path, "alerts", "test", HOOK=receiver.url)
+    assert (run.returncode, (run.stdout + run.stderr).startswith(said)) == (status, True), run
+    [event] = receiver.events("test")
+    assert event["attempt"] == 1
+    assert PATH_TOKEN not in run.stdout + run.stderr
+    unset = run_alone(tmp_path, "alerts", "test")
+    assert unset.returncode == 1
+    assert "an environment variable that [alerts] names is not set" in unset.stderr

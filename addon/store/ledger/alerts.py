@@ -169,7 +169,9 @@ def drop_old(connection: sqlite3.Connection, before: str, now: str) -> list[Wait
 
 
 def list_alerts(connection: sqlite3.Connection, limit: int) -> Table:
-    """Return the newest alerts, those that wait first."""
+    """Return the newest alerts, those that wait first. A ledger of an older version has none."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'alerts'").fetchone():
+        return Table(LIST_COLUMNS, [])
     sql = (
         f"SELECT {', '.join(LIST_COLUMNS)} FROM alerts"  # noqa: S608
         " ORDER BY status <> 'waiting', created_at DESC, rowid DESC LIMIT ?"
