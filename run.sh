@@ -8,7 +8,8 @@
 #   ./run.sh lock               renew the lock files (needs uv)
 #   ./run.sh ANYTHING ELSE      the tollgate command line: ./run.sh --help
 #
-# TOLLGATE_PYTHON names the Python that makes the environment.
+# TOLLGATE_PYTHON names the Python that makes the environment. Only that first run writes into this folder: later, any
+# user who can read it can run the program.
 set -eu
 
 say() { printf 'tollgate: %s\n' "$*" >&2; }
@@ -45,11 +46,12 @@ on_path() {
 
 # Print every place that has a Python, newest minor version first, one a line.
 python_candidates() {
+    home=${HOME:-/nonexistent}
     for minor in 19 18 17 16 15 14 13 12; do
         name=python3.$minor
         on_path "$name"
-        for place in "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor."*/bin "$HOME/.pyenv/versions/3.$minor."*/bin \
-            "$HOME/.local/share/uv/python/cpython-3.$minor."*/bin "$HOME/.local/bin" /usr/local/bin /usr/bin \
+        for place in "${PYENV_ROOT:-$home/.pyenv}/versions/3.$minor."*/bin "$home/.pyenv/versions/3.$minor."*/bin \
+            "$home/.local/share/uv/python/cpython-3.$minor."*/bin "$home/.local/bin" /usr/local/bin /usr/bin \
             /opt/homebrew/bin "/opt/homebrew/opt/python@3.$minor/bin" "/usr/local/opt/python@3.$minor/bin" \
             "/opt/python3.$minor/bin" "/opt/python/3.$minor"*/bin \
             "/Library/Frameworks/Python.framework/Versions/3.$minor/bin"; do
@@ -97,32 +99,91 @@ is_ready() {
 
 install() {
     version=$("$venv/bin/python" -c 'import platform; print(platform.python_version())')
-    say "installing $1.lock into .venv (Python $version)"
+    packages=$(grep -c '^[A-Za-z0-9].*==' "$root/$1.lock" || true)
+    began=$(date +%s)
+    say "installing $1.lock into .venv (Python $version): up to $packages packages, some minutes"
     # uv does not read the configuration of pip, so pip may find the packages where uv fails.
-    if uv_works && uv pip install --quiet --python "$venv/bin/python" --no-deps --require-hashes -r "$root/$1.lock" >&2; then
-        return
-    fi
-    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
-    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r "$root/$1.lock" >&2 ||
+    install_with_uv "$1" || install_with_pip "$1" "$packages" ||
         die "can't install the packages of $1.lock (see above)." \
             "TOLLGATE_PYTHON can name another Python."
+    say "installed $1.lock in $(($(date +%s) - began)) s"
+}
+
+# On a terminal, uv shows bars of its own. The program may run as a user who can't write compiled files, so make them now.
+install_with_uv() {
+    uv_works || return 1
+    set -- --compile-bytecode --python "$venv/bin/python" --no-deps --require-hashes -r "$root/$1.lock"
+    if [ ! -t 2 ]; then set -- --quiet "$@"; fi
+    uv pip install "$@" >&2
+}
+
+install_with_pip() {
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+    set -- "$2" --disable-pip-version-check --no-deps --require-hashes -r "$root/$1.lock"
+    if [ ! -t 2 ]; then
+        shift
+        "$venv/bin/python" -m pip install -qq "$@" >&2
+        return
+    fi
+    packages=$1
+    shift
+    # The status of pip goes past the pipe, on a file of its own.
+    status=$({ { "$venv/bin/python" -m pip install --progress-bar off "$@" || echo failed >&3; } |
+        show_progress "$packages" >&2; } 3>&1)
+    [ -z "$status" ]
+}
+
+# Turn the lines of pip into one line of a terminal. Its cursor stays at the beginning, so that an error overwrites it.
+show_progress() {
+    count=0
+    while IFS= read -r line; do
+        case $line in
+            'Collecting '* | 'Processing '* | 'Ignoring '* | 'Requirement already satisfied: '*)
+                count=$((count + 1))
+                name=${line#Requirement already satisfied: }
+                name=${name#* }
+                name=${name%%[ =:;(]*}
+                printf '\033[K  %s of %s: %s\r' "$count" "$1" "${name##*/}"
+                ;;
+            'Installing collected packages'*) printf '\033[K  unpacking all of them\r' ;;
+        esac
+    done
+    printf '\033[K'
 }
 
 make_environment() {
     if ! is_ready requirements; then
+        say "making .venv with $python"
         rm -rf "$venv"
         { uv_works && uv venv --quiet --no-project --python "$python" "$venv" >&2; } || "$python" -m venv "$venv" >&2
     fi
     install "$1"
+    "$venv/bin/python" -m compileall -q "$root/addon" "$root/policies" >/dev/null 2>&1 || true
     # The environment for tests has the packages of the gateway in the same versions, so it gets both stamps.
     for lock in requirements "$1"; do
         fingerprint "$venv/bin/python" "$lock" >"$venv/$lock.stamp"
     done
 }
 
+# Say what is missing where this user can't make the environment.
+require_write_access() {
+    if [ -w "$root" ] && { [ ! -e "$venv" ] || [ -w "$venv" ]; }; then return; fi
+    # ls -l prints the owner third. Not every system has stat.
+    owner=$(ls -ld "$root" | { read -r _ _ name _; printf '%s\n' "$name"; })
+    command="$root/run.sh --version"
+    if [ "$1" = requirements-test ]; then command="$root/run.sh test"; fi
+    if [ -f "$venv/$1.stamp" ] && ! "$venv/bin/python" -I -c '' 2>/dev/null; then
+        die "$(id -un) can't start $venv/bin/python, which needs $(readlink "$venv/bin/python")." \
+            "Let $owner remove $venv and run: TOLLGATE_PYTHON=/usr/bin/python3 $command (a Python that all users can read)"
+    fi
+    die "$venv is not made yet, or not for this $1.lock, and $(id -un) can't write $root." \
+        "Let $owner run once: $command"
+}
+
 # The kernel releases this lock when the last process closes the file, so a crash leaves no lock behind.
 ensure_environment() {
     is_ready "$1" && return
+    require_write_access "$1"
     python=$(find_python)
     exec 9>"$root/.venv.lock"
     "$python" -I -c 'import fcntl; fcntl.flock(0, fcntl.LOCK_EX)' <&9

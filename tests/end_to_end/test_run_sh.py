@@ -1,10 +1,15 @@
 """run.sh on a test project with empty lock files: the real script and a real environment, without packages."""
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -35,6 +40,57 @@ def start(script: Path, *arguments: str, cwd: Path | None = None, **changes: str
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def read_only(*command: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user who has no more rights than the modes of files give."""
+    limits: tuple[str, ...] = ()
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root can't give up its rights here: there is no setpriv")
+        rights = "-dac_override,-dac_read_search,-fowner"
+        limits = ("setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}")
+    return subprocess.run(
+        [*limits, *command], env=environment(**changes), capture_output=True, text=True, timeout=BOUND_S
+    )
+
+
+@contextmanager
+def without_write_access(folder: Path) -> Iterator[None]:
+    """Take the right to write from all files of a folder."""
+    modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*")) if not path.is_symlink()}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    try:
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def run_on_a_terminal(script: Path, **changes: str) -> str:
+    """Run the script with a terminal as its standard error. Return what the terminal received."""
+    reading, terminal = pty.openpty()
+    command = [str(script), "first"]
+    with subprocess.Popen(command, env=environment(**changes), stdout=subprocess.DEVNULL, stderr=terminal):
+        os.close(terminal)
+        seen = b""
+        with suppress(OSError):  # The end of a terminal is an error.
+            while piece := os.read(reading, 4096):
+                seen += piece
+    os.close(reading)
+    return seen.decode()
+
+
+def make_wheel(folder: Path, name: str) -> str:
+    """Write a package without code. Return the line of a lock file for it."""
+    info = f"{name}-1.0.dist-info"
+    wheel = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        packed.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        packed.writestr(f"{info}/RECORD", "")
+    return f"{name}==1.0 --hash=sha256:{sha256(wheel.read_bytes()).hexdigest()}\n"
 
 
 def run(script: Path, *arguments: str, cwd: Path | None = None, **changes: str) -> tuple[int, str, str]:
@@ -84,6 +140,25 @@ def test_without_arguments_it_serves_the_configuration_that_the_variable_names(s
     assert (out.split(maxsplit=1)[1], err) == (f"serve --conf {script.parent.resolve()}/proxy.conf\n", "")
 
 
+def test_a_user_who_can_not_write_the_folder_runs_the_program(script: Path):
+    before = sorted(script.parent.rglob("*"))
+    with without_write_access(script.parent):
+        ran = read_only(str(script), "keys", HOME="")
+    assert (ran.returncode, ran.stdout.split(maxsplit=1)[1], ran.stderr) == (7, "keys\n", "")
+    assert sorted(script.parent.rglob("*")) == before
+
+
+def test_a_user_who_can_not_make_the_environment_learns_who_can(tmp_path: Path):
+    script = make_project(tmp_path / "project")
+    with without_write_access(script.parent):
+        ran = read_only(str(script))
+    owner = script.parent.owner()
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1), ran.stderr
+    assert f".venv is not made yet, or not for this requirements.lock, and {owner} can't write" in ran.stderr
+    assert f"Let {owner} run once: {script} --version" in ran.stderr
+    assert not (script.parent / ".venv.lock").exists()
+
+
 def test_a_signal_reaches_the_program(script: Path):
     with start(script, "wait") as process:
         assert process.stdout is not None
@@ -92,7 +167,7 @@ def test_a_signal_reaches_the_program(script: Path):
         assert process.wait(BOUND_S) == -signal.SIGTERM
 
 
-def test_a_changed_lock_file_makes_a_new_environment_with_a_working_python(tmp_path: Path):
+def test_a_new_environment_needs_a_working_python_and_shows_its_progress(tmp_path: Path):
     script = make_project(tmp_path / "project")
     half_made = script.parent / ".venv" / "left-over"
     half_made.parent.mkdir()
@@ -102,12 +177,26 @@ def test_a_changed_lock_file_makes_a_new_environment_with_a_working_python(tmp_p
         (tmp_path / name).write_text(f"#!/bin/sh\n{command}\n")
         (tmp_path / name).chmod(0o755)
     search = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TOLLGATE_PYTHON": ""}
-    status, _, err = run(script, **search)
+    lock = script.parent / "requirements.lock"
+    packages = "".join(make_wheel(tmp_path, name) for name in ("first_one", "second_one"))
+    search |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    lock.write_text(packages.replace("sha256:", "sha256:0"))
+    failed = run_on_a_terminal(script, **search)
+    assert not half_made.exists()
+    assert "can't install the packages of requirements.lock (see above)" in failed.splitlines()[-1]
+
+    lock.write_text(packages)
+    seen = run_on_a_terminal(script, **search)
     version = ".".join(map(str, sys.version_info[:3]))
-    assert (status, f"(Python {version})" in err, half_made.exists()) == (7, True, False), err
-    assert run(script, **search)[2] == ""
-    (script.parent / "requirements.lock").write_text("# no packages, but another lock\n")
-    assert "installing requirements.lock" in run(script, **search)[2]
+    assert f"installing requirements.lock into .venv (Python {version}): up to 2 packages" in seen
+    assert "  1 of 2: first_one" in seen
+    assert "  2 of 2: second_one" in seen
+    assert "installed requirements.lock in " in seen.splitlines()[-1]
+    assert run(script, **search)[::2] == (7, "")
+
+    lock.write_text("# other packages\n")
+    with without_write_access(script.parent):
+        assert "is not made yet, or not for this requirements.lock" in read_only(str(script), **search).stderr
 
 
 def test_a_python_that_does_not_work_is_refused_in_one_sentence(tmp_path: Path):
