@@ -23,6 +23,7 @@ COMMANDS: Final = MappingProxyType(
         "state": "addon.commands.state:state",
         "usage": "addon.commands.usage:usage",
         "wallet": "addon.commands.wallet:wallet",
+        "workspaces": "addon.commands.workspaces:workspaces",
     }
 )
 """The module and the function of each command. Only the module of the command that runs is imported."""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from addon.settings.errors import SettingsError, describe_error, suggest_name
+from addon.edits import workspace_files
+from addon.edits.workspace_files import EditError
+from addon.settings.errors import SettingsError, describe_error
 from addon.store.protocol import StoreUnavailable
 
 
@@ -16,7 +18,7 @@ def report_errors() -> Iterator[None]:
     """Turn an error that operators can fix into one line on stderr and exit status 1."""
     try:
         yield
-    except (SettingsError, OSError, StoreUnavailable) as error:
+    except (SettingsError, EditError, OSError, StoreUnavailable) as error:
         raise click.ClickException(describe_error(error)) from None
 
 
@@ -29,6 +31,6 @@ def report_ledger_errors(ledger: Path) -> Iterator[None]:
         raise click.ClickException(f"{ledger}: can't be read: {error}") from None
 
 
-def unknown_workspace_error(workspace: str, known: Iterable[str], hint: str = "") -> click.ClickException:
+def unknown_workspace_error(workspace: str, known: Iterable[str]) -> click.ClickException:
     """Return the error of a workspace that does not exist. It suggests the nearest name."""
-    return click.ClickException(f'unknown workspace "{workspace}"{suggest_name(workspace, known)}{hint}')
+    return click.ClickException(str(workspace_files.unknown_workspace_error(workspace, known)))

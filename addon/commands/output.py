@@ -21,7 +21,7 @@ type Form = Literal["table", "wide", "json", "csv"]
 TABLE_WIDTH: Final = 100
 LIMIT_HEADERS = ("limit", "period", "used", "in flight", "cap", "left")
 
-_MOMENTS: Final = ("_at", "day", "hour", "period")
+_MOMENTS: Final = ("_at", "_until", "day", "hour", "period")
 """The ends of the names of columns with moments, which are never shortened."""
 
 

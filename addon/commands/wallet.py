@@ -39,6 +39,15 @@ def _parse_amount(context: click.Context, argument: click.Parameter, text: str) 
     return -amount_nanousd if is_negative else amount_nanousd
 
 
+def _parse_debit(context: click.Context, argument: click.Parameter, text: str) -> int:
+    """Return nano-USD, more than 0."""
+    if text.startswith("-"):
+        raise click.BadParameter(
+            "must not be negative: a debit takes it out of the wallet", context, argument
+        )
+    return _parse_amount(context, argument, text)
+
+
 def _parse_reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
     if text is None or (0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL):
         return text
@@ -65,19 +74,31 @@ def credit(workspace: str, amount_nanousd: int, reference: str | None, conf_file
     """Put AMOUNT in USD ("50", "12.5") into the wallet of WORKSPACE and print the balance.
 
     With a reference it is safe to repeat: an amount is credited only once under one reference. Correct a mistake with a
-    negative amount and its own reference: wallet credit acme --reference "typo of May 4" -- -450
+    debit: wallet debit acme 450 --reference "typo of May 4"
     """
     if amount_nanousd < 0 and reference is None:
         raise click.UsageError("a negative AMOUNT needs a --reference that says what it corrects")
-    with report_errors():
-        conf = load_conf(conf_file)
-        known = _list_workspaces(conf)
-        if workspace not in known:
-            raise unknown_workspace_error(workspace, known)
-        entry = make_credit(workspace, amount_nanousd, reference)
-        _check_balance(conf, entry)
-        is_new = save_entry(conf, entry)
-        _print_result(conf, entry, is_new)
+    _enter(conf_file, make_credit(workspace, amount_nanousd, reference), is_debit=False)
+
+
+@wallet.command()
+@click.argument("workspace")
+@click.argument("amount_nanousd", metavar="AMOUNT", callback=_parse_debit)
+@click.option(
+    "--reference",
+    metavar="TEXT",
+    required=True,
+    callback=_parse_reference,
+    help="The reason. One reference is debited or credited only once.",
+)
+@conf_option
+def debit(workspace: str, amount_nanousd: int, reference: str, conf_file: Path) -> None:
+    """Take AMOUNT in USD ("50", "12.5") out of the wallet of WORKSPACE and print the balance.
+
+    Use it to correct a credit, or for a refund. It is safe to repeat: an amount is entered only once
+    under one reference.
+    """
+    _enter(conf_file, make_credit(workspace, -amount_nanousd, reference), is_debit=True)
 
 
 @wallet.command()
@@ -126,6 +147,17 @@ def make_credit(workspace: str, amount_nanousd: int, reference: str | None) -> W
     return WalletEntry(entry_id, datetime.now(UTC), workspace, amount_nanousd, reference or "")
 
 
+def _enter(conf_file: Path, entry: WalletEntry, *, is_debit: bool) -> None:
+    """Write an entry and print the result."""
+    with report_errors():
+        conf = load_conf(conf_file)
+        known = _list_workspaces(conf)
+        if entry.workspace not in known:
+            raise unknown_workspace_error(entry.workspace, known)
+        _check_balance(conf, entry)
+        _print_result(conf, entry, save_entry(conf, entry), is_debit=is_debit)
+
+
 def save_entry(conf: ProxyConf, entry: WalletEntry) -> bool:
     """Write an entry to the store; return whether it is new. Raises ``StoreUnavailable``."""
 
@@ -159,11 +191,13 @@ def _check_balance(conf: ProxyConf, entry: WalletEntry) -> None:
         )
 
 
-def _print_result(conf: ProxyConf, entry: WalletEntry, is_new: bool) -> None:
-    if is_new:
-        done = f"credited {format_nanousd(entry.amount_nanousd)} USD to {entry.workspace}"
+def _print_result(conf: ProxyConf, entry: WalletEntry, is_new: bool, *, is_debit: bool) -> None:
+    if not is_new:
+        done = f"already {'debited' if is_debit else 'credited'}: {_describe_stored(conf, entry)}"
+    elif is_debit:
+        done = f"debited {format_nanousd(-entry.amount_nanousd)} USD from {entry.workspace}"
     else:
-        done = f"already credited: {_describe_stored(conf, entry)}"
+        done = f"credited {format_nanousd(entry.amount_nanousd)} USD to {entry.workspace}"
     left_nanousd = _read_balance_nanousd(conf, entry.workspace)
     click.echo(f"{done}; balance {format_nanousd(left_nanousd)} USD")
     if left_nanousd < 0:

@@ -11,8 +11,8 @@ from rig.configuration import ROOT
 PACKAGES = (
     *("addon.main", "addon.cli", "addon.commands", "addon.serve", "addon.gateway", "addon.explain"),
     *("addon.calls", "addon.wire", "addon.upstream", "addon.dialects", "addon.answers"),
-    *("addon.alerts", "addon.store"),
-    *("addon.settings", "addon.telemetry", "addon.sandbox", "addon.runtime", "addon.text", "addon"),
+    *("addon.alerts", "addon.store", "addon.edits", "addon.settings", "addon.telemetry", "addon.sandbox"),
+    *("addon.runtime", "addon.text", "addon"),
     "policies",
 )
 """The packages and top-level modules: each imports only those after it. ``addon`` has the version."""

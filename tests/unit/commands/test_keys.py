@@ -1,5 +1,7 @@
 """``tollgate keys`` changes only the lines of the key, and writes nothing that would not load."""
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -84,7 +86,7 @@ def test_list_shows_the_keys_of_all_workspaces_or_of_one_without_whole_hashes(fo
     ]
     assert shown[1]["spend_reset"] is None
     table = run(folder, "list", "beta").stdout
-    assert re.search(r"^beta +ci +True +bbbbbbbb +- +- +- +-$", table, re.MULTILINE)
+    assert re.search(r"^beta +ci +True +bbbbbbbb(?: +-){6}$", table, re.MULTILINE)
     assert "acme" not in table
 
 
@@ -94,7 +96,65 @@ def test_list_says_when_there_is_no_key(folder: Path) -> None:
     assert run(folder, "list", "empty", "--json").stdout == "[]\n"
 
 
+def test_list_shows_who_may_use_what_until_when(folder: Path) -> None:
+    assert (
+        run(folder, "set", "acme", "ci", "--label", "CI of the shop", "--models", "gpt*,openai/*").exit_code
+        == 0
+    )
+    assert run(folder, "set", "acme", "ci", "--expires", "2100-01-01").exit_code == 0
+    assert run(folder, "rotate", "acme", "ci").exit_code == 0
+    first = json.loads(run(folder, "list", "--json").stdout)[0]
+    assert [first[name] for name in ("label", "models", "expires_at")] == [
+        "CI of the shop",
+        ["gpt*", "openai/*"],
+        "2100-01-01T00:00:00Z",
+    ]
+    until = first["previous_until"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", until)
+    table = run(folder, "list").stdout
+    assert max(map(len, table.splitlines())) <= 100
+    assert "2100-01-01 00:00" in table
+    assert until[:16].replace("T", " ") in table
+    header, row, *_ = csv.reader(io.StringIO(run(folder, "list", "--csv").stdout))
+    assert dict(zip(header, row, strict=True))["models"] == "gpt*, openai/*"
+    assert header == list(first)
+    # The lines of a secret that has ended may stay in the file.
+    edit(folder / ACME, f"previous_until = {until}", "previous_until = 2020-01-01T00:00:00Z")
+    assert json.loads(run(folder, "list", "--json").stdout)[0]["previous_until"] is None
+
+
+def test_set_says_what_it_changed(folder: Path) -> None:
+    result = run(folder, "set", "acme", "ci", "--request-cap", "7", "--label", "x")
+    assert (result.exit_code, result.stdout) == (0, "key ci of workspace acme: label, request_cap set\n")
+    result = run(folder, "set", "acme", "ci", "--no-request-cap")
+    assert result.stdout == "key ci of workspace acme: request_cap removed\n"
+    result = run(folder, "set", "acme", "ci")
+    assert (result.exit_code, "name at least one setting to change" in result.stderr) == (2, True)
+
+
+def test_rotate_prints_the_new_secret_once_and_says_what_becomes_of_the_old_ones(folder: Path) -> None:
+    first = run(folder, "rotate", "acme", "ci", "--grace", "2h")
+    secret = first.stdout.strip()
+    assert re.fullmatch(r"tg_[0-9A-Za-z]{40}", secret)
+    assert secret not in first.stderr
+    assert all(secret.encode() not in content for content in contents(folder).values())
+    assert re.search(r"its old secret works until 20\d\d-.*Z$", first.stderr, re.MULTILINE)
+    assert "before that one" not in first.stderr
+    found = authenticate(load_settings(folder / "proxy.conf", {}).keys, secret)
+    assert (found.key.id, found.is_previous) == ("ci", False)
+    second = run(folder, "rotate", "acme", "ci", "--grace", "0")
+    assert "its old secret is refused as soon as the gateway has read the file" in second.stderr
+    assert re.search(r"the secret before that one, .* until 20\d\d-.*Z, is refused now", second.stderr)
+
+
 REFUSED = {
+    ("rotate", "acm", "ci"): 'unknown workspace "acm"; did you mean "acme"?',
+    ("rotate", "acme", "laptop"): "key laptop is not active",
+    ("set", "acm", "ci", "--label", "x"): 'unknown workspace "acm"; did you mean "acme"?',
+    ("set", "acme", "laptob", "--label", "x"): 'has no key "laptob"; did you mean "laptop"?',
+    ("create", "acme", "--models", "a*b"): 'models[0]: must have "*" only at its end',
+    ("create", "acme", "--expires", "2020-01-01"): "has passed",
+    ("create", "acme", "--like", "cli"): 'has no key "cli"; did you mean "ci"?',
     ("create", "acm"): 'unknown workspace "acm"; did you mean "acme"? (--new creates one)',
     ("list", "acm"): 'unknown workspace "acm"; did you mean "acme"?',
     ("revoke", "acm", "ci"): 'unknown workspace "acm"; did you mean "acme"?',

@@ -76,6 +76,41 @@ def test_a_credit_is_added_and_the_new_balance_is_printed(folder: Path) -> None:
     assert spent(ledger_of(folder), "wallet:acme") == (-62_500_000_001, 0)
 
 
+def test_a_debit_takes_an_amount_out_once_under_its_reference(folder: Path) -> None:
+    run(folder, "credit", "acme", "500")
+    result = run(folder, "debit", "acme", "450", "--reference", "typo of May 4")
+    assert (result.exit_code, result.stdout) == (0, "debited 450.00 USD from acme; balance 50.00 USD\n")
+    again = run(folder, "debit", "acme", "450", "--reference", "typo of May 4")
+    assert again.stdout.startswith('already debited: -450.00 USD, reference "typo of May 4"')
+    assert [entry["amount_nanousd"] for entry in entries(folder)] == [500 * USD, -450 * USD]
+    # The way without the command means the same entry.
+    assert (
+        "already credited"
+        in run(folder, "credit", "acme", "--reference", "typo of May 4", "--", "-450").stdout
+    )
+    below = run(folder, "debit", "acme", "60", "--reference", "refund")
+    assert below.stdout.endswith("balance -10.00 USD\n")
+    assert "below zero" in below.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reason"),
+    [
+        (("acme", "5"), 2, "Missing option '--reference'"),
+        (("acme", "0", "--reference", "x"), 2, "must not be zero"),
+        (("--reference", "x", "--", "acme", "-5"), 2, "must not be negative"),
+        (("acme", "5", "--reference", "call"), 2, "must be printable"),
+        (("acm", "5", "--reference", "x"), 1, 'unknown workspace "acm"; did you mean "acme"?'),
+    ],
+)
+def test_a_wrong_debit_changes_nothing(
+    folder: Path, words: tuple[str, ...], status: int, reason: str
+) -> None:
+    result = run(folder, "debit", *words)
+    assert (result.exit_code, reason in result.stderr) == (status, True), result.output
+    assert not ledger_of(folder).exists()
+
+
 def test_equal_credits_without_a_reference_are_two_credits(folder: Path) -> None:
     for _ in range(2):
         assert run(folder, "credit", "acme", "1").exit_code == 0

@@ -21,7 +21,7 @@ def test_revoke_adds_a_line_to_a_key_without_active(folder: Path) -> None:
     file = folder / BETA
     before = file.read_text()
     assert run(folder, "revoke", "beta", "ci").exit_code == 0
-    assert file.read_text() == before.replace("[[keys]]\n", "[[keys]]\nactive = false\n")
+    assert file.read_text() == f"{before}active = false\n"
     assert not load_settings(folder / "proxy.conf", {}).workspaces["beta"].keys[0].active
 
 

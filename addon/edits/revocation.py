@@ -1,20 +1,30 @@
-"""``tollgate keys revoke``: turn off a key, even when the workspace's file is broken.
+"""The revocation of a key, even when the workspace's file is broken. It ends all secrets of the key.
 
 A gateway then serves the workspace on its last good text, so the key is turned off there too. Source: docs/commands.md.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-import click
-
-from addon.commands.key_edits import turn_off_key
-from addon.runtime.atomic_files import write_atomically
-from addon.settings.errors import Problem, SettingsError, suggest_name
+from addon.edits.toml_lines import Changes, set_values
+from addon.edits.workspace_files import (
+    EditError,
+    find_file,
+    find_problem,
+    find_problem_of,
+    lock_workspaces,
+    unknown_key_error,
+    write_unchanged,
+)
+from addon.settings.errors import SettingsError
 from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.last_good import LastGood
 from addon.settings.settings import SettingsFiles
 from addon.settings.sources import Sources
+
+# Without the lines of the previous secret, it stays ended if someone turns the key on again.
+_REVOKED: Final[Changes] = {"active": False, "previous_hash": None, "previous_until": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +36,31 @@ class _Edit:
     reason: str = ""
 
 
-def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
-    """Return the problem that ``file`` would have with this ``text``. Raises ``SettingsError`` when nothing loads."""
-    return _load_problem(file, SettingsFiles(conf_file, overlay={file: text}))
-
-
-def revoke_key(conf_file: Path, file: Path, key_id: str) -> str | None:
+def revoke_key(conf_file: Path, workspace: str, key_id: str) -> str | None:
     """Turn off a key in its workspace's file; return a warning if the file is broken.
 
-    Raises ``SettingsError``, OSError, or ``ClickException`` when the key may still work, or work again later.
+    Raises ``SettingsError``, OSError, or ``EditError`` when the key may still work, or work again later.
     """
+    with lock_workspaces(conf_file) as folder:
+        return _revoke(conf_file, find_file(folder, workspace), key_id)
+
+
+def _revoke(conf_file: Path, file: Path, key_id: str) -> str | None:
     files = SettingsFiles(conf_file)
-    is_broken = _load_problem(file, files)
-    in_file = _turn_off(Sources().read(file), file, key_id)
+    is_broken = find_problem_of(file, files)
+    content = Sources().read(file)
+    in_file = _turn_off(content, file, key_id)
     last_good_text = files.last_good.text(file.stem) if is_broken else None
     in_last_good = None if last_good_text is None else _turn_off(last_good_text, file, key_id)
     ids = (*in_file.ids, *(in_last_good.ids if in_last_good else ()))
     if key_id not in ids and (in_file.text is not None or in_last_good):
-        raise click.ClickException(f'workspace {file.stem} has no key "{key_id}"{suggest_name(key_id, ids)}')
+        raise unknown_key_error(file.stem, key_id, ids)
     if in_file.text is None and not is_broken:
-        raise click.ClickException(in_file.reason)
+        raise EditError(in_file.reason)
     reason = in_file.reason
     if in_file.text is not None:
         problem = find_problem(conf_file, file, in_file.text)
-        write_atomically(file, in_file.text)
+        write_unchanged(file, in_file.text, content)
         if problem is None:
             return None
         reason = str(problem)
@@ -61,16 +72,14 @@ def _revoke_in_last_good(
 ) -> str:
     if in_last_good is None:
         where = "turned off in its file, which" if in_file.text is not None else "not turned off: its file"
-        raise click.ClickException(
-            f"key {key_id} is {where} does not load, and no last good text is here: {reason}"
-        )
+        raise EditError(f"key {key_id} is {where} does not load, and no last good text is here: {reason}")
     if in_last_good.text is None:
-        raise click.ClickException(
+        raise EditError(
             f"key {key_id} still works in the last good settings: {in_last_good.reason}; {reason}"
         )
     last_good.write(file.stem, in_last_good.text.encode())
     if in_file.text is None:
-        raise click.ClickException(
+        raise EditError(
             f"key {key_id} is turned off in the last good settings, but not in its file, which can't be read; fix "
             f"it and revoke the key again, else it works again: {reason}"
         )
@@ -91,10 +100,6 @@ def _turn_off(content: bytes, file: Path, key_id: str) -> _Edit:
     if key_id not in ids:
         return _Edit(text, tuple(ids))
     try:
-        return _Edit(turn_off_key(text, ids.index(key_id)), tuple(ids))
+        return _Edit(set_values(text, _REVOKED, "keys", ids.index(key_id)), tuple(ids))
     except ValueError as error:
         return _Edit(None, tuple(ids), f"the workspace file {error}")
-
-
-def _load_problem(file: Path, files: SettingsFiles) -> Problem | None:
-    return next((problem for problem in files.load().problems if problem.file == file), None)

@@ -1,0 +1,166 @@
+"""Edits of keys: create, change and rotate. Each is one write of the file, so no key is live without its caps.
+
+``Changes`` has the keys of ``[[keys]]`` in docs/configuration.md, in the types of TOML.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, cast
+
+from addon.edits.toml_lines import Changes, Value, add_table, set_values
+from addon.edits.workspace_files import (
+    EditError,
+    WorkspaceFile,
+    check_name,
+    check_new_workspace,
+    edit_file,
+    lock_workspaces,
+    read_file,
+    write_new_file,
+)
+from addon.settings.api_keys import hash_key, make_key
+
+SETTABLE: Final = (
+    "label",
+    "models",
+    "expires_at",
+    "spend_cap_usd",
+    "spend_reset",
+    "request_cap",
+    "request_reset",
+)
+"""The keys of ``[[keys]]`` that an edit may change."""
+
+_COPIED: Final = tuple(name for name in SETTABLE if name != "label")
+_RESETS: Final = {"spend_reset": "spend_cap_usd", "request_reset": "request_cap"}
+_NEW_WORKSPACE: Final = 'name = "{name}"\noverage_protection = true\n'
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was created, and its secret, which is stored nowhere."""
+
+    id: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The new secret of a key, which is stored nowhere.
+
+    ``old_until``: the end of the secret before; None where it has ended at once. ``dropped_until``: the end that an
+    even older secret had, which has ended at once; None where there was none.
+    """
+
+    secret: str
+    old_until: datetime | None
+    dropped_until: datetime | None
+
+
+def create_key(
+    conf_file: Path,
+    workspace: str,
+    key_id: str | None = None,
+    changes: Changes | None = None,
+    *,
+    like: str | None = None,
+    is_new_workspace: bool = False,
+) -> NewKey:
+    """Create a key with the settings of the key ``like``, if given, and ``changes``. Without an id, number it.
+
+    Raises ``EditError``, or ``SettingsError`` where the file would not load.
+    """
+    secret = make_key()
+    with lock_workspaces(conf_file) as folder:
+        if is_new_workspace:
+            check_new_workspace(folder, workspace)
+            if like is not None:
+                raise EditError(f'the new workspace has no key "{like}"')
+            chosen = _choose_id(workspace, (), key_id)
+            text = add_table(
+                _NEW_WORKSPACE.format(name=workspace), "keys", _make_entry(chosen, secret, changes or {})
+            )
+            write_new_file(conf_file, folder, workspace, text)
+            return NewKey(chosen, secret)
+        read = read_file(folder, workspace)
+        chosen = _choose_id(workspace, tuple(key.id for key in read.table.keys), key_id)
+        copied = {} if like is None else _copy_settings(read, like)
+        entry = _make_entry(chosen, secret, copied | dict(changes or {}))
+        edit_file(conf_file, read, lambda text: add_table(text, "keys", entry))
+    return NewKey(chosen, secret)
+
+
+def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
+    """Change settings of a key. Raises as ``create_key``."""
+    with lock_workspaces(conf_file) as folder:
+        read = read_file(folder, workspace)
+        index, _ = read.find_key(key_id)
+        complete = _complete(changes, read.raw["keys"][index])
+        edit_file(conf_file, read, lambda text: set_values(text, complete, "keys", index))
+
+
+def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -> Rotation:
+    """Give a key a new secret. Its caps, counters and name go on. The old secret works for ``grace``.
+
+    A third secret is not kept. Raises as ``create_key``.
+    """
+    secret, now = make_key(), datetime.now(UTC)
+    with lock_workspaces(conf_file) as folder:
+        read = read_file(folder, workspace)
+        index, key = read.find_key(key_id)
+        if not key.active:
+            raise EditError(f"key {key_id} is not active, so a new secret would not work")
+        if key.expires_at is not None and key.expires_at <= now:
+            raise EditError(
+                f"key {key_id} has expired, so a new secret would not work; give it another expires_at first"
+            )
+        until = (now + grace).replace(microsecond=0) if grace else None
+        changes: dict[str, Value | None] = {
+            "hash": f"sha256:{hash_key(secret)}",
+            "previous_hash": None if until is None else f"sha256:{key.hash}",
+            "previous_until": until,
+        }
+        edit_file(conf_file, read, lambda text: set_values(text, changes, "keys", index))
+    dropped = key.previous_until if key.previous_until is not None and key.previous_until > now else None
+    return Rotation(secret, until, dropped)
+
+
+def _choose_id(workspace: str, taken: tuple[str, ...], key_id: str | None) -> str:
+    if key_id is None:
+        return next(name for number in count(1) if (name := f"key-{number}") not in taken)
+    check_name(key_id, "a key")
+    if key_id in taken:
+        raise EditError(f'workspace {workspace} already has a key "{key_id}"; choose another --id')
+    return key_id
+
+
+def _make_entry(key_id: str, secret: str, changes: Changes) -> dict[str, Value]:
+    entry: dict[str, Value] = {"id": key_id, "hash": f"sha256:{hash_key(secret)}", "active": True}
+    complete = _complete(changes, {})
+    return entry | {name: value for name in SETTABLE if (value := complete.get(name)) is not None}
+
+
+def _copy_settings(read: WorkspaceFile, like: str) -> dict[str, Value | None]:
+    index, _ = read.find_key(like)
+    table = cast(Mapping[str, Any], read.raw["keys"][index])
+    return {name: table[name] for name in _COPIED if name in table}
+
+
+def _complete(changes: Changes, before: Mapping[str, Any]) -> dict[str, Value | None]:
+    """Return the changes, with the removal of a reset whose cap is removed. Raises ``EditError`` for useless ones."""
+    complete = dict(changes)
+    for reset, cap in _RESETS.items():
+        has_cap = complete.get(cap, before.get(cap)) is not None
+        if not has_cap and complete.get(reset) is not None:
+            raise EditError(f"{reset} has no effect without {cap}")
+        if not has_cap and reset in before:
+            complete[reset] = None
+    expires_at = complete.get("expires_at")
+    if isinstance(expires_at, datetime) and expires_at <= datetime.now(UTC):
+        raise EditError(
+            f"expires_at {expires_at:%Y-%m-%dT%H:%M:%S%:z} has passed; revoke the key to end it now"
+        )
+    return complete

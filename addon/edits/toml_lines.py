@@ -1,0 +1,174 @@
+"""Edits of a TOML file's text: set, add and remove keys of one table. All other lines stay byte for byte. Pure.
+
+A statement may have several lines. ``tomllib`` itself says where each one ends, and checks the meaning of the result.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+type Value = str | int | bool | datetime | Sequence[str]
+"""A value of a table. A moment has a time zone."""
+type Changes = Mapping[str, Value | None]
+"""New values by key. None removes a key."""
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_NOT_LINES: Final = (
+    "can't be edited line by line; write its keys as [[keys]] tables, and each setting on lines of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """One header, or one key with its value: the lines from ``start`` up to ``end``, and what they parse to."""
+
+    start: int
+    end: int
+    is_header: bool
+    parsed: Mapping[str, Any]
+
+
+def set_values(text: str, changes: Changes, array: str | None = None, index: int = 0) -> str:
+    """Return the text with ``changes`` in its top level, or in table ``index`` of the array of tables ``array``.
+
+    A changed value keeps its place and the comment after it. A new key goes below the last one of its table. Raises
+    ``ValueError`` for a text that can't be edited in this way.
+    """
+    expected = tomllib.loads(text)
+    _apply(changes, expected if array is None else expected[array][index])
+    lines = _LINE.findall(text)
+    for key, value in changes.items():
+        table = _find_table(lines, array, index)
+        found = next((one for one in table if not one.is_header and [*one.parsed] == [key]), None)
+        if found is None:
+            if value is not None:
+                _insert(lines, table, f"{key} = {format_value(value)}", _find_line_end(text))
+        elif value is None:
+            del lines[found.start : found.end]
+        elif found.parsed[key] != _parse(value):
+            lines[found.start : found.end] = [_replace_value(lines[found.start : found.end], key, value)]
+    return _check_meaning("".join(lines), expected)
+
+
+def add_table(text: str, array: str, values: Mapping[str, Value]) -> str:
+    """Return the text with one more table of the array of tables ``array``. Raises ``ValueError``.
+
+    The table goes to the end. There it can't separate a comment from the table below it, and TOML allows it anywhere.
+    """
+    end = _find_line_end(text)
+    lines = ["", f"[[{array}]]", *(f"{key} = {format_value(value)}" for key, value in values.items()), ""]
+    expected = tomllib.loads(text)
+    entry: dict[str, Any] = {}
+    _apply(values, entry)
+    expected = expected | {array: [*expected.get(array, []), entry]}
+    return _check_meaning(text.rstrip() + end + end.join(lines), expected)
+
+
+def format_value(value: Value) -> str:
+    """Return a value in TOML. Moments are in UTC, in whole seconds."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _quote(value) if isinstance(value, str) else f"[{', '.join(map(_quote, value))}]"
+
+
+def _quote(text: str) -> str:
+    # TOML has the escapes of JSON, and wants one more character escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _apply(changes: Changes, table: dict[str, Any]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = _parse(value)
+
+
+def _parse(value: Value) -> Any:
+    """Return a value as ``tomllib`` reads it."""
+    return tomllib.loads(f"x = {format_value(value)}")["x"]
+
+
+def _find_table(lines: Sequence[str], array: str | None, index: int) -> list[_Statement]:
+    """Return the statements of one table, its header included. Raises ``ValueError``."""
+    table: list[_Statement] = []
+    count, is_inside = -1, array is None
+    for statement in _read_statements(lines):
+        if statement.is_header:
+            is_inside = array is not None and statement.parsed == {array: [{}]}
+            count += is_inside
+            is_inside = is_inside and count == index
+        if is_inside:
+            table.append(statement)
+    if array is not None and not table:
+        raise ValueError(_NOT_LINES)
+    return table
+
+
+def _read_statements(lines: Sequence[str]) -> Iterator[_Statement]:
+    start = 0
+    while start < len(lines):
+        if not lines[start].strip() or lines[start].lstrip().startswith("#"):
+            start += 1
+            continue
+        statement = _read_statement(lines, start)
+        yield statement
+        start = statement.end
+
+
+def _read_statement(lines: Sequence[str], start: int) -> _Statement:
+    """Return the statement that begins at ``start``: the fewest lines that are TOML by themselves."""
+    for end in range(start + 1, len(lines) + 1):
+        with suppress(tomllib.TOMLDecodeError):
+            parsed = tomllib.loads("".join(lines[start:end]))
+            return _Statement(start, end, lines[start].lstrip().startswith("["), parsed)
+    raise ValueError(_NOT_LINES)
+
+
+def _insert(lines: list[str], table: Sequence[_Statement], line: str, line_end: str) -> None:
+    """Insert a line below the last key of a table, with the indentation of that key."""
+    place = table[-1].end if table else 0
+    indentation = ""
+    if table and not table[-1].is_header:
+        above = lines[table[-1].start]
+        indentation = above[: len(above) - len(above.lstrip())]
+    if place and not lines[place - 1].endswith("\n"):
+        lines[place - 1] += line_end
+    lines.insert(place, f"{indentation}{line}{line_end}")
+
+
+def _replace_value(statement: Sequence[str], key: str, value: Value) -> str:
+    """Return a statement with another value. The comment behind the old value stays."""
+    text = "".join(statement)
+    begin = text.index("=") + 1
+    while text[begin : begin + 1] in (" ", "\t"):
+        begin += 1
+    body = text.rstrip("\r\n")
+    end = len(body)
+    for place in (place for place in range(begin, len(body)) if body[place] == "#"):
+        with suppress(tomllib.TOMLDecodeError):
+            if [*tomllib.loads(body[:place])] == [key]:
+                end = place
+                break
+    end = len(body[:end].rstrip())
+    return text[:begin] + format_value(value) + text[end:]
+
+
+def _find_line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _check_meaning(text: str, expected: dict[str, Any]) -> str:
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(text) == expected:
+            return text
+    raise ValueError(_NOT_LINES)

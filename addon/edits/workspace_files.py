@@ -1,0 +1,147 @@
+"""Workspace files that an edit changes: found and read under the lock of their folder, and written only if they load.
+
+A writer that does not take the lock, such as a text editor, is noticed: the edit is refused.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from addon.runtime.atomic_files import write_atomically
+from addon.runtime.folder_lock import locked
+from addon.settings.errors import Problem, suggest_name
+from addon.settings.file_content import decode_text, parse_toml
+from addon.settings.settings import SettingsFiles, load_conf
+from addon.settings.sources import Sources
+from addon.settings.validation import validate
+from addon.settings.value_types import NAME, NAME_IS
+from addon.settings.workspace_schema import KeyTable, WorkspaceTable
+
+
+class EditError(Exception):
+    """The reason why an edit is refused, in one line. Nothing was written, unless the line says so."""
+
+
+class UnknownWorkspaceError(EditError):
+    """There is no file of this workspace."""
+
+
+class ExistingWorkspaceError(EditError):
+    """There is a file of this workspace already."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceFile:
+    """A workspace file as it was read. ``table`` is checked; ``raw`` is the same table as TOML has it."""
+
+    file: Path
+    content: bytes
+    text: str
+    table: WorkspaceTable
+    raw: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.file.stem
+
+    def find_key(self, key_id: str) -> tuple[int, KeyTable]:
+        """Return a key with its index. Raises ``EditError``."""
+        for index, key in enumerate(self.table.keys):
+            if key.id == key_id:
+                return index, key
+        raise unknown_key_error(self.id, key_id, (key.id for key in self.table.keys))
+
+
+def unknown_workspace_error(workspace: str, known: Iterable[str]) -> UnknownWorkspaceError:
+    """Return the error of a workspace that does not exist. It suggests the nearest name."""
+    return UnknownWorkspaceError(f'unknown workspace "{workspace}"{suggest_name(workspace, known)}')
+
+
+def unknown_key_error(workspace: str, key_id: str, known: Iterable[str]) -> EditError:
+    """Return the error of a key that does not exist. It suggests the nearest name."""
+    return EditError(f'workspace {workspace} has no key "{key_id}"{suggest_name(key_id, known)}')
+
+
+@contextmanager
+def lock_workspaces(conf_file: Path) -> Iterator[Path]:
+    """Lock the folder of workspace files against other edits, and return it. Raises ``SettingsError`` or OSError."""
+    folder = load_conf(conf_file).paths.workspaces
+    with locked(folder):
+        yield folder
+
+
+def find_file(folder: Path, workspace: str) -> Path:
+    """Return the file of a workspace. Raises ``UnknownWorkspaceError``."""
+    files = {file.stem: file for file in Sources().list_toml(folder)}
+    if workspace not in files:
+        raise unknown_workspace_error(workspace, files)
+    return files[workspace]
+
+
+def read_file(folder: Path, workspace: str) -> WorkspaceFile:
+    """Return the file of a workspace. Raises ``EditError``, or ``SettingsError`` where it does not load."""
+    file = find_file(folder, workspace)
+    content = Sources().read(file)
+    raw = parse_toml(content, file)
+    return WorkspaceFile(file, content, decode_text(content, file), validate(WorkspaceTable, file, raw), raw)
+
+
+def edit_file(conf_file: Path, read: WorkspaceFile, edit: Callable[[str], str]) -> None:
+    """Replace a file by its edited text.
+
+    Raises ``EditError``, or ``SettingsError`` where the new text does not load.
+    """
+    try:
+        text = edit(read.text)
+    except ValueError as error:
+        raise EditError(f"the workspace file {error}") from None
+    _write(conf_file, read.file, text, read.content)
+
+
+def write_new_file(conf_file: Path, folder: Path, workspace: str, text: str) -> None:
+    """Write the file of a new workspace. Raises as ``edit_file``."""
+    check_new_workspace(folder, workspace)
+    _write(conf_file, folder / f"{workspace}.toml", text, None)
+
+
+def check_new_workspace(folder: Path, workspace: str) -> None:
+    """Raise ``EditError`` where ``workspace`` exists or can't be a name."""
+    if workspace in (file.stem for file in Sources().list_toml(folder)):
+        raise ExistingWorkspaceError(f'workspace "{workspace}" already exists')
+    check_name(workspace, "a workspace")
+
+
+def check_name(name: str, noun: str) -> None:
+    """Raise ``EditError`` where ``name`` can't be the id of ``noun``."""
+    if not NAME.fullmatch(name):
+        raise EditError(f'"{name}" can\'t name {noun}: it must be {NAME_IS}')
+
+
+def find_problem(conf_file: Path, file: Path, text: str) -> Problem | None:
+    """Return the problem that ``file`` would have with this ``text``. Raises ``SettingsError`` when nothing loads."""
+    return find_problem_of(file, SettingsFiles(conf_file, overlay={file: text}))
+
+
+def find_problem_of(file: Path, files: SettingsFiles) -> Problem | None:
+    """Return the problem of one file."""
+    return next((problem for problem in files.load().problems if problem.file == file), None)
+
+
+def _write(conf_file: Path, file: Path, text: str, before: bytes | None) -> None:
+    if problem := find_problem(conf_file, file, text):
+        raise problem.error
+    write_unchanged(file, text, before)
+
+
+def write_unchanged(file: Path, text: str, before: bytes | None) -> None:
+    """Write a file whose content is still ``before``; None: it does not exist. Raises ``EditError``."""
+    now = None
+    with suppress(FileNotFoundError):
+        now = file.read_bytes()
+    if now != before:
+        raise EditError(
+            f"{file} was changed by another program at the same time; nothing was written, so try again"
+        )
+    write_atomically(file, text)

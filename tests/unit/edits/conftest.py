@@ -1,0 +1,5 @@
+"""Fixtures of the tests of edits."""
+
+from unit.commands.conftest import folder
+
+__all__ = ["folder"]
