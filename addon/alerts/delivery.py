@@ -4,6 +4,7 @@ The answer must come within ``TIMEOUT_S``. Only its status is read. A redirect i
 """
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -46,6 +47,9 @@ class Webhook:
         # Imported here: it takes a tenth of a second, and most processes send no alert.
         import httpx
 
+        # At INFO it logs each URL, which mitmweb would show.
+        for name in ("httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.WARNING)
         self.made_of = target, proxy
         self._url = target.url.get_secret_value()
         self._timeout_s = timeout_s

@@ -112,11 +112,9 @@ class Alerts:
 
     async def stop(self) -> None:
         """Stop. What waits in the ledger is sent by the next process."""
-        if not self._tasks:
-            return
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._webhook:
             await self._webhook.close()
         await self._ledger.close()
@@ -126,7 +124,7 @@ class Alerts:
     async def _look_on(self) -> None:
         while True:
             try:
-                await self._look()
+                await self.look()
                 self._has_failed = False
             except _FAULTS as error:
                 self._watch.look_at_all()
@@ -140,7 +138,8 @@ class Alerts:
                 self._has_failed = True
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Find what is new, once, if this is the process that does so."""
         if not await self._ledger.lead():
             return
         now_s = self._clock.monotonic_s()
@@ -210,8 +209,7 @@ class Alerts:
             pause_s = _IDLE_S
             self._wake.clear()
             try:
-                if self._ledger.is_leader and (webhook := await self._find_webhook()):
-                    pause_s = await self._send_due(webhook)
+                pause_s = await self.send()
             except _FAULTS:  # The next look reports it.
                 pass
             except Exception:
@@ -222,6 +220,12 @@ class Alerts:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await self._wake.wait()
+
+    async def send(self) -> float:
+        """Send what is due, if this is the process that does so. Return the seconds until there may be more."""
+        if self._ledger.is_leader and (webhook := await self._find_webhook()):
+            return await self._send_due(webhook)
+        return _IDLE_S
 
     async def _find_webhook(self) -> Webhook | None:
         """Return the client of the receiver in the settings, made again when these change."""

@@ -1,0 +1,85 @@
+"""The queue of alerts: bounded, each event once, with its marks in one transaction."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from addon.store.ledger import alerts as queue
+from addon.store.ledger.alerts import NewAlert
+from addon.store.ledger.migrations import migrate
+
+EARLY, LATE = "2026-11-22T12:00:00.000+00:00", "2026-11-23T12:00:01.000+00:00"
+
+
+@pytest.fixture
+def ledger() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        yield connection
+
+
+def alert(name: str, at: str = EARLY) -> NewAlert:
+    return NewAlert(name, at, "test", "acme", "It is a test.", "{}")
+
+
+def statuses(ledger: sqlite3.Connection) -> dict[str, str]:
+    return dict(ledger.execute("SELECT id, status FROM alerts ORDER BY rowid"))
+
+
+def test_an_event_is_queued_once_with_its_mark(ledger: sqlite3.Connection) -> None:
+    for marks in ({"budget acme wallet": "80 1 x"}, {"budget acme wallet": "95 1 x"}):
+        new, dropped = queue.enqueue(ledger, [alert("evt_1")], marks, is_sent=True)
+    assert (new, dropped) == ([], [])
+    assert queue.read_marks(ledger) == {"budget acme wallet": "95 1 x"}
+    assert queue.count_waiting(ledger) == 1
+    queue.enqueue(ledger, [], {"budget acme wallet": None}, is_sent=True)
+    assert queue.read_marks(ledger) == {}
+
+
+def test_without_a_webhook_events_are_kept_but_do_not_wait(ledger: sqlite3.Connection) -> None:
+    queue.enqueue(ledger, [alert("evt_1")], {}, is_sent=False)
+    assert statuses(ledger) == {"evt_1": "unsent"}
+    assert queue.find_due(ledger, LATE, 10) == []
+
+
+def test_an_alert_is_due_again_after_its_back_off_and_dropped_when_it_is_too_old(
+    ledger: sqlite3.Connection,
+) -> None:
+    queue.enqueue(ledger, [alert("old"), alert("new", LATE)], {}, is_sent=True)
+    assert [one.id for one in queue.find_due(ledger, LATE, 10)] == ["old", "new"]
+    queue.note_failed(ledger, "old", "500", "2026-11-23T12:00:02.000+00:00")
+    assert [one.id for one in queue.find_due(ledger, LATE, 10)] == ["new"]
+    [dropped] = queue.drop_old(ledger, "2026-11-22T12:00:00.001+00:00", LATE)
+    assert (dropped.id, dropped.attempts) == ("old", 1)
+    queue.note_sent(ledger, "new", LATE, "204")
+    assert statuses(ledger) == {"old": "dropped", "new": "sent"}
+    listed = queue.list_alerts(ledger, 10).records()
+    assert [(one["id"], one["attempts"], one["answer"]) for one in listed] == [
+        ("new", 1, "204"),
+        ("old", 1, "500"),
+    ]
+
+
+def test_the_queue_and_what_is_kept_of_it_are_bounded(
+    ledger: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MAX_WAITING", 3)
+    monkeypatch.setattr(queue, "MAX_ENDED", 2)
+    new, dropped = queue.enqueue(ledger, [alert(str(number)) for number in range(5)], {}, is_sent=True)
+    assert ([one.id for one in new], [one.id for one in dropped]) == (["0", "1", "2", "3", "4"], ["3", "4"])
+    queue.enqueue(ledger, [alert("5", LATE)], {}, is_sent=True)
+    assert queue.count_waiting(ledger) == 3
+    assert sorted(statuses(ledger).values()) == ["dropped", "dropped", "waiting", "waiting", "waiting"]
+
+
+def test_the_last_credit_is_found_without_reading_the_costs_of_calls(ledger: sqlite3.Connection) -> None:
+    entries = [("a", "01", 5), ("b", "02", 7), ("c", "03", -1), ("d", "04", -2)]
+    for name, day, amount in entries:
+        values = (name, f"2026-11-{day}T12:00:00.000+00:00", "acme", amount, "")
+        ledger.execute("INSERT INTO wallet_entries VALUES (?, ?, ?, ?, ?)", values)
+    assert queue.find_last_credits(ledger, ["acme", "none"]) == {"acme": ("b", 7)}
+    plan = ledger.execute(f"EXPLAIN QUERY PLAN {queue._LAST_CREDIT}", ("acme",)).fetchall()
+    assert "wallet_entries_credits" in str(plan)
+    assert "TEMP B-TREE" not in str(plan).upper().replace("FOR LAST TERM", "")
