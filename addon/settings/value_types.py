@@ -28,6 +28,7 @@ from addon.text.urls import split_url
 from policies.money import parse_price_microusd_per_mtok, parse_usd_nanousd
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SLUG_IS = "a slug of printable ASCII without spaces or quotes"
 NAME_IS = 'at most 64 letters, digits, ".", "_" and "-", the first a letter or a digit'
 
 SHIPPED_CATALOG = Path(__file__).resolve().parents[2] / "catalog_data"
@@ -226,9 +227,7 @@ type DottedPath = Annotated[
 type Name = Annotated[str, _require_match(NAME, NAME_IS)]
 type PolicyName = Annotated[str, AfterValidator(check_name)]
 type ProviderName = Annotated[str, _require_match(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
-type Slug = Annotated[
-    str, _require_match(r"[!#-\[\]-~]{1,200}", "a slug of printable ASCII without spaces or quotes")
-]
+type Slug = Annotated[str, _require_match(r"[!#-\[\]-~]{1,200}", SLUG_IS)]
 type ModelPattern = Annotated[Slug, AfterValidator(_check_model_pattern)]
 type Label = Annotated[
     str, _require_match(r"(?=.*\S)[^\x00-\x1f\x7f]{1,100}", "a text of one line, at most 100 characters")

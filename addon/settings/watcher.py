@@ -12,6 +12,7 @@ from typing import Final
 
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem
+from addon.settings.served_prices import FILE_NAME, ServedPrices
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
 
 _log = logging.getLogger("tollgate.reload")
@@ -46,6 +47,7 @@ class Watcher:
         self.fault: str | None = None
         """Why the files can't be checked, None while they can."""
         self._is_last_good_kept = True
+        self._prices = ServedPrices(running.conf.paths.database.with_name(FILE_NAME))
         # DNS lookups may occupy all of asyncio's own threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="settings")
         self._task: asyncio.Task[None] | None = None
@@ -117,12 +119,17 @@ class Watcher:
     def _keep(self) -> None:
         try:
             self._files.keep()
+            self._keep_prices(self._latest)
         except OSError as error:
             if self._is_last_good_kept:
                 _log.warning("the last good settings can't be kept for the next start: %s", error)
             self._is_last_good_kept = False
         else:
             self._is_last_good_kept = True
+
+    def _keep_prices(self, settings: Settings) -> None:
+        if changes := self._prices.note(settings.models):
+            _log.warning("prices changed: %s", changes, extra={"event": "prices changed"})
 
     def _warn_of_restart(self, settings: Settings) -> None:
         changed = tuple(

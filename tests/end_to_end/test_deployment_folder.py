@@ -129,6 +129,9 @@ def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
     with serve(checkout, folder) as gateway:
         models = models_of(gateway)
         assert ask(gateway, key, "Hello again").status_code == 200
+        named = gateway.wait_for_log(lambda line: line.get("event") == "prices changed")["message"]
+    assert "; gpt-4o-mini: output_price_per_m 0.6 → 0.7" in named.replace("prices changed: ", "; ")
+    assert "sandbox-chat" not in named
     assert "shipped-later" in models
     assert "gpt-4.1" not in models
     assert float(models["gpt-4o-mini"]["outputPricePerMRetail"]) == pytest.approx(0.728)

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from rig.configuration import ROOT
 
-from addon.commands.catalog import catalog, compare_prices
+from addon.commands.catalog import catalog
+from addon.commands.published_prices import compare_prices
 from addon.settings.settings import load_settings
 from policies.family import Family
 from policies.model import Model, Prices, Provider

@@ -1,0 +1,128 @@
+"""``tollgate catalog add``: one more model, as a whole table of models.toml. Source: docs/catalog.md."""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from addon.commands.catalog_edits import add_table, format_model_table
+from addon.commands.catalog_files import MODELS, edited_models, is_for_upgrades, refuse_shipped
+from addon.commands.catalog_update import format_price
+from addon.commands.errors import report_errors
+from addon.commands.options import conf_option
+from addon.commands.published_prices import find_published
+from addon.commands.readers import load_served_settings
+from addon.settings.errors import suggest_name
+from addon.settings.settings import Settings
+from addon.settings.value_types import SLUG_IS, Slug
+from policies.allowed_models import fold_slug
+from policies.model import Provider
+
+
+@click.command()
+@click.argument("provider")
+@click.argument("model")
+@click.option("--slug", help="The name that clients use.  [default: MODEL in lower case]")
+@click.option(
+    "--family", help="What it accepts, a table of families.toml.  [default: the provider's custom_family]"
+)
+@click.option("--input-price", metavar="USD", help="Wholesale, per million tokens.")
+@click.option("--output-price", metavar="USD", help="The same for output.")
+@click.option("--cached-input-price", metavar="USD", help="The same for cached input.")
+@click.option("--cache-write-price", metavar="USD", help="The same for input that is written into a cache.")
+@click.option("--max-completion-tokens", type=click.IntRange(1), metavar="N", help="The largest completion.")
+@click.option("--byok-only", is_flag=True, help="Serve it with customers' own keys only.")
+@conf_option
+def add(
+    provider: str,
+    model: str,
+    slug: str | None,
+    family: str | None,
+    max_completion_tokens: int | None,
+    byok_only: bool,
+    conf_file: Path,
+    **given_prices: str | None,
+) -> None:
+    """Add the MODEL of PROVIDER, by its vendor's name: to the overlay if there is one, else to the catalog.
+
+    Prices that the installed genai-prices has need no option.
+    """
+    with report_errors():
+        settings = load_served_settings(conf_file)
+    found = _find_provider(settings, provider)
+    slug = slug or model.lower()
+    _require_new(settings, slug)
+    published = _published_prices(found, model)
+    prices = published | {f"{name}_per_m": price for name, price in given_prices.items() if price is not None}
+    if family is None and found.custom_family.name in settings.families:
+        family = found.custom_family.name
+    needed = {
+        "--input-price": prices.get("input_price_per_m"),
+        "--output-price": prices.get("output_price_per_m"),
+        "--max-completion-tokens": max_completion_tokens,
+        "--family": family,
+    }
+    if missing := [option for option, value in needed.items() if value is None]:
+        known = "has no prices of it" if not published else "does not have all of that"
+        raise click.UsageError(
+            f"{', '.join(missing)} must be given: genai-prices {version('genai-prices')} {known}"
+        )
+    values: dict[str, Any] = {"provider": found.name, "upstream_model_id": model, "family": family}
+    values |= prices | {
+        "max_completion_tokens": max_completion_tokens,
+        "byok_only": byok_only,
+        "active": True,
+    }
+    is_published = published and not any(given_prices.values())
+    comment = (
+        f"prices: genai-prices {version('genai-prices')}, {datetime.now(UTC).date()}" if is_published else ""
+    )
+    path = _write(settings, conf_file, format_model_table(slug, values, comment))
+    click.echo(f"{format_model_table(slug, values, comment)}\nadded to {path}")
+
+
+def _find_provider(settings: Settings, name: str) -> Provider:
+    found = settings.providers.get(name.upper())
+    if found is None:
+        raise click.ClickException(f'unknown provider "{name}"{suggest_name(name, settings.providers)}')
+    return found
+
+
+def _require_new(settings: Settings, slug: str) -> None:
+    try:
+        TypeAdapter(Slug).validate_python(slug)
+    except ValidationError:
+        raise click.ClickException(f"--slug {slug} must be {SLUG_IS}") from None
+    by_folded = {fold_slug(known): known for known in settings.models}
+    if known := by_folded.get(fold_slug(slug)):
+        raise click.ClickException(f'the model "{known}" exists already; choose another --slug')
+
+
+def _published_prices(provider: Provider, model: str) -> dict[str, str]:
+    """Return the published prices of today by their keys in models.toml, without those that are the input price."""
+    if provider.builtin:
+        return {}
+    published = find_published(provider.base_url, model, datetime.now(UTC).date())
+    if published is None:
+        return {}
+    prices = {
+        "input_price_per_m": published.input,
+        "output_price_per_m": published.output,
+        "cached_input_price_per_m": None
+        if published.cached_input == published.input
+        else published.cached_input,
+        "cache_write_price_per_m": published.cache_write,
+    }
+    return {key: format_price(price) for key, price in prices.items() if price is not None}
+
+
+def _write(settings: Settings, conf_file: Path, table: str) -> Path:
+    paths = settings.conf.paths
+    if paths.catalog_overlay is None and is_for_upgrades(paths, conf_file):
+        raise refuse_shipped(conf_file)
+    with edited_models(conf_file, paths.catalog_overlay or paths.catalog) as file:
+        file.write(add_table(file.text, table))
+    return (paths.catalog_overlay or paths.catalog) / MODELS

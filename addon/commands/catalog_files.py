@@ -1,0 +1,55 @@
+"""The files that ``tollgate catalog update`` and ``catalog add`` write. Source: docs/catalog.md."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from addon.commands.errors import report_errors
+from addon.runtime.atomic_files import write_atomically
+from addon.runtime.folder_lock import locked
+from addon.settings.conf_schema import Paths
+from addon.settings.settings import SettingsFiles
+from addon.settings.sources import Sources
+from addon.settings.value_types import SHIPPED_CATALOG
+
+MODELS = "models.toml"
+
+
+def is_for_upgrades(paths: Paths, conf_file: Path) -> bool:
+    """Return whether the catalog is the shipped one, which upgrades replace, and the conf is not next to it."""
+    in_checkout = conf_file.absolute().parent.resolve() == SHIPPED_CATALOG.parent
+    return paths.catalog.resolve() == SHIPPED_CATALOG and (not in_checkout or bool(paths.catalog_overlay))
+
+
+@contextmanager
+def edited_models(conf_file: Path, folder: Path) -> Iterator["ModelsFile"]:
+    """Lock a folder and give its models.toml. Turn errors into one line."""
+    with report_errors(), locked(folder):
+        file = ModelsFile(conf_file, folder / MODELS)
+        try:
+            yield file
+        except ValueError as error:
+            raise click.ClickException(f"{file.path}: {error}") from None
+
+
+class ModelsFile:
+    """A models.toml, in the catalog or in its overlay. A missing one is empty. Raises OSError, ``SettingsError``."""
+
+    def __init__(self, conf_file: Path, path: Path) -> None:
+        self._conf_file = conf_file
+        self.path = path
+        self.text = Sources().read_text(path) if path.exists() else ""
+
+    def write(self, text: str) -> None:
+        """Write the file, if the settings then load."""
+        SettingsFiles(self._conf_file, overlay={self.path: text}).load()
+        write_atomically(self.path, text)
+
+
+def refuse_shipped(conf_file: Path) -> click.ClickException:
+    """Return the error of an edit that would change the shipped catalog of another folder."""
+    return click.ClickException(
+        f"the catalog is the shipped one, which an upgrade replaces; set [paths] catalog_overlay in {conf_file}"
+    )

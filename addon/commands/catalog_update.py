@@ -1,0 +1,170 @@
+"""``tollgate catalog update``: the prices of the installed genai-prices, as a diff or written into models.toml.
+
+Source: docs/catalog.md.
+"""
+
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from tabulate import tabulate
+
+from addon.commands.catalog_edits import add_table, copy_table, set_prices
+from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
+from addon.commands.errors import report_errors
+from addon.commands.options import conf_option, json_option
+from addon.commands.published_prices import PublishedPrices, compare_prices, find_published
+from addon.commands.readers import load_served_settings
+from addon.settings.settings import Settings
+from addon.settings.sources import Sources
+
+_SIX_DIGITS: Final = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChange:
+    """A price of models.toml that differs from the published one, in USD per million tokens.
+
+    ``old`` is None when the table does not have the key, so that the input price applies.
+    """
+
+    slug: str
+    key: str
+    old: str | None
+    new: str
+
+    @property
+    def percent(self) -> str:
+        """The change in percent."""
+        if self.old is None or not Decimal(self.old):
+            return "new"
+        return f"{(Decimal(self.new) / Decimal(self.old) - 1) * 100:+.1f} %"
+
+
+@click.command()
+@click.option("--apply", "is_applied", is_flag=True, help="Write the published prices.")
+@json_option
+@conf_option
+def update(is_applied: bool, as_json: bool, conf_file: Path) -> None:
+    """Show where the catalog's prices differ from the installed genai-prices, by model and key.
+
+    A model with a table in the overlay is yours: it is never changed.
+    """
+    day = datetime.now(UTC).date()
+    with report_errors():
+        settings = load_served_settings(conf_file)
+        changes = find_changes(settings, day)
+    yours = compare_prices(
+        (settings.models[slug] for slug in settings.overlaid_slugs & settings.models.keys()), day
+    )
+    overlaid = sorted({one.slug for one in yours.disagreements})
+    written = _apply(settings, conf_file, changes, day) if is_applied and changes else None
+    if as_json:
+        listed = [asdict(change) | {"change": change.percent} for change in changes]
+        found = {"changes": listed, "overlaid": overlaid, "written_to": str(written) if written else None}
+        click.echo(json.dumps({"genai_prices": version("genai-prices")} | found, indent=2))
+    else:
+        click.echo(_format(changes, overlaid, written))
+
+
+def find_changes(settings: Settings, day: date) -> list[PriceChange]:
+    """Return the changes that make the catalog's prices those published for ``day`` (UTC). Raises ``SettingsError``.
+
+    Overlaid models, builtin ones, and those that the package does not know have none.
+    """
+    tables = Sources().read_toml(settings.conf.paths.catalog / MODELS)
+    changes: list[PriceChange] = []
+    for slug in sorted(tables.keys() - settings.overlaid_slugs):
+        model = settings.models[slug]
+        published = find_published(model.provider.base_url, model.upstream_model_id, day)
+        if published and not model.provider.builtin:
+            changes += _compare_table(slug, tables[slug], published)
+    return changes
+
+
+def _compare_table(slug: str, table: Mapping[str, Any], published: PublishedPrices) -> Iterator[PriceChange]:
+    current = Decimal(table["input_price_per_m"])
+    input_price = current if published.input is None else _round(published.input)
+    wanted = {
+        "input_price_per_m": input_price,
+        "output_price_per_m": published.output,
+        "cached_input_price_per_m": published.cached_input,
+        "cache_write_price_per_m": input_price if published.cache_write is None else published.cache_write,
+    }
+    for key, price in wanted.items():
+        if price is None:
+            continue
+        old, new = table.get(key), _round(price)
+        # A key that is not there means the input price.
+        if new != (input_price if old is None else Decimal(old)):
+            yield PriceChange(slug, key, old, format_price(new))
+
+
+def _round(price: Decimal) -> Decimal:
+    return price.quantize(_SIX_DIGITS, ROUND_HALF_UP)
+
+
+def format_price(price: Decimal) -> str:
+    """Return a price as models.toml has it: at most six fractional digits."""
+    return f"{_round(price).normalize():f}"
+
+
+def _apply(settings: Settings, conf_file: Path, changes: list[PriceChange], day: date) -> Path:
+    """Write the changes in one edit. Return the file.
+
+    The shipped catalog belongs to upgrades. So there a changed model gets a whole table in the overlay.
+    """
+    paths = settings.conf.paths
+    by_slug: dict[str, dict[str, str]] = defaultdict(dict)
+    for change in changes:
+        by_slug[change.slug][change.key] = change.new
+    if not is_for_upgrades(paths, conf_file):
+        with edited_models(conf_file, paths.catalog) as file:
+            file.write(set_prices(file.text, by_slug))
+            return file.path
+    if paths.catalog_overlay is None:
+        raise refuse_shipped(conf_file)
+    with edited_models(conf_file, paths.catalog_overlay) as file:
+        file.write(_overlay_tables(file, Sources().read_text(paths.catalog / MODELS), by_slug, day))
+        return file.path
+
+
+def _overlay_tables(
+    file: ModelsFile, shipped: str, by_slug: Mapping[str, Mapping[str, str]], day: date
+) -> str:
+    """Return the overlay's text with the shipped tables of these models at the new prices."""
+    if taken := by_slug.keys() & tomllib.loads(file.text).keys():
+        raise ValueError(f"was edited meanwhile, and has {', '.join(sorted(taken))} now; try again")
+    source = f"genai-prices {version('genai-prices')} on {day}"
+    origin = f"# Prices of {source}. Without this table, upgrades set them again.\n"
+    text = file.text
+    for slug, prices in by_slug.items():
+        text = add_table(text, origin + set_prices(copy_table(shipped, slug), {slug: prices}))
+    return text
+
+
+def _format(changes: list[PriceChange], overlaid: list[str], written: Path | None) -> str:
+    parts = []
+    if changes:
+        rows = [(one.slug, one.key, one.old, one.new, one.percent) for one in changes]
+        headers = ("slug", "key", "catalog", "published", "change")
+        parts.append(tabulate(rows, headers=headers, disable_numparse=True, missingval="none"))
+    if overlaid:
+        parts.append(
+            "Yours, in the overlay, and left as they are:\n" + "\n".join(f"  {slug}" for slug in overlaid)
+        )
+    models = len({change.slug for change in changes})
+    summary = f"{len(changes)} prices of {models} models differ from genai-prices {version('genai-prices')}."
+    if written:
+        summary += f" They were written to {written}."
+    elif changes:
+        summary += " --apply writes them."
+    return "\n\n".join([*parts, summary])

@@ -1,0 +1,91 @@
+"""Edits of models.toml change the lines of one price or add one table, and keep every other byte."""
+
+import tomllib
+
+import pytest
+
+from addon.commands.catalog_edits import add_table, copy_table, format_model_table, set_prices
+
+TEXT = """\
+# The catalog.
+
+["gpt-4o"]  # retires soon
+provider = "OPENAI"
+input_price_per_m = "2.5"   # base tier
+  output_price_per_m='10' # per million
+max_completion_tokens = 16384  # a source
+
+# About the next one.
+[plain]
+input_price_per_m = "1"
+output_price_per_m = "2"
+"""
+
+
+def test_a_price_changes_in_its_line_and_nothing_else() -> None:
+    edited = set_prices(TEXT, {"gpt-4o": {"input_price_per_m": "2", "output_price_per_m": "9.5"}})
+    assert edited == TEXT.replace('"2.5" ', '"2" ').replace("='10' #", '="9.5" #')
+
+
+def test_a_new_price_goes_below_the_other_prices_of_its_table() -> None:
+    edited = set_prices(TEXT, {"gpt-4o": {"cached_input_price_per_m": "1.25"}})
+    before = "  output_price_per_m='10' # per million\n"
+    assert edited == TEXT.replace(before, before + 'cached_input_price_per_m = "1.25"\n')
+
+
+def test_several_tables_change_at_once_and_the_last_line_may_lack_its_end() -> None:
+    text = TEXT.rstrip()
+    edited = set_prices(
+        text,
+        {
+            "gpt-4o": {"cached_input_price_per_m": "1", "cache_write_price_per_m": "3"},
+            "plain": {"cached_input_price_per_m": "0.5"},
+        },
+    )
+    tables = tomllib.loads(edited)
+    assert (tables["gpt-4o"]["cache_write_price_per_m"], tables["plain"]["cached_input_price_per_m"]) == (
+        "3",
+        "0.5",
+    )
+    assert set(text.splitlines()) < set(edited.splitlines())
+
+
+def test_line_ends_of_windows_stay() -> None:
+    text = TEXT.replace("\n", "\r\n")
+    edited = set_prices(text, {"plain": {"cached_input_price_per_m": "0.5"}})
+    assert "\n" not in edited.replace("\r\n", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'plain = { input_price_per_m = "1" }\n',
+        'plain.input_price_per_m = "1"\n',
+        'note = """\n[plain]\ninput_price_per_m = "1"\n"""\n["plain"]\ninput_price_per_m = "1"\n',
+    ],
+)
+def test_a_table_in_another_notation_is_not_edited(text: str) -> None:
+    with pytest.raises(ValueError, match="can't be edited line by line"):
+        set_prices(text, {"plain": {"input_price_per_m": "2"}})
+
+
+def test_a_copied_table_ends_with_its_last_key() -> None:
+    copied = copy_table(TEXT, "gpt-4o")
+    assert copied.startswith('["gpt-4o"]  # retires soon\n')
+    assert copied.endswith("# a source\n")
+    assert tomllib.loads(copied) == {"gpt-4o": tomllib.loads(TEXT)["gpt-4o"]}
+
+
+def test_a_table_is_added_at_the_end() -> None:
+    table = format_model_table(
+        'x/y"z'.replace('"', ""), {"provider": "Ä", "max": 3, "active": True}, "a comment"
+    )
+    assert table == '["x/yz"]  # a comment\nprovider = "Ä"\nmax = 3\nactive = true\n'
+    assert add_table(TEXT, table) == f"{TEXT}\n{table}"
+    assert add_table("", table) == table
+    assert add_table("# only a comment", table) == f"# only a comment\n\n{table}"
+
+
+def test_a_table_after_an_unfinished_one_is_not_added_into_it() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        add_table(TEXT, '[plain]\ninput_price_per_m = "3"\n[plain2]\n[plain]\n')
