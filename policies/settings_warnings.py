@@ -20,6 +20,7 @@ type WarningKind = Literal[
     "model_unserved",
     "overage_protection_off",
     "overlay_hides_nothing",
+    "alerts_unset",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

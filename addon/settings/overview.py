@@ -55,7 +55,11 @@ class FileWarning:
 def find_file_warnings(settings: Settings) -> list[FileWarning]:
     """Return all warnings about ``settings``, each with its file."""
     found = find_warnings(settings.providers, settings.models, settings.workspaces, settings.unknown_hidden)
-    return [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
+    warnings = [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
+    if settings.conf.alerts.webhook and settings.alert_target is None:
+        reason = "an environment variable that it names is not set, so no alert is sent"
+        warnings.append(FileWarning("alerts_unset", settings.conf_file, "alerts", reason))
+    return warnings
 
 
 def _find_file(warning: SettingsWarning, settings: Settings) -> Path:

@@ -48,6 +48,7 @@ class Settings:
     - ``routes`` are made of the other fields.
     """
 
+    conf_file: Path
     conf: ProxyConf
     written: ProxyConf
     providers: Mapping[str, Provider]
@@ -170,6 +171,7 @@ def make_settings(built: BuiltSettings) -> Settings:
     """Return what was built, as one set."""
     shared, workspaces = built.shared, built.workspaces
     return Settings(
+        conf_file=shared.conf_file,
         conf=shared.conf,
         written=shared.written,
         providers=shared.providers,

@@ -37,6 +37,7 @@ class SharedSettings:
     For the rest see ``Settings``.
     """
 
+    conf_file: Path
     conf: ProxyConf
     written: ProxyConf
     providers: Mapping[str, Provider]
@@ -101,6 +102,7 @@ def try_shared_settings(
     with errors.collect():
         alert_target = load_alert_target(conf.alerts, conf_file, secrets)
     shared = SharedSettings(
+        conf_file=conf_file,
         conf=conf,
         written=written,
         providers=MappingProxyType(catalog.providers),

@@ -17,6 +17,23 @@ EDITS = {
     "no name": (ACME, 'name = "Acme"\n', "", "name", "is required"),
     "unknown plan": (ACME, '"pro"', '"gold"', "plan", "'standard' or 'pro'"),
     "unknown workspace key": (ACME, PLAN, plan_and("rpm_overide = 6"), "rpm_overide", '"rpm_override"?'),
+    "no percentage": (ACME, PLAN, plan_and("alert_at_percent = [0]"), "alert_at_percent[0]", "equal to 1"),
+    "more than all": (
+        ACME,
+        PLAN,
+        plan_and("alert_at_percent = [101]"),
+        "alert_at_percent[0]",
+        "equal to 100",
+    ),
+    "not ascending": (ACME, PLAN, plan_and("alert_at_percent = [95, 80]"), "alert_at_percent", "ascending"),
+    "a percentage twice": (ACME, PLAN, plan_and("alert_at_percent = [80, 80]"), "alert_at_percent", "once"),
+    "half a percentage": (
+        ACME,
+        PLAN,
+        plan_and("alert_at_percent = [0.5]"),
+        "alert_at_percent[0]",
+        "valid integer",
+    ),
     "no rpm": (ACME, PLAN, plan_and("rpm_override = 0"), "rpm_override", "equal to 1"),
     "float cap": (
         ACME,
