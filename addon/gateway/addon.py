@@ -90,11 +90,17 @@ class Gateway(ClientHooks):
         if self._shown_calls:
             await self._shown_calls.close()
 
-    async def drain(self, timeout_s: float) -> None:
-        """Let the calls in flight end, then close every client. Fail ``/readyz`` at once."""
+    async def drain(self, timeout_s: float) -> int:
+        """Let the calls in flight end, then close every client. Fail ``/readyz`` at once.
+
+        Return how many calls were cut off because they did not end in time.
+        """
         self.lifecycle().draining = True
         self.clients.announce_end()
         in_flight = self.lifecycle().deps.in_flight
+        count, cut = len(in_flight.calls), 0
+        fields = {"event": "drain begun", "calls": count, "timeout_s": timeout_s}
+        log.info("draining: %d calls in flight, which may take %g s", count, timeout_s, extra=fields)
         try:
             async with asyncio.timeout(timeout_s):
                 await in_flight.idle.wait()
@@ -103,8 +109,10 @@ class Gateway(ClientHooks):
         except TimeoutError:
             in_flight.is_drain_over = True
             self.lifecycle().deps.unrelayed.close()
-            log.warning("cut off %d calls that did not end within %g s", len(in_flight.calls), timeout_s)
+            cut = len(in_flight.calls)
+            log.warning("cut off %d calls that did not end within %g s", cut, timeout_s)
         await self.clients.close_all()
+        return cut
 
     def _certificate(self) -> Path | None:
         # There may be no settings yet: mitmproxy reads each attribute of an addon when it is added.

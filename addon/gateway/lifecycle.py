@@ -6,7 +6,7 @@ supervisor has both.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from addon import VERSION
@@ -33,15 +33,9 @@ from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
 from policies.circuit_breaker import CircuitScope, count_circuits
-from policies.fallback import find_unserved_reason
-from policies.limits import is_exposed
 from policies.model import Mode
 
 log = logging.getLogger("tollgate.lifecycle")
-
-_PROTECTED = {"event": "overage protection by default"}
-_EXPOSED = {"event": "overage protection off"}
-_MAX_LISTED = 20
 
 
 class Lifecycle:
@@ -164,6 +158,7 @@ class Lifecycle:
     def note_fault(self, fault: BaseException | None) -> None:
         """Remember why the newest settings could not be put to use. The last good settings serve on."""
         self.fault = fault
+        self.metrics.set_reload_failed(failed=fault is not None)
         if isinstance(fault, SettingsError):
             log.error("settings: could not be put to use: %s", fault)
         elif fault:
@@ -175,30 +170,11 @@ class Lifecycle:
             self.sandbox_url = await self.sandbox.start()
         if self.sandbox:
             settings = settings.with_builtin_url(self.sandbox_url, self.sandbox.key)
-        self._log_workspace_warnings(settings)
         self.platform_keys.use_settings(settings)
         self.providers = settings.providers
         self.metrics.set_broken_files([problem.file for problem in settings.problems])
         self.deps.settings, self.deps.catalog = settings, PublicCatalog(settings.models)
         self.deps.pool.set_proxy(settings.egress_proxy)
-
-    def _log_workspace_warnings(self, settings: Settings) -> None:
-        workspaces = settings.workspaces.values()
-        for workspace in workspaces:
-            fallback = workspace.fallback_model
-            if fallback and (reason := find_unserved_reason(settings.models.get(fallback), workspace)):
-                log.warning("workspace %s: its fallback_model serves no call: %s", workspace.id, reason)
-        if by_default := [one.id for one in workspaces if not one.states_overage_protection]:
-            log.info(
-                "overage_protection is on, by default, for %s", _join_names(by_default), extra=_PROTECTED
-            )
-        if exposed := [one.id for one in workspaces if is_exposed(one)]:
-            log.warning(
-                "overage_protection is off for %s: calls at once may cost far more than is left in their wallets,"
-                " see docs/limits.md",
-                _join_names(exposed),
-                extra=_EXPOSED,
-            )
 
     def _find_faults(self) -> Mapping[str, str]:
         """Return why each broken file does not load, and why the newest settings are not in use."""
@@ -214,6 +190,9 @@ class Lifecycle:
 
     async def _metrics(self) -> tuple[int, str, bytes]:
         self._measure()
+        if self.watcher:
+            self.metrics.set_settings_age(self.watcher.age_s)
+            self.metrics.set_reload_failed(failed=bool(self.watcher.error or self.fault))
         return 200, *self.metrics.render()
 
     async def readiness(self) -> Readiness:
@@ -232,12 +211,6 @@ class Lifecycle:
         # Resting keys, open circuits and files that do not load are only reported: calls can be served all the same.
         ready = checks["store"] == "ok" and not self.draining
         return Readiness(ready, checks)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Return the first names in one line, and the number of the others."""
-    more = [f"{len(names) - _MAX_LISTED} more"] if len(names) > _MAX_LISTED else []
-    return ", ".join([*names[:_MAX_LISTED], *more])
 
 
 def _describe_circuits(open_circuits: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from mitmproxy.log import LegacyLogEvents
 from mitmproxy.master import Master
@@ -17,6 +18,8 @@ from addon.runtime.listening import base_url, bind
 from addon.serve.signals import stop_signals
 from addon.settings.settings import Settings, SettingsFiles
 from addon.wire.hooks import Listener
+
+log = logging.getLogger("tollgate.serve")
 
 GC_THRESHOLD = 20_000
 """New objects between two garbage collections. A call makes some hundreds, and nearly all need no collection."""
@@ -46,6 +49,7 @@ async def serving(
     bound, StoreUnavailable when the ledger can't be written.
     """
     conf = settings.conf.listen
+    started_s, cut_calls = monotonic(), None
     master = Master(Options())
     _remove_log_events()
     gateway = Gateway()
@@ -61,9 +65,13 @@ async def serving(
             server = await listener.accept(listen())
             yield gateway
             server.close()
-            await gateway.drain(conf.drain_timeout_s)
+            cut_calls = await gateway.drain(conf.drain_timeout_s)
     finally:
         await master.done()
+        if cut_calls is not None:
+            uptime_s = round(monotonic() - started_s, 3)
+            fields = {"event": "stopped", "uptime_s": uptime_s, "cut_calls": cut_calls}
+            log.info("stopped after %g s; the drain cut off %d calls", uptime_s, cut_calls, extra=fields)
 
 
 async def serve(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:

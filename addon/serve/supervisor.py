@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 from addon.runtime.listening import base_url
 from addon.serve.ports import reserve
@@ -104,6 +105,7 @@ class Supervisor:
         self.admin.pages["/metrics"] = self._metrics
         self.watcher = Watcher(files, settings, self.apply)
         self.draining = False
+        self._started_s = monotonic()
         self._keepers: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -133,6 +135,8 @@ class Supervisor:
     async def stop(self) -> None:
         """Drain every worker and wait until all have ended. Raises WorkerFailed when one had to be killed."""
         self.draining = True
+        if self._keepers:
+            self._log_drain()
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -143,10 +147,21 @@ class Supervisor:
         workers = list(self.workers.values())
         ended = await asyncio.gather(*(worker.stop(bound_s) for worker in workers))
         await self.admin.stop()
-        if killed := [
-            f"worker {worker.number}" for worker, well in zip(workers, ended, strict=True) if not well
-        ]:
+        killed = [f"worker {worker.number}" for worker, well in zip(workers, ended, strict=True) if not well]
+        if self._keepers:
+            self._log_stop(len(killed))
+        if killed:
             raise WorkerFailed(f"killed {', '.join(killed)}, not ended {bound_s:g} s after SIGTERM")
+
+    def _log_drain(self) -> None:
+        count, timeout_s = len(self.workers), self.listen.drain_timeout_s
+        fields = {"event": "drain begun", "workers": count, "timeout_s": timeout_s}
+        log.info("draining %d workers, whose calls may take %g s", count, timeout_s, extra=fields)
+
+    def _log_stop(self, killed: int) -> None:
+        uptime_s = round(monotonic() - self._started_s, 3)
+        fields = {"event": "stopped", "uptime_s": uptime_s, "killed_workers": killed}
+        log.info("stopped after %g s; %d workers were killed", uptime_s, killed, extra=fields)
 
     def apply(self, settings: Settings) -> None:
         """Give ``settings`` to every worker, also to those that start later."""
@@ -241,7 +256,11 @@ class Supervisor:
             log.exception("the counts of worker %d are lost", ended.number)
 
     async def _metrics(self) -> tuple[int, str, bytes]:
-        return 200, *self.metrics.render()
+        gauges = {
+            "tollgate_reload_failed": bool(self.watcher.error or self._write_fault),
+            "tollgate_settings_age_seconds": self.watcher.age_s,
+        }
+        return 200, *self.metrics.render(gauges)
 
 
 @contextmanager

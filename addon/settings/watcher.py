@@ -8,12 +8,15 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
+from addon.settings.changes import describe_changes
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import Problem
 from addon.settings.served_prices import FILE_NAME, ServedPrices
 from addon.settings.settings import NEEDS_RESTART, Settings, SettingsFiles
+from addon.settings.settings_log import SettingsLog
 
 _log = logging.getLogger("tollgate.reload")
 
@@ -43,6 +46,10 @@ class Watcher:
         self._latest = running
         self._apply = apply
         self._interval_s = interval_s
+        self._built_from = files.built_from()
+        self._changes = ""
+        self._loaded_s = monotonic()
+        self._settings_log = SettingsLog()
         self._needs_restart: tuple[str, ...] = ()
         self.fault: str | None = None
         """Why the files can't be checked, None while they can."""
@@ -57,8 +64,14 @@ class Watcher:
         """The files that do not load, with the reasons; None while all load."""
         return self.fault or describe_problems(self._latest.problems)
 
+    @property
+    def age_s(self) -> float:
+        """How long ago the settings in use were loaded."""
+        return monotonic() - self._loaded_s
+
     def start(self) -> None:
         """Start to watch, on the running event loop."""
+        self._settings_log.log_start(self._latest)
         self._log_problems({}, self._latest.problems)
         self._task = asyncio.create_task(self._watch(), name="settings reload")
         self._task.add_done_callback(self._note_end)
@@ -82,7 +95,7 @@ class Watcher:
     async def _look(self, now_s: float, running: ProxyConf) -> Settings | None:
         loop = asyncio.get_running_loop()
         try:
-            settings = await loop.run_in_executor(self._thread, self._files.look, now_s, running)
+            settings = await loop.run_in_executor(self._thread, self._look_at_files, now_s, running)
         except Exception:  # noqa: BLE001  (a fault of ours must not end the reload: the next look may succeed)
             if self.fault is None:
                 _log.exception("%s", _NOT_READ, extra={"event": "file broken"})
@@ -91,17 +104,27 @@ class Watcher:
         self.fault = None
         return settings
 
+    def _look_at_files(self, now_s: float, running: ProxyConf) -> Settings:
+        settings = self._files.look(now_s, running)
+        if settings is not self._latest:
+            before, self._built_from = self._built_from, self._files.built_from()
+            changes = describe_changes(before, self._built_from, self._files.texts)
+            self._changes = "; ".join(filter(None, (self._changes, changes)))
+        return settings
+
     def _apply_if_new(self, settings: Settings) -> None:
         if settings is self._latest:
             return
         before, self._latest = self._latest, settings
+        changes, self._changes = self._changes, ""
         self._log_problems({problem.file: problem for problem in before.problems}, settings.problems)
         self._warn_of_restart(settings)
         if settings == before:
             _log.debug("the files were read again, nothing is new")
             return
-        if settings.fingerprint != before.fingerprint:
-            _log.info("settings reloaded, fingerprint %s", settings.fingerprint)
+        if changes:
+            self._loaded_s = monotonic()
+            self._settings_log.log_reload(settings, changes)
         self._apply(settings)
 
     def _log_problems(self, before: Mapping[Path, Problem], now: tuple[Problem, ...]) -> None:

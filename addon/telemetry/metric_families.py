@@ -135,6 +135,18 @@ _FAMILIES: Iterable[Family] = (
         over_workers="max",
     ),
     Family(
+        "tollgate_reload_failed",
+        "gauge",
+        "1 while files on disk are not in use, else 0.",
+        over_workers="max",
+    ),
+    Family(
+        "tollgate_settings_age_seconds",
+        "gauge",
+        "Since the settings in use were loaded.",
+        over_workers="max",
+    ),
+    Family(
         "tollgate_broken_files",
         "gauge",
         "Settings files that do not load.",

@@ -238,6 +238,14 @@ class Metrics:
             counts[OTHER] = len(files) - MAX_NAMED_FILES
         _set(self._metrics["tollgate_broken_files"], {(file,): count for file, count in counts.items()})
 
+    def set_reload_failed(self, *, failed: bool) -> None:
+        """Set whether the files on disk are not in use, because some do not load or can't be put to use."""
+        self._cells("tollgate_reload_failed")[0] = failed
+
+    def set_settings_age(self, age_s: float) -> None:
+        """Set how long ago the settings in use were loaded."""
+        self._cells("tollgate_settings_age_seconds")[0] = age_s
+
     def render(self) -> Rendered:
         """Return the metrics page of this process."""
         return render_registry(self.registry)

@@ -4,8 +4,9 @@ Each worker writes its numbers to a file in one folder. The file of a worker tha
 and deleted, so the folder holds no more files than the living workers have.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Metric
 
@@ -13,6 +14,8 @@ from addon.telemetry.metric_cells import Series, read_cells
 from addon.telemetry.metric_families import FAMILIES, Rendered, render_registry
 
 type _Sums = dict[Series, list[float]]
+
+_NO_GAUGES: Mapping[str, float] = MappingProxyType({})
 
 
 class WorkerMetrics:
@@ -24,11 +27,13 @@ class WorkerMetrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ended: _Sums = {}
+        self._own: _Sums = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def render(self) -> Rendered:
-        """Return the page of all workers together."""
+    def render(self, gauges: Mapping[str, float] = _NO_GAUGES) -> Rendered:
+        """Return the page of all workers together. ``gauges`` without labels are those of the supervisor itself."""
+        self._own = {(name, ()): [value] for name, value in gauges.items()}
         return render_registry(self._registry)
 
     def worker_ended(self, pid: int) -> None:
@@ -46,7 +51,8 @@ class WorkerMetrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics, as ``CollectorRegistry`` asks for them."""
         numbers: dict[str, dict[tuple[str, ...], list[float]]] = {name: {} for name in FAMILIES}
-        for (name, labels), cells in _combine(self._ended, self._folder.glob("*.db")).items():
+        known = {**self._ended, **self._own}
+        for (name, labels), cells in _combine(known, self._folder.glob("*.db")).items():
             numbers[name][labels] = cells
         for name, family in FAMILIES.items():
             yield family.to_metric(numbers[name])

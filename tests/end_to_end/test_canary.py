@@ -335,8 +335,9 @@ def test_a_misplaced_secret_is_in_no_error_message(scene: Scene, tmp_path: Path,
     file, text = BROKEN[name]
     with (folder / file).open("a") as written:
         written.write(text)
-    # `keys list` reads all files. `wallet balance` reads only the files that it needs for the ledger.
-    outputs = [run_command(folder, *arguments) for arguments in (("keys", "list"), ("wallet", "balance"))]
+    # `keys list` and `check` read all files. `wallet balance` reads only the files that it needs for the ledger.
+    commands = (("keys", "list"), ("wallet", "balance"), ("check",), ("check", "--json"))
+    outputs = [run_command(folder, *arguments) for arguments in commands]
     said = b"".join(said for _, said in outputs)
     # A command names a broken workspace file and goes on with the other workspaces.
     assert 1 in {status for status, _ in outputs} or b"is not served: " in said
@@ -368,6 +369,8 @@ def test_a_failed_start_shows_no_secret(scene: Scene, tmp_path: Path) -> None:
 
 
 COMMANDS: dict[tuple[str, ...], int] = {
+    ("check",): 0,
+    ("check", "--json"): 0,
     ("usage",): 0,
     ("usage", "--workspace", "own"): 0,
     ("usage", "--workspace", KEY): 0,

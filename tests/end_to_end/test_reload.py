@@ -121,6 +121,34 @@ def test_a_bad_edit_changes_nothing_is_logged_once_and_can_be_undone(
     assert sum(line["level"] == "error" for line in own.logs) == 1
 
 
+def _gauge(own: Gateway, name: str) -> float:
+    page = httpx.get(f"{own.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
+    [number] = re.findall(rf"^{name} (\S+)$", page, re.MULTILINE)
+    return float(number)
+
+
+def test_a_reload_names_keys_and_no_value_and_a_failed_one_is_a_metric(own: Gateway) -> None:
+    acme = own.folder / "policies" / "workspaces" / "acme.toml"
+    good = acme.read_text()
+    before = _gauge(own, "tollgate_settings_age_seconds")
+    assert _gauge(own, "tollgate_reload_failed") == 0
+    added = f'\n[[keys]]\nid = "spare"\nhash = "sha256:{"5" * 64}"\n'
+    acme.write_text(good.replace('id = "ci"', 'id = "ci"\nrequest_cap = 987654321', 1) + added)
+    line = own.wait_for_log(lambda line: line.get("event") == "settings reloaded")
+    assert line["message"] == "settings reloaded: acme.toml: keys[ci].request_cap added, keys[spare] added"
+    assert not [line for line in own.stderr_lines if "987654321" in line or "5" * 64 in line]
+    assert 0 < before < BOUND_S
+
+    acme.write_text("broken")
+    own.wait_until(lambda: _gauge(own, "tollgate_reload_failed") == 1)
+    age_s = _gauge(own, "tollgate_settings_age_seconds")
+    acme.write_text(good)
+    own.wait_until(lambda: _gauge(own, "tollgate_reload_failed") == 0)
+    assert age_s > 0
+    last = [line["message"] for line in own.logs if line.get("event") == "settings reloaded"][-1]
+    assert last == "settings reloaded: acme.toml: keys[ci].request_cap removed, keys[spare] removed"
+
+
 def test_a_good_edit_next_to_a_bad_one_waits_for_it(own: Gateway, client: httpx.Client) -> None:
     conf = own.folder / "proxy.conf"
     good = conf.read_text()

@@ -236,7 +236,9 @@ def test_ordinary_calls_log_no_warning(start_gateway: StartGateway, upstream: Up
         client.read_chunks_until(b"one")
     gateway.wait_for_row(lambda row: row["error_code"] == "client_disconnected")
     assert gateway.stop() == 0
-    assert {line["level"] for line in gateway.logs} == {"info"}
+    # The files of these tests name a provider without a key.
+    of_calls = [line for line in gateway.logs if line.get("event") != "settings warning"]
+    assert {line["level"] for line in of_calls} == {"info"}
     assert [line for line in gateway.stderr_lines if not line.startswith("{")] == []
 
 

@@ -91,6 +91,10 @@ def test_a_call_that_does_not_end_in_time_is_cut_off_and_recorded(
     recorded = [(row["status"], row["error_code"], row["stream"]) for row in gateway.ledger_rows()]
     assert recorded == [(499, "interrupted", int(stream))]
     assert any(line["message"].startswith("cut off 1 call") for line in gateway.logs)
+    [begun] = [line for line in gateway.logs if line.get("event") == "drain begun"]
+    assert (begun["calls"], begun["timeout_s"]) == (1, 0.2)
+    assert (gateway.logs[-1]["event"], gateway.logs[-1]["cut_calls"]) == ("stopped", 1)
+    assert gateway.logs[-1]["uptime_s"] > 0.2
 
 
 @pytest.mark.parametrize("stream", [False, True])

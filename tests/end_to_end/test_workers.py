@@ -252,7 +252,17 @@ def test_an_edit_reaches_every_worker_and_is_one_log_line(
     _revoke_key(gateway)
     gateway.wait_for_log(lambda line: line["message"].startswith("settings reloaded"))
     gateway.wait_until(lambda: {_call(gateway).status_code for _ in range(CALLERS)} == {401})
-    assert len([line for line in gateway.logs if line["message"].startswith("settings reloaded")]) == 1
+    page = httpx.get(f"{gateway.admin_url}/metrics", timeout=BOUND_S, trust_env=False).text
+    assert "\ntollgate_reload_failed 0.0\n" in page
+    [age_s] = re.findall(r"^tollgate_settings_age_seconds (\S+)$", page, re.MULTILINE)
+    assert float(age_s) < BOUND_S
+    assert gateway.stop() == 0
+    # Only the supervisor writes the lines of settings.
+    for name in ("settings loaded", "settings warning", "settings reloaded"):
+        assert ["worker" in line for line in gateway.logs if line.get("event") == name] == [False]
+    ends = [line for line in gateway.logs if line.get("event") == "stopped"]
+    assert sorted(line.get("worker", 0) for line in ends) == [0, 1, 2]
+    assert (ends[-1].get("worker"), ends[-1]["killed_workers"]) == (None, 0)
 
 
 def test_a_restarted_worker_gets_the_last_good_settings_while_the_files_are_broken(

@@ -55,6 +55,9 @@ class Lines(logging.Handler):
         if record.levelno == logging.CRITICAL and "no longer reloaded; restart" in record.getMessage():
             self.died.set()
 
+    def seen_events(self, event: str) -> list[logging.LogRecord]:
+        return [record for record in self.seen if record.__dict__.get("event") == event]
+
     def having(self, word: str, level: int = logging.INFO) -> list[str]:
         """Return the lines of at least ``level`` that contain ``word``."""
         return [
@@ -66,13 +69,16 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 async def lines() -> AsyncIterator[Lines]:
-    handler, logger = Lines(), logging.getLogger("tollgate.reload")
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    handler = Lines()
+    loggers = [logging.getLogger(f"tollgate.{name}") for name in ("reload", "settings")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
     yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @pytest.fixture
@@ -87,7 +93,33 @@ async def test_an_edit_is_applied(running: Running, lines: Lines) -> None:
     running.edit(ACME, '"Acme"', '"Emca"')
     settings = await running.next()
     assert settings.workspaces["acme"].name == "Emca"
-    assert lines.having(f"settings reloaded, fingerprint {settings.fingerprint}")
+    [line] = lines.seen_events("settings reloaded")
+    assert line.getMessage() == "settings reloaded: acme.toml: name"
+    assert line.__dict__["fingerprint"] == settings.fingerprint
+    assert running.watcher.age_s < BOUND_S
+
+
+async def test_the_start_is_one_line_with_what_is_served_and_each_warning_is_one(
+    running: Running, lines: Lines
+) -> None:
+    [start] = lines.seen_events("settings loaded")
+    fields = ("workspaces", "keys", "active_keys", "platform_models", "own_key_models", "warnings")
+    assert [start.__dict__[name] for name in fields] == [2, 3, 2, "OPENAI 1", "GROQ 1", 0]
+    running.edit(BETA, '"Beta"', '"Beta"\ndefault_model = "sandbox-chat"')
+    await running.next()
+    running.edit(ACME, '"Acme"', '"Emca"')
+    await running.next()
+    [warning] = lines.seen_events("settings warning")
+    assert warning.getMessage().endswith(
+        "beta.toml: default_model: sandbox-chat serves no call: it is not active"
+    )
+    assert (warning.__dict__["kind"], warning.__dict__["key"]) == ("model_unserved", "default_model")
+
+
+async def test_a_file_that_breaks_is_no_reload(running: Running, lines: Lines) -> None:
+    running.edit(ACME, 'plan = "pro"', 'plan = "gold"')
+    await running.next()
+    assert lines.seen_events("settings reloaded") == []
 
 
 async def test_a_broken_file_is_logged_once_and_reported_until_it_is_fixed(
@@ -104,11 +136,12 @@ async def test_a_broken_file_is_logged_once_and_reported_until_it_is_fixed(
     running.edit(ACME, 'plan = "gold"', 'plan = "standard"')
     assert (await running.next()).workspaces["acme"].plan == "standard"
     assert running.watcher.error is None
-    assert len(lines.having("acme.toml: plan")) == 1
+    assert len(lines.having("acme.toml: plan", logging.ERROR)) == 1
     assert len(lines.having("acme.toml loads again")) == 1
     assert [record.__dict__.get("event") for record in lines.seen if "acme.toml" in record.getMessage()] == [
         "file broken",
         "file mended",
+        "settings reloaded",
     ]
 
 

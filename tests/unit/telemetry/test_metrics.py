@@ -210,6 +210,8 @@ def fill_every_metric(metrics: Metrics) -> None:
     """Give each metric a sample."""
     fallback = replace(EXCHANGE.target, is_fallback=True)
     served = structs.replace(EXCHANGE, **route_fields(fallback), first_byte_s=1.5)
+    metrics.set_reload_failed(failed=False)
+    metrics.set_settings_age(1.5)
     metrics.call_ended(served, CATALOG, now_s=2.0)
     metrics.call_ended(exchange_by(stream=True, error_code="upstream_error"), CATALOG, now_s=2.0)
     metrics.count_disbelieved("TESTER", "prompt_tokens")
