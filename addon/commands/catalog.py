@@ -5,8 +5,11 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 from tabulate import tabulate
@@ -15,10 +18,23 @@ from addon.calls.public_catalog import CLIENTS_KEYS, format_rows, make_public_ro
 from addon.commands.catalog_add import add
 from addon.commands.catalog_update import update
 from addon.commands.errors import report_errors
-from addon.commands.options import conf_option, json_option
+from addon.commands.options import conf_option, json_option, listing_options
+from addon.commands.output import Form, echo_table
 from addon.commands.published_prices import Comparison, compare_prices
 from addon.commands.readers import load_served_settings
+from addon.store.ledger.report import Table
 from policies.model import Model
+
+_HEADERS: Final = MappingProxyType(
+    {
+        "modelSlug": "slug",
+        "upstreamModelId": "upstream_model_id",
+        "inputPricePerMRetail": "retail_input",
+        "outputPricePerMRetail": "retail_output",
+        "isByokOnly": "byok_only",
+    }
+)
+"""The columns of the table for people, by the keys of the contract."""
 
 
 @click.group()
@@ -32,15 +48,18 @@ catalog.add_command(add)
 
 @catalog.command("list")
 @conf_option
-@json_option
-def list_models(conf_file: Path, as_json: bool) -> None:
+@listing_options
+def list_models(conf_file: Path, form: Form) -> None:
     """Show the active models with retail prices, as GET /v1/models does."""
     rows = make_public_rows(_load_models(conf_file))
-    if as_json:
+    if form == "json":
         click.echo(format_rows(rows))
         return
-    shown = [{key: value for key, value in row.items() if key not in CLIENTS_KEYS} for row in rows]
-    click.echo(tabulate(shown, headers="keys", disable_numparse=True))
+    shown = [{key: _show(value) for key, value in row.items() if key not in CLIENTS_KEYS} for row in rows]
+    columns = list(shown[0]) if shown else []
+    if form != "csv":
+        columns = [_HEADERS.get(column, column) for column in columns]
+    echo_table(Table(columns, [list(row.values()) for row in shown]), form, "no active models")
 
 
 @catalog.command()
@@ -52,6 +71,11 @@ def check(conf_file: Path, as_json: bool) -> None:
     click.echo(_format_comparison_json(comparison) if as_json else _format_comparison(comparison))
     if comparison.disagreements:
         sys.exit(1)
+
+
+def _show(value: Any) -> Any:
+    """Return a price as plain decimal text. Other values stay."""
+    return f"{value:f}" if isinstance(value, Decimal) else value
 
 
 def _load_models(conf_file: Path) -> Iterable[Model]:

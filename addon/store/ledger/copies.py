@@ -1,5 +1,6 @@
 """Whole copies of the ledger's file, made while other processes write to it. Source: docs/ledger.md, "Backups"."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -39,8 +40,12 @@ def private_file(target: Path) -> Iterator[Path]:
     descriptor = os.open(partial, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_ino != os.stat(partial).st_ino:
+        found = os.fstat(descriptor)
+        if found.st_ino != os.stat(partial).st_ino:
             raise BlockingIOError(f"{partial} is used by another process")
+        if found.st_uid != os.geteuid() or found.st_nlink != 1:
+            # In a folder that others may write, someone may have made the file to read what comes into it.
+            raise PermissionError(errno.EPERM, "belongs to someone else; remove it", str(partial))
         os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, 0)
         try:

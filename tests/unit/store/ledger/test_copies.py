@@ -164,6 +164,13 @@ def test_a_private_file_has_one_user_and_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_someone_else_can_read_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("")
+    os.link(tmp_path / "theirs", tmp_path / ".copy.db.partial")
+    with pytest.raises(PermissionError, match="belongs to someone else"), private_file(tmp_path / "copy.db"):
+        pass
+
+
 def test_a_link_in_the_place_of_a_private_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("of someone else")
     (tmp_path / ".copy.db.partial").symlink_to(tmp_path / "other")
