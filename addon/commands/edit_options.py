@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 import click
 
 from addon.edits.toml_lines import Value
+from addon.text.masking import mask_credentials
 from policies.model import Plan, Reset
 from policies.money import parse_usd_nanousd
 
@@ -76,6 +77,8 @@ def parse_when(text: str) -> datetime:
 def _parse_text(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be printable")
+    if mask_credentials(text) != text:
+        raise ValueError("looks like a credential, and would be written into the file")
     return text
 
 
@@ -92,6 +95,15 @@ def _parse_usd(text: str) -> str:
 
 def _parse_names(text: str) -> list[str] | None:
     return [name for part in text.split(",") if (name := _parse_text(part.strip()))] or None
+
+
+def _parse_percents(text: str) -> list[int]:
+    """Return percentages separated by commas; none for ``none``."""
+    if text == "none":
+        return []
+    if not re.fullmatch(r"[0-9]{1,3}(, *[0-9]{1,3})*", text):
+        raise ValueError("must be whole numbers separated by commas, such as 80,95,100, or none")
+    return [int(part) for part in text.split(",")]
 
 
 _KEY_SETTINGS: Final = (
@@ -146,6 +158,13 @@ _WORKSPACE_SETTINGS: Final = (
     _Setting(
         "safety_net", "--safety-net", "Repeat failed calls with the customer's own key on the platform's."
     ),
+    _Setting(
+        "alert_at_percent",
+        "--alert-at",
+        "The used parts of budgets that are worth an alert, in percent: 80,95,100.",
+        "PERCENTS",
+        _parse_percents,
+    ),
     _Setting("overage_protection", "--overage-protection", "Hold the money of each call before it is sent."),
 )
 
@@ -180,7 +199,8 @@ def _add_options(command: Callable[..., None], settings: Sequence[_Setting]) -> 
                 raise click.UsageError(f"use either {one.option} or {one.remover}")
             if value is not None or is_removed:
                 # An empty text removes a key too.
-                changes[one.key] = None if is_removed or value in ("", []) else value
+                is_empty = value == "" or (one.can_repeat and not value)
+                changes[one.key] = None if is_removed or is_empty else value
         command(*args, changes=changes, **options)
 
     wrapped: Callable[..., None] = with_changes

@@ -14,7 +14,7 @@ import click
 from addon.commands.edit_options import key_options, name_options, parse_length, parse_with
 from addon.commands.errors import report_errors, unknown_workspace_error
 from addon.commands.options import conf_option, listing_options
-from addon.commands.output import Form, echo_table, format_json
+from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
 from addon.edits.keys import create_key, rotate_key, set_key
 from addon.edits.revocation import revoke_key
@@ -126,7 +126,7 @@ def list_keys(workspace: str | None, form: Form, conf_file: Path) -> None:
     shown = settings.workspaces.values() if workspace is None else [settings.workspaces[workspace]]
     rows = [_make_row(owner, key) for owner in shown for key in owner.keys]
     if form == "json":
-        click.echo(format_json([dict(zip(COLUMNS, row, strict=True)) for row in rows]))
+        echo_table(Table(COLUMNS, rows), form, "")
     elif form == "csv":
         echo_table(Table(COLUMNS, [_join_models(row) for row in rows]), form, "")
     else:
@@ -183,7 +183,7 @@ def _show_cap(cap: object, reset: str | None) -> str | None:
 
 
 def _join_models(row: Sequence[Any]) -> list[Any]:
-    return [", ".join(value) if isinstance(value, list) else value for value in row]
+    return [join_list(value) for value in row]
 
 
 def _show(moment: datetime) -> str:

@@ -83,6 +83,11 @@ def format_table(
     return f"{found.text}\n\nNot shown: {names} (--wide shows all)"
 
 
+def join_list(value: Any) -> Any:
+    """Return the items of a list as one cell, and any other value as it is."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
 def format_limit(row: Mapping[str, Any]) -> list[str]:
     """Return the cells of one limit under ``LIMIT_HEADERS``. ``row`` is a record of ``report.find_limits``.
 

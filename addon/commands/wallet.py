@@ -21,6 +21,7 @@ from addon.store.backends import open_counters, open_store
 from addon.store.ledger.report import find_balances, find_entries, find_entry, find_wallets
 from addon.store.ledger.rows import CALL
 from addon.store.protocol import WalletEntry
+from addon.text.masking import mask_credentials
 from policies.money import MAX_CAP_USD, format_nanousd, parse_usd_nanousd
 
 HISTORY_ROWS = 20
@@ -49,6 +50,10 @@ def _parse_debit(context: click.Context, argument: click.Parameter, text: str) -
 
 
 def _parse_reference(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and mask_credentials(text) != text:
+        raise click.BadParameter(
+            "looks like a credential, and would be written into the ledger", context, option
+        )
     if text is None or (0 < len(text) <= MAX_REFERENCE_CHARS and text.isprintable() and text != CALL):
         return text
     reason = f'must be printable, at most {MAX_REFERENCE_CHARS} characters, and not "{CALL}", the reference of calls'

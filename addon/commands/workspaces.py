@@ -8,7 +8,7 @@ import click
 from addon.commands.edit_options import name_options, workspace_options
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
-from addon.commands.output import Form, echo_table
+from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
 from addon.edits.toml_lines import Value
 from addon.edits.workspaces import create_workspace, set_workspace
@@ -28,9 +28,9 @@ COLUMNS = (
         "default_model",
         "fallback_model",
     ),
-    *("safety_net", "overage_protection", "active_keys"),
+    *("safety_net", "overage_protection", "alert_at_percent", "active_keys"),
 )
-OPTIONAL_COLUMNS = ("safety_net", "fallback_model", "name")
+OPTIONAL_COLUMNS = ("alert_at_percent", "safety_net", "fallback_model", "name")
 """The columns that a table leaves out first."""
 
 
@@ -70,8 +70,10 @@ def list_workspaces(form: Form, conf_file: Path) -> None:
     """List the workspaces with their settings."""
     with report_errors():
         settings = load_served_settings(conf_file)
-    table = Table(COLUMNS, [_make_row(one) for one in settings.workspaces.values()])
-    echo_table(table, form, "no workspaces", OPTIONAL_COLUMNS, missing="-")
+    rows = [_make_row(one) for one in settings.workspaces.values()]
+    if form != "json":
+        rows = [[join_list(value) for value in row] for row in rows]
+    echo_table(Table(COLUMNS, rows), form, "no workspaces", OPTIONAL_COLUMNS, missing="-")
 
 
 def _make_row(workspace: Workspace) -> list[Any]:
@@ -87,5 +89,6 @@ def _make_row(workspace: Workspace) -> list[Any]:
         workspace.fallback_model,
         workspace.safety_net,
         workspace.overage_protection,
+        list(workspace.alert_at_percent),
         sum(key.active for key in workspace.keys),
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-type Value = str | int | bool | datetime | Sequence[str]
+type Value = str | int | bool | datetime | Sequence[str] | Sequence[int]
 """A value of a table. A moment has a time zone."""
 type Changes = Mapping[str, Value | None]
 """New values by key. None removes a key."""
@@ -77,12 +77,10 @@ def format_value(value: Value) -> str:
         return str(value)
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return _quote(value) if isinstance(value, str) else f"[{', '.join(map(_quote, value))}]"
-
-
-def _quote(text: str) -> str:
-    # TOML has the escapes of JSON, and wants one more character escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, str):
+        # TOML has the escapes of JSON, and wants one more character escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"[{', '.join(map(format_value, value))}]"
 
 
 def _apply(changes: Changes, table: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from addon.settings.sources import Sources
 from addon.settings.validation import validate
 from addon.settings.value_types import NAME, NAME_IS
 from addon.settings.workspace_schema import KeyTable, WorkspaceTable
+from addon.text.masking import mask_credentials
 
 
 class EditError(Exception):
@@ -115,6 +116,8 @@ def check_new_workspace(folder: Path, workspace: str) -> None:
 
 def check_name(name: str, noun: str) -> None:
     """Raise ``EditError`` where ``name`` can't be the id of ``noun``."""
+    if mask_credentials(name) != name:
+        raise EditError(f"{noun} can't have a name that looks like a credential")
     if not NAME.fullmatch(name):
         raise EditError(f'"{name}" can\'t name {noun}: it must be {NAME_IS}')
 

@@ -8,7 +8,7 @@ from addon.edits.workspace_files import EditError, edit_file, lock_workspaces, r
 
 SETTABLE: Final = (
     *("name", "plan", "rpm_override", "monthly_spend_cap_usd", "overage_protection", "default_model"),
-    *("fallback_model", "safety_net"),
+    *("fallback_model", "safety_net", "alert_at_percent"),
 )
 """The keys of the top level that an edit may change, in the order of a new file."""
 

@@ -94,6 +94,17 @@ def test_each_secret_is_sent_to_its_own_provider(scene: Scene) -> None:
     assert scene.used == PROVIDER_SECRETS.keys()
 
 
+def test_the_secrets_of_a_rotated_and_of_an_expired_key_are_shown_nowhere(scene: Scene) -> None:
+    assert scene.call("former", "alpha").status_code == 200
+    assert scene.call("ended", "alpha").status_code == 401
+    for event, key_id in (("previous secret used", "solo"), ("key refused", "ended")):
+        scene.gateway.wait_for_log(
+            lambda line, event=event, key_id=key_id: (
+                (line.get("event"), line.get("key_id")) == (event, key_id)
+            )
+        )
+
+
 FAILING: Leaks = leaks_of_errors("openai")
 HOPS = {
     ("hops", "alpha"): [("ALPHA", "platform"), ("BETA", "platform")],
@@ -385,6 +396,20 @@ COMMANDS: dict[tuple[str, ...], int] = {
     ("keys", "list", KEY): 1,
     ("keys", "create", KEY): 1,
     ("keys", "revoke", "solo", KEY): 1,
+    ("keys", "rotate", "solo", KEY): 1,
+    ("keys", "rotate", "solo", "solo", "--grace", KEY): 2,
+    ("keys", "set", "solo", KEY, "--label", "x"): 1,
+    ("keys", "set", "solo", "solo", "--label", KEY): 2,
+    ("keys", "set", "solo", "solo", "--models", KEY): 2,
+    ("keys", "set", "solo", "solo", "--expires", KEY): 2,
+    ("keys", "create", "solo", "--id", KEY): 1,
+    ("keys", "create", "solo", "--like", KEY): 1,
+    ("workspaces", "list", "--json"): 0,
+    ("workspaces", "create", KEY): 1,
+    ("workspaces", "set", KEY, "--plan", "pro"): 1,
+    ("workspaces", "set", "solo", "--name", KEY): 2,
+    ("wallet", "debit", "solo", "1", "--reference", KEY): 2,
+    ("wallet", "debit", KEY, "1", "--reference", "x"): 1,
     ("wallet", "balance", "--json"): 0,
     ("ledger", "verify"): 0,
     ("catalog", "list", "--json"): 0,

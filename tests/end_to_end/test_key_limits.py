@@ -11,6 +11,7 @@ import tomlkit
 from conftest import HELLO, StartGateway
 from contract.test_errors import assert_error
 from rig.bounds import BOUND_S
+from rig.commands import tollgate
 from rig.configuration import key_hash, model, new_key, provider, workspace
 from rig.gateway import Gateway
 from rig.scripts import completion, whole
@@ -241,5 +242,39 @@ def test_a_secret_ends_at_its_moment_without_a_reload(
     assert line["reason"].startswith(reason)
     refusal = gateway.wait_for_log(lambda line: line.get("id") == ended_answer.headers["x-request-id"])
     assert (refusal["event"], refusal["workspace"], refusal["key_id"]) == ("refusal", "acme", "ci")
+    assert gateway.stop() == 0
+    gateway.assert_no_secret_logged()
+
+
+def test_a_key_keeps_its_counters_over_two_rotations_by_command(
+    start_gateway: StartGateway, tmp_path: Path, upstream: Upstream
+) -> None:
+    gateway = start_gateway(folder=tmp_path)
+    _edit(tmp_path / "policies" / "workspaces" / "acme.toml", request_cap=4)
+    secrets = [gateway.key]
+
+    def rotate(*words: str) -> str:
+        ended = tollgate(tmp_path, "keys", "rotate", "acme", "ci", *words)
+        assert ended.returncode == 0, ended.stderr
+        secrets.append(ended.stdout.strip())
+        gateway.keys = {str(number): secret for number, secret in enumerate(secrets)}
+        return secrets[-1]
+
+    with httpx.Client(base_url=gateway.url, timeout=BOUND_S, trust_env=False) as client:
+
+        def call(secret: str) -> int:
+            headers = {"Authorization": f"Bearer {secret}"}
+            return client.post(CHAT, json={"messages": HELLO}, headers=headers).status_code
+
+        gateway.wait_until(lambda: _reloads(gateway) == 1)
+        assert call(secrets[0]) == 200
+        second = rotate()
+        gateway.wait_until(lambda: call(second) == 200)
+        assert call(secrets[0]) == 200
+        # After a leak.
+        third = rotate("--grace", "0")
+        gateway.wait_until(lambda: call(third) == 200)
+        assert [call(secret) for secret in secrets] == [401, 401, 429]
+    assert len(upstream.requests) == 4
     assert gateway.stop() == 0
     gateway.assert_no_secret_logged()

@@ -7,6 +7,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,7 +16,7 @@ import httpx
 
 from addon.settings.sealed_secrets import MasterKeys
 from rig.canaries import Canaries, seen_in_answer, seen_in_head
-from rig.configuration import model, provider, workspace
+from rig.configuration import key_hash, model, provider, workspace
 from rig.gateway import Gateway
 from rig.leaky import AUTH, STREAMED, WHOLE, Leak, shown_key, sse
 from rig.scripts import Received, Script, whole
@@ -36,7 +37,7 @@ def master_key(name: str) -> str:
 
 
 DIALECTS = {"ALPHA": "openai", "BETA": "anthropic", "GAMMA": "gemini", "DELTA": "openai"}
-CLIENTS = ("solo", "own", "net", "hops", "onward", "mixed", "nosy")
+CLIENTS = ("solo", "own", "net", "hops", "onward", "mixed", "nosy", "former", "ended")
 KEYS = {name: "tg_" + canary(f"client {name}") for name in CLIENTS}
 PROVIDER_SECRETS = {
     ("ALPHA", "platform"): canary("ALPHA platform"),
@@ -194,6 +195,16 @@ def _byok(secrets: Path, *names: str) -> dict[str, Any]:
     return {name: {"secret": kept[name], "routing": True} for name in names or kept}
 
 
+def _with_ended_secrets(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a workspace whose first key was rotated, and whose second one has expired."""
+    table["keys"][0] |= {
+        "previous_hash": key_hash(KEYS["former"]),
+        "previous_until": datetime(2100, 1, 1, tzinfo=UTC),
+    }
+    table["keys"][1] |= {"expires_at": datetime(2020, 1, 1, tzinfo=UTC)}
+    return table
+
+
 def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Path) -> dict[str, Any]:
     """Return the arguments of ``start_gateway``. Write the files of secrets to ``secrets``."""
     kept = {
@@ -225,7 +236,9 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         },
         "models": {name.lower(): model(provider=name) for name in (*DIALECTS, "EPSILON")},
         "workspaces": {
-            "solo": workspace(("solo", KEYS["solo"], True)),
+            "solo": _with_ended_secrets(
+                workspace(("solo", KEYS["solo"], True), ("ended", KEYS["ended"], True))
+            ),
             "own": workspace(("own", KEYS["own"], True), byok=byok, safety_net=False),
             "net": workspace(("net", KEYS["net"], True), byok=byok, safety_net=True),
             "hops": workspace(("hops", KEYS["hops"], True), fallback_model="beta"),

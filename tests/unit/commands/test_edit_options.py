@@ -113,6 +113,10 @@ def test_the_changes_of_a_key(words: tuple[str, ...], changes: dict[str, object]
         (("--no-overage-protection", "--plan", "pro"), {"plan": "pro", "overage_protection": False}),
         (("--rpm", "6", "--no-monthly-cap"), {"rpm_override": 6, "monthly_spend_cap_usd": None}),
         (("--default-model", ""), {"default_model": None}),
+        (("--alert-at", "80, 100"), {"alert_at_percent": [80, 100]}),
+        (("--alert-at", "none"), {"alert_at_percent": []}),
+        (("--alert-at", ""), {"alert_at_percent": None}),
+        (("--no-alert-at",), {"alert_at_percent": None}),
     ],
 )
 def test_the_changes_of_a_workspace(words: tuple[str, ...], changes: dict[str, object]) -> None:

@@ -20,8 +20,13 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
     )
     assert created.exit_code == 0, created.output
     assert created.stdout == "workspace gamma is created; give it a key: tollgate keys create gamma\n"
-    changed = run(folder, "set", "gamma", "--no-rpm", "--monthly-cap", "250", "--no-safety-net")
-    assert changed.stdout == "workspace gamma: monthly_spend_cap_usd, safety_net set; rpm_override removed\n"
+    changed = run(
+        folder, "set", "gamma", "--no-rpm", "--monthly-cap", "250", "--no-safety-net", "--alert-at", "50,100"
+    )
+    assert (
+        changed.stdout
+        == "workspace gamma: monthly_spend_cap_usd, safety_net, alert_at_percent set; rpm_override removed\n"
+    )
     shown = {row["workspace"]: row for row in json.loads(run(folder, "list", "--json").stdout)}
     assert shown["gamma"] == {
         "workspace": "gamma",
@@ -33,6 +38,7 @@ def test_a_workspace_is_created_changed_and_listed(folder: Path) -> None:
         "fallback_model": None,
         "safety_net": False,
         "overage_protection": True,
+        "alert_at_percent": [50, 100],
         "active_keys": 0,
     }
     assert shown["acme"]["active_keys"] == 1

@@ -103,6 +103,7 @@ def test_a_text_that_has_no_line_for_a_key_is_refused(text: str) -> None:
         ('"\\\n\x7f\x00é', r'"\"\\\n\u007f\u0000é"'),
         (["a", "b*"], '["a", "b*"]'),
         ((), "[]"),
+        ([80, 95], "[80, 95]"),
         (NOON, "2026-11-22T12:00:00Z"),
     ],
 )
