@@ -11,7 +11,8 @@ from rig.configuration import ROOT
 from addon.cli import main
 from addon.commands.usage import RECENT_ROWS
 from addon.commands.wallet import HISTORY_ROWS, MAX_REFERENCE_CHARS
-from addon.store.ledger.report import LIMIT_COLUMNS
+from addon.store.ledger.report import LIMIT_COLUMNS, REFUSAL_COLUMNS
+from addon.store.ledger.totals import GROUPS
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (tollgate .*)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
@@ -71,6 +72,16 @@ def test_the_numbers_are_those_of_the_program() -> None:
     assert f"without it, {RECENT_ROWS} recent calls and all rows of the other tables" in PAGE
     assert f"the largest number of entries; without it, {HISTORY_ROWS}" in PAGE
     assert f"at most {MAX_REFERENCE_CHARS} characters" in PAGE
+
+
+def test_every_name_and_column_of_totals_and_refusals_is_documented() -> None:
+    usage = SECTIONS["tollgate usage"]
+    names = usage.split("| NAME | totals are by")[1].split("\n\n")[0]
+    cells = re.findall(r"^\| (`.+?) \|", names, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(GROUPS)
+    columns = usage.split("| column of refusals | is |")[1].split("\n\n")[0]
+    cells = re.findall(r"^\| (`.+?) \|", columns, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == list(REFUSAL_COLUMNS)
 
 
 def test_every_column_of_limits_is_documented() -> None:

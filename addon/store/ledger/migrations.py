@@ -6,7 +6,7 @@ from functools import cache
 from sqlite_utils import Database, Migrations
 
 from addon.store.ledger.recount import write_counters
-from addon.store.ledger.rollup_schema import AFTER_ALL, TABLES
+from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, FIRST_DAYS, FIRST_TABLES
 
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
@@ -164,7 +164,7 @@ def m0007_rollups(db: Database) -> None:
     )
     newest = "SELECT max(created_at) || ? FROM usage"
     db.conn.execute(f"INSERT INTO rollup_progress VALUES (coalesce(({newest}), ''), '')", (AFTER_ALL,))  # noqa: S608
-    for table in TABLES:
+    for table in FIRST_TABLES:
         db.conn.execute(table.creation())
         for trigger in table.triggers():
             db.conn.execute(trigger)
@@ -219,6 +219,18 @@ def m0010_refusals(db: Database) -> None:
     )
 
 
+def m0011_days(db: Database) -> None:
+    """One table of sums by day, with all columns that calls are grouped by. ``RollupBuilder`` fills it later."""
+    for table in FIRST_DAYS:
+        for event in ("INSERT_NEW", "UPDATE_OLD", "UPDATE_NEW", "DELETE_OLD"):
+            db.conn.execute(f"DROP TRIGGER {table.name}_{event}")
+        db.conn.execute(f"DROP TABLE {table.name}")
+    db.conn.execute("UPDATE rollup_progress SET days_until = ''")
+    db.conn.execute(DAYS.creation())
+    for trigger in DAYS.triggers():
+        db.conn.execute(trigger)
+
+
 STEPS = (
     m0001_usage,
     m0002_money,
@@ -230,6 +242,7 @@ STEPS = (
     m0008_client_request_id,
     m0009_alerts,
     m0010_refusals,
+    m0011_days,
 )
 
 _MIGRATIONS = Migrations("tollgate")

@@ -10,7 +10,7 @@ from typing import Any
 
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.refusals import has_refusals
-from addon.store.ledger.totals import Filter, select_recent, select_totals
+from addon.store.ledger.totals import GROUPS, Filter, find_recorded_names, select_recent, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
@@ -48,8 +48,50 @@ def find_recent(connection: sqlite3.Connection, wanted: Filter, limit: int) -> T
 
 
 def find_totals(connection: sqlite3.Connection, by: str, wanted: Filter, limit: int | None) -> Table:
-    """Return sums by one of ``GROUPS``. Days are sorted by date, newest first; other groups by cost, highest first."""
+    """Return sums by one or two of ``GROUPS``. Times are sorted, newest first; other groups by cost, highest first."""
     return _table(select_totals(connection, by, wanted, limit))
+
+
+REFUSAL_COLUMNS = ("workspace", "key_id", "code", "count", "last_hour")
+
+
+def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | None) -> Table:
+    """Return how often calls were refused, by workspace, key and code, with the newest hour; the most frequent first.
+
+    Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
+    only workspace, key and time apply.
+    """
+    if not has_refusals(connection):
+        return Table(REFUSAL_COLUMNS, [])
+    conditions = {
+        "workspace = ?": wanted.workspace,
+        "key_id = ?": wanted.key,
+        "hour >= substr(?, 1, 13)": wanted.since,
+        "hour || ':00:00.000+00:00' < ?": wanted.until,
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    sql = f"""
+        SELECT nullif(workspace, '') AS workspace, nullif(key_id, '') AS key_id, code, sum(count) AS count,
+               max(hour) AS last_hour
+        FROM refusals WHERE {" AND ".join(given) or "TRUE"} GROUP BY 1, 2, 3
+        ORDER BY 4 DESC, 5 DESC, 1, 2, 3 LIMIT ?
+    """  # noqa: S608
+    return _table(connection.execute(sql, (*given.values(), -1 if limit is None else limit)))
+
+
+def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = None) -> set[str]:
+    """Return the names of a group, such as ``key``, that calls or refused calls have. Raises ``sqlite3.Error``.
+
+    ``workspace`` narrows the keys to those of one workspace.
+    """
+    column = GROUPS[by][-1]
+    within = workspace if by == "key" else None
+    found = find_recorded_names(connection, column, within)
+    if by in {"workspace", "key"} and has_refusals(connection):
+        where, values = ("workspace = ?", [within]) if within else ("workspace <> ''", [])
+        sql = f"SELECT DISTINCT {column} FROM refusals WHERE {where}"  # noqa: S608
+        found.update(name for (name,) in connection.execute(sql, values))
+    return found
 
 
 type ReadUsed = Callable[[Limit, str, str], CounterUse]

@@ -167,11 +167,23 @@ _DAY_SUMS: Final = (
 _DAY: Final = {"day": "substr(call.created_at, 1, 10)"}
 _ENDED: Final = "call.created_at < (SELECT days_until FROM rollup_progress)"
 
-MODEL_DAYS: Final = RollupTable("model_days", _columns("workspace", "model_slug") | _DAY, _DAY_SUMS, _ENDED)
-KEY_DAYS: Final = RollupTable("key_days", _columns("workspace", "key_id") | _DAY, _DAY_SUMS, _ENDED)
+FIRST_DAYS: Final = (
+    RollupTable("model_days", _columns("workspace", "model_slug") | _DAY, _DAY_SUMS, _ENDED),
+    RollupTable("key_days", _columns("workspace", "key_id") | _DAY, _DAY_SUMS, _ENDED),
+)
+FIRST_TABLES: Final = (HOURS, *FIRST_DAYS)
+"""The tables of the first version. ``DAYS`` replaced those by day."""
+
+DAYS: Final = RollupTable(
+    "days",
+    _DAY
+    | _columns("workspace", "key_id", "model_slug", "provider", "mode")
+    | {"status_class": HOURS.groups["status_class"]},
+    {name: value for name, value in _DAY_SUMS.items() if name != "failed_calls"},
+    _ENDED,
+)
 """The sums of ``tollgate usage`` by day. They cover the rows before ``days_until``, which follows the clock by hours.
 
 So a call that ends now is added to ``rollups`` alone."""
 
-DAYS: Final = (MODEL_DAYS, KEY_DAYS)
-TABLES: Final = (HOURS, *DAYS)
+TABLES: Final = (HOURS, DAYS)

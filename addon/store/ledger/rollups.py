@@ -32,8 +32,8 @@ def read_progress(connection: sqlite3.Connection) -> Progress:
 
 def _has_rollups(connection: sqlite3.Connection) -> bool:
     """Return False for a ledger that an older version has used last, before a gateway has opened it."""
-    sql = "SELECT 1 FROM sqlite_schema WHERE name = 'rollup_progress'"
-    return connection.execute(sql).fetchone() is not None
+    sql = "SELECT 1 FROM sqlite_schema WHERE name = ?"
+    return connection.execute(sql, (DAYS.name,)).fetchone() is not None
 
 
 def is_behind(connection: sqlite3.Connection, now: datetime) -> bool:
@@ -74,8 +74,7 @@ def _build_days(connection: sqlite3.Connection, progress: Progress, limit: str, 
     end = _find_moment(connection, progress.days_until, limit, rows) or limit
     if end == progress.days_until:
         end += AFTER_ALL  # All these rows are of one millisecond.
-    for table in DAYS:
-        connection.execute(table.build(), (progress.days_until, end))
+    connection.execute(DAYS.build(), (progress.days_until, end))
     connection.execute("UPDATE rollup_progress SET days_until = ?", (end,))
 
 
@@ -115,9 +114,8 @@ def find_wrong(connection: sqlite3.Connection) -> Iterator[WrongPeriod]:
     for (hour,) in hours:
         if _read_hour(connection, hour) != _sum_hour(connection, *_bounds(HOURS, hour, progress)):
             yield WrongPeriod(HOURS, hour)
-    for table in DAYS:
-        for (day,) in connection.execute(_wrong_days(table), (progress.days_until,)):
-            yield WrongPeriod(table, day)
+    for (day,) in connection.execute(_wrong_days(DAYS), (progress.days_until,)):
+        yield WrongPeriod(DAYS, day)
 
 
 def repair(connection: sqlite3.Connection, wrong: WrongPeriod) -> None:

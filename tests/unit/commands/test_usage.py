@@ -25,8 +25,10 @@ from addon.commands.output import TABLE_WIDTH
 from addon.commands.usage import parse_moment, usage
 from addon.settings.settings import load_conf, load_settings
 from addon.store.backends import open_store
+from addon.store.ledger.refusals import write_batch
 from addon.store.ledger.report import find_limits, ledger_counters, open_report
 from addon.store.protocol import HoldRequest, Settlement, WalletEntry
+from addon.store.refusals import RefusalBatch, RefusalGroup
 from addon.store.sqlite.store import SqliteStore
 from policies.spend import MaxCost
 
@@ -228,7 +230,14 @@ def test_csv_holds_every_column_of_the_recent_calls(conf: Path, ledger: Path) ->
         (["--workspace", "beta"], ["other"]),
         (["--model", "tester-large"], ["last", "failed", "first"]),
         (["--workspace", "beta", "--model", "tester-large"], []),
-        (["--workspace", "' OR 1=1 --"], []),
+        (["--key", "ci"], ["other", "failed", "first"]),
+        (["--key", "ci", "--workspace", "acme"], ["failed", "first"]),
+        (["--provider", "TESTER"], ["last", "other", "failed", "first"]),
+        (["--status", "502"], ["failed"]),
+        (["--status", "503"], []),
+        (["--status", "5xx"], ["failed"]),
+        (["--status", "error", "--since", "2026-01-31"], ["failed"]),
+        (["--status", "2xx", "--workspace", "acme"], ["last", "first"]),
         (["--since", "2026-01-31"], ["last", "other", "failed"]),
         (["--until", "2026-01-31"], ["first"]),
         (["--since", "2026-01-31", "--until", "2026-02-01T09:00"], ["other", "failed"]),
@@ -266,9 +275,154 @@ def test_an_invalid_moment_is_a_usage_error_with_the_option(text: str, conf: Pat
     assert repr(text) in result.stderr
 
 
-@pytest.mark.parametrize("options", [["--by", "provider"], ["--limit", "0"], ["--format", "xml"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--by", "vendor"],
+        ["--by", "key,vendor"],
+        ["--by", "key,key"],
+        ["--by", "key,day,model"],
+        ["--by", "key,limits"],
+        ["--by", ""],
+        ["--limit", "0"],
+        ["--format", "xml"],
+        ["--status", "600"],
+        ["--status", "4XX"],
+        ["--status", "ok"],
+        ["--by", "refusals", "--model", "tester-large"],
+        ["--by", "refusals", "--status", "4xx"],
+        ["--by", "limits", "--provider", "TESTER"],
+    ],
+)
 def test_an_invalid_option_is_a_usage_error(options: list[str], conf: Path) -> None:
     assert run(conf, *options).exit_code == 2
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--workspace", "acne"], 'unknown workspace "acne"; did you mean "acme"?'),
+        (["--workspace", "' OR 1=1 --"], 'unknown workspace "\' OR 1=1 --"; known are acme, beta'),
+        (["--key", "co"], 'unknown key "co"; did you mean "ci"?'),
+        (["--key", "web", "--workspace", "beta"], 'unknown key "web"; known are ci'),
+        (["--model", "tester-larg"], 'unknown model "tester-larg"; did you mean "tester-large"?'),
+        (["--provider", "tester"], 'unknown provider "tester"; did you mean "TESTER"?'),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_suggests_the_nearest(
+    conf: Path, ledger: Path, options: list[str], error: str
+) -> None:
+    result = run(conf, *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert error in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--workspace", "beta"), ("--key", "retired"), ("--model", "gpt-4o-mini"), ("--provider", "OPENAI")],
+)
+def test_a_name_of_the_settings_is_known_before_its_first_call(
+    limited: Path, options: tuple[str, str]
+) -> None:
+    result = run(limited, *options)
+    assert result.exit_code == 0, result.stderr
+    assert "No recorded call matches." in result.stdout
+
+
+def test_a_deleted_workspace_is_known_as_long_as_the_ledger_has_it(limited: Path) -> None:
+    (limited.parent / "policies/workspaces/acme.toml").unlink()
+    assert len(run_json(limited, "--workspace", "acme", "--key", "ci")["recent"]) == 1
+
+
+# Two dimensions.
+
+
+def test_totals_by_two_names_are_sorted_by_the_first_and_within_it_by_the_second(
+    conf: Path, ledger: Path
+) -> None:
+    shown = run_json(conf, "--by", "key,day")["totals"]["key,day"]
+    assert [(one["workspace"], one["key_id"], one["day"], one["calls"]) for one in shown] == [
+        ("acme", "ci", "2026-01-31", 1),
+        ("acme", "ci", "2026-01-30", 1),
+        ("acme", "web", "2026-02-01", 1),
+        ("beta", "ci", "2026-02-01", 1),
+    ]
+    turned = run_csv(conf, "--by", "day, key")
+    assert [(one["day"], one["workspace"], one["key_id"]) for one in turned] == [
+        ("2026-02-01", "acme", "web"),
+        ("2026-02-01", "beta", "ci"),
+        ("2026-01-31", "acme", "ci"),
+        ("2026-01-30", "acme", "ci"),
+    ]
+    assert "By key and day" in run(conf, "--by", "key,day").stdout.splitlines()
+
+
+# Refusals.
+
+REFUSED = {
+    RefusalGroup("2026-01-31T11", "acme", "ci", "rate_limit_exceeded"): 2,
+    RefusalGroup("2026-01-31T12", "acme", "ci", "rate_limit_exceeded"): 40,
+    RefusalGroup("2026-01-31T12", "acme", "web", "payment_required"): 1,
+    RefusalGroup("2026-02-01T00", "gone", "ci", "byok_required"): 5,
+    RefusalGroup("2026-02-01T01", "", "", "invalid_api_key"): 7,
+}
+
+
+@pytest.fixture
+def refused(conf: Path, ledger: Path) -> Path:
+    with second_connection(ledger) as connection:
+        write_batch(connection, RefusalBatch("1", REFUSED))
+    return conf
+
+
+def test_refused_calls_are_shown_by_workspace_key_and_code_with_their_last_hour(refused: Path) -> None:
+    shown = run_json(refused)["refusals"]
+    assert [list(one.values()) for one in shown] == [
+        ["acme", "ci", "rate_limit_exceeded", 42, "2026-01-31T12"],
+        [None, None, "invalid_api_key", 7, "2026-02-01T01"],
+        ["gone", "ci", "byok_required", 5, "2026-02-01T00"],
+        ["acme", "web", "payment_required", 1, "2026-01-31T12"],
+    ]
+    assert list(shown[0]) == ["workspace", "key_id", "code", "count", "last_hour"]
+    assert run_json(refused, "--by", "refusals") == {"refusals": shown}
+    text = run(refused).stdout
+    assert ["acme", "ci", "rate_limit_exceeded", "42", "2026-01-31T12"] in [
+        line.split() for line in text.splitlines()
+    ]
+    assert text.index("By day") < text.index("Refused calls (UTC)")
+    assert run(refused, "--by", "refusals").stdout == text[text.index("Refused calls (UTC)") :]
+    assert [one["count"] for one in run_csv(refused, "--by", "refusals")] == ["42", "7", "5", "1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        (["--workspace", "acme"], [42, 1]),
+        (["--workspace", "gone"], [5]),
+        (["--key", "ci"], [42, 5]),
+        (["--workspace", "acme", "--key", "web"], [1]),
+        (["--since", "2026-01-31T12:30"], [40, 7, 5, 1]),
+        (["--since", "2026-01-31T13:00"], [7, 5]),
+        (["--until", "2026-01-31T12:00"], [2]),
+        (["--until", "2026-01-31T12:01"], [42, 1]),
+        (["--limit", "2"], [42, 7]),
+    ],
+)
+def test_refusals_can_be_those_of_one_workspace_key_or_time(
+    refused: Path, options: list[str], counts: list[int]
+) -> None:
+    assert [one["count"] for one in run_json(refused, *options)["refusals"]] == counts
+
+
+def test_a_ledger_without_refusals_says_so(conf: Path, ledger: Path) -> None:
+    assert run(conf, "--by", "refusals").stdout == f"There is no refused call yet in {ledger}.\n"
+    assert run(conf, "--by", "refusals", "--since", "1d").stdout == "No refused call matches.\n"
+    with second_connection(ledger) as older:
+        older.execute("DROP TABLE refusals")
+    assert run_json(conf)["refusals"] == []
 
 
 # Limits.
@@ -338,7 +492,7 @@ def test_limits_are_at_the_end_with_amounts_used_in_flight_and_left(limited: Pat
 
 def test_programs_get_limits_as_exact_integers_with_units(limited: Path) -> None:
     shown = run_json(limited)
-    assert list(shown) == ["recent", "totals", "limits"]
+    assert list(shown) == ["recent", "totals", "refusals", "limits"]
     wallet, month, requests, spend = shown["limits"]
     counts = ("requests", "requests_in_flight", "request_cap", "requests_left")
     amounts = ("spent_nanousd", "held_nanousd", "cap_nanousd", "left_nanousd")
@@ -378,10 +532,20 @@ def test_each_limit_is_that_of_the_current_period(limited: Path) -> None:
     assert found["wallet"]["cap_nanousd"] == 3_750_000_000
 
 
-@pytest.mark.parametrize("option", ["--model", "--since", "--until"])
-def test_selected_calls_are_shown_without_limits(limited: Path, option: str) -> None:
-    value = "tester-large" if option == "--model" else "2026-01-01"
-    assert list(run_json(limited, option, value)) == ["recent", "totals"]
+@pytest.mark.parametrize(
+    ("option", "value", "refusals"),
+    [
+        ("--model", "tester-large", []),
+        ("--provider", "TESTER", []),
+        ("--status", "200", []),
+        ("--since", "2026-01-01", ["refusals"]),
+        ("--until", "2026-01-01", ["refusals"]),
+    ],
+)
+def test_selected_calls_are_shown_without_limits(
+    limited: Path, option: str, value: str, refusals: list[str]
+) -> None:
+    assert list(run_json(limited, option, value)) == ["recent", "totals", *refusals]
     refused = run(limited, "--by", "limits", option, value)
     assert refused.exit_code == 2
     assert "limits are those of the current periods" in refused.stderr
@@ -395,7 +559,7 @@ def test_calls_are_shown_even_if_the_files_do_not_load(limited: Path) -> None:
     assert "Limits" not in result.stdout
     assert result.stderr.startswith("limits are not shown: ")
     assert "models.toml: gpt-4o-mini.input_price_per_m" in result.stderr
-    assert list(run_json(limited)) == ["recent", "totals"]
+    assert list(run_json(limited)) == ["recent", "totals", "refusals"]
     alone = run(limited, "--by", "limits")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert "models.toml: gpt-4o-mini.input_price_per_m" in alone.stderr
@@ -442,7 +606,11 @@ def test_without_a_ledger_there_are_no_calls_and_no_file_is_created(conf: Path) 
     result = run(conf)
     assert result.exit_code == 0
     assert result.stdout == f"There is no recorded call yet in {conf.parent / 'var' / 'ledger.db'}.\n"
-    assert run_json(conf) == {"recent": [], "totals": {"workspace": [], "model": [], "day": []}}
+    assert run_json(conf) == {
+        "recent": [],
+        "totals": {"workspace": [], "model": [], "day": []},
+        "refusals": [],
+    }
     assert run(conf, "--format", "csv").stdout == ",".join(make_row()) + "\n"
     assert not (conf.parent / "var").exists()
 
@@ -450,7 +618,7 @@ def test_without_a_ledger_there_are_no_calls_and_no_file_is_created(conf: Path) 
 def test_an_empty_ledger_and_an_empty_selection_have_different_messages(conf: Path) -> None:
     path = write_rows(conf, [])
     assert run(conf).stdout == f"There is no recorded call yet in {path}.\n"
-    assert run(conf, "--workspace", "nobody").stdout == "No recorded call matches.\n"
+    assert run(conf, "--since", "1d").stdout == "No recorded call matches.\n"
 
 
 def test_a_ledger_can_be_read_while_it_is_written(conf: Path, ledger: Path) -> None:

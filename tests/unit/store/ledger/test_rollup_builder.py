@@ -50,7 +50,7 @@ def hours_from(path: Path) -> str:
 def assert_built(path: Path) -> None:
     with second_connection(path) as reader:
         assert list(find_wrong(reader)) == []
-        for table in ("rollups", "model_days", "key_days"):
+        for table in ("rollups", "days"):
             assert reader.execute(f"SELECT sum(calls) FROM {table}").fetchone()[0] == ROWS + 1
 
 

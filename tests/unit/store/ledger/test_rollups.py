@@ -129,18 +129,18 @@ def count_calls(connection: sqlite3.Connection) -> dict[str, int]:
 
 def test_an_upgrade_adds_no_old_row_itself_and_the_build_ends_with_the_current_hour() -> None:
     with open_ledger(make_rows(40)) as connection:
-        assert count_calls(connection) == {"rollups": 0, "model_days": 0, "key_days": 0}
+        assert count_calls(connection) == {"rollups": 0, "days": 0}
         assert build_all(connection) > 20
         assert read_progress(connection) == Progress("", "2026-01-31T14")
         # Three of the calls came in the current hour.
-        assert count_calls(connection) == {"rollups": 40, "model_days": 37, "key_days": 37}
+        assert count_calls(connection) == {"rollups": 40, "days": 37}
 
 
 def test_rows_of_one_millisecond_do_not_stop_the_build() -> None:
     with open_ledger([make_row(f"call-{number}") for number in range(20)]) as connection:
         assert build_all(connection) < 10
         assert list(find_wrong(connection)) == []
-        assert count_calls(connection) == {"rollups": 20, "model_days": 20, "key_days": 20}
+        assert count_calls(connection) == {"rollups": 20, "days": 20}
 
 
 # Comparison and repair.
@@ -159,9 +159,9 @@ def test_rows_of_one_millisecond_do_not_stop_the_build() -> None:
             "UPDATE rollups SET hour = '2030' WHERE hour = '2026-01-31T13'",
             ["rollups 2026-01-31T13", "rollups 2030"],
         ),
-        ("UPDATE model_days SET calls = 1 WHERE day = '2026-01-31'", ["model_days 2026-01-31"]),
-        ("DELETE FROM key_days", ["key_days 2026-01-31"]),
-        ("UPDATE key_days SET day = '2026-01-30'", ["key_days 2026-01-30", "key_days 2026-01-31"]),
+        ("UPDATE days SET calls = 1 WHERE day = '2026-01-31'", ["days 2026-01-31"]),
+        ("DELETE FROM days", ["days 2026-01-31"]),
+        ("UPDATE days SET day = '2026-01-30'", ["days 2026-01-30", "days 2026-01-31"]),
     ],
     ids=str,
 )

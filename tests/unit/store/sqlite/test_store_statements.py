@@ -17,7 +17,7 @@ from addon.store.ledger.rollup_builder import LOOK_S, RollupBuilder
 from addon.store.protocol import Settlement
 from addon.store.sqlite.store import SqliteStore
 
-GROWS = ("usage", "rollups", "model_days", "key_days", "wallet_entries", "spend")
+GROWS = ("usage", "rollups", "days", "wallet_entries", "spend")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_no_statement_of_a_start_or_a_call_reads_a_growing_table_as_a_whol
     builder.close()
     of_calls = [one for one in statements if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", one)]
     assert any("INSERT INTO usage" in one for one in of_calls)
-    assert any("INSERT INTO model_days" in one for one in of_calls)
+    assert any("INSERT INTO days" in one for one in of_calls)
     with second_connection(ledger_path) as reader:
         plans = {
             sql: [row["detail"] for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in of_calls
