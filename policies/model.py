@@ -22,7 +22,9 @@ from policies.utc_time import format_utc
 Plan = Literal["standard", "pro"]
 Mode = Literal["payg", "byok"]
 Reset = Literal["never", "daily", "weekly", "monthly"]
-Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google_service_account", "none"]
+Auth = Literal[
+    "bearer", "api-key", "x-api-key", "x-goog-api-key", "google_service_account", "aws_sigv4", "none"
+]
 HeuristicWhen = Literal["images", "tools", "json", "prompt_tokens_above"]
 
 _NO_ENTRIES: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -55,6 +57,7 @@ class Provider:
     | ``platform_keys`` | the keys that are set, each once |
     | ``builtin`` | whether the gateway itself starts it (the sandbox) |
     | ``auth`` | how a key is sent; ``"none"``: no key; ``"google_service_account"``: the key is its JSON |
+    | ``aws_region``, ``aws_service`` | what ``"aws_sigv4"`` signs for; its key is ``ID:SECRET[:TOKEN]`` |
     | ``chat_path`` | follows ``base_url`` in the openai dialect, with ``{model}`` for the upstream model id |
     | ``headers`` | sent with each call, names in lower case; they are no secrets |
     | ``custom_family`` | the family of its models outside the catalog |
@@ -68,6 +71,8 @@ class Provider:
     platform_keys: tuple[SecretStr, ...]
     builtin: bool = False
     auth: Auth = "bearer"
+    aws_region: str = ""
+    aws_service: str = ""
     chat_path: str = "/chat/completions"
     headers: Mapping[str, str] = _NO_ENTRIES
     custom_family: Family = CUSTOM_FAMILY
@@ -267,7 +272,8 @@ class Target:
     def secrets(self) -> tuple[str, ...]:
         """The texts of this target that no error, log line or ledger row may contain."""
         secret = self.secret.get_secret_value()
-        return (secret,) if secret else ()
+        parts = secret.split(":") if self.model.provider.auth == "aws_sigv4" else ()
+        return (secret, *parts) if secret else ()
 
     @cached_property
     def kept(self) -> dict[Any, Any]:

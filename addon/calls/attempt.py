@@ -58,11 +58,15 @@ def origin_of(attempt: UpstreamAttempt, workspace: str) -> Origin:
     return Origin(address.scheme, address.host, address.port, tenant, is_direct)
 
 
-def request_head(attempt: UpstreamAttempt) -> bytes:
-    """Return the head of an attempt's request: the headers of its endpoint, ``Host``, the trace, ``Content-Length``."""
+def request_head(attempt: UpstreamAttempt, signature: bytes = b"") -> bytes:
+    """Return the head of an attempt's request: the headers of its endpoint, ``Host``, the trace, ``Content-Length``.
+
+    ``signature`` has the lines of its signature, if it is signed.
+    """
     request, trace_fields = attempt.request, attempt.trace_fields
-    return b"%b%bcontent-length: %d\r\n\r\n" % (
+    return b"%b%b%bcontent-length: %d\r\n\r\n" % (
         request.endpoint.head_start,
         trace_fields,
+        signature,
         len(request.content),
     )

@@ -123,9 +123,12 @@ class AttemptRunner:
             raise _Failed(provider_unreachable()) from None
 
     async def _send(self, connection: UpstreamConnection) -> ResponseHead:
+        request, signature = self.attempt.request, b""
+        if request.endpoint.signer:  # A signature has the time of its request.
+            signature = await run_heavy_work(len(request.content), request.sign, self.deps.clock.now())
         self.deadline.start(connection.deadline)
         self.attempt.is_sent = True
-        connection.send(request_head(self.attempt), self.attempt.request.content)
+        connection.send(request_head(self.attempt, signature), request.content)
         while True:
             if not await self._next_news(connection):
                 await self._handle_silence()

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
+from addon.text.aws_signature import TOKEN_HEADER, RequestSigner, parse_aws_credentials
 from addon.text.json_encode import encode_request
 from addon.text.urls import model_path
 from policies.model import Target
@@ -19,30 +20,34 @@ def json_request(
     *,
     streams: bool,
     headers: Mapping[str, str] = _NO_HEADERS,
+    accept: str | None = None,
     unsent_fields: tuple[str, ...] = (),
 ) -> UpstreamRequest:
     """Build a ``POST`` of ``body`` to ``path`` below the provider's ``base_url``, with the target's own key.
 
     ``headers`` (names in lower case) are the dialect's. Headers of the provider's configuration win over them.
+    ``accept`` is the type of the answer; without it, server-sent events or JSON.
     ``unsent_fields`` names the fields of the chat body that are not sent at all. The URL and the headers are made once
     for a target.
     """
     endpoint = target.kept.get((path, streams))
     if endpoint is None:
-        endpoint = target.kept[path, streams] = _endpoint(target, path, headers, streams=streams)
+        endpoint = target.kept[path, streams] = _endpoint(
+            target, path, headers, accept or ("text/event-stream" if streams else "application/json")
+        )
     return UpstreamRequest(endpoint, encode_request(body), unsent_fields)
 
 
-def _endpoint(target: Target, path: str, headers: Mapping[str, str], *, streams: bool) -> UpstreamEndpoint:
+def _endpoint(target: Target, path: str, headers: Mapping[str, str], accept: str) -> UpstreamEndpoint:
     made = (
         *auth_headers(target),
         ("content-type", "application/json"),
-        ("accept", "text/event-stream" if streams else "application/json"),
+        ("accept", accept),
         # The gateway can't read a compressed answer event by event.
         ("accept-encoding", "identity"),
         *{"user-agent": "tollgate", **headers, **target.model.provider.headers}.items(),
     )
-    return UpstreamEndpoint(endpoint_url(target, path), made)
+    return UpstreamEndpoint(endpoint_url(target, path), made, request_signer(target))
 
 
 def endpoint_url(target: Target, path: str) -> str:
@@ -56,6 +61,15 @@ def endpoint_url(target: Target, path: str) -> str:
     return model.provider.base_url + path
 
 
+def request_signer(target: Target) -> RequestSigner | None:
+    """Return the signer of the requests to a provider whose requests are signed."""
+    provider = target.model.provider
+    if provider.auth != "aws_sigv4":
+        return None
+    credentials = parse_aws_credentials(target.secret.get_secret_value())
+    return RequestSigner(credentials, provider.aws_region, provider.aws_service)
+
+
 def auth_headers(target: Target) -> tuple[tuple[str, str], ...]:
     """Return the header with the target's key, in the form that its provider expects; no header for ``"none"``.
 
@@ -67,6 +81,9 @@ def auth_headers(target: Target) -> tuple[tuple[str, str], ...]:
         return ()
     if auth == "bearer":
         return (("authorization", f"Bearer {secret}"),)
+    if auth == "aws_sigv4":  # The rest depends on the time and the body: see ``request_signer``.
+        token = parse_aws_credentials(secret).session_token
+        return ((TOKEN_HEADER, token),) if token else ()
     if auth == "google_service_account":
         if secret.lstrip().startswith("{"):
             raise ValueError("a provider gets an access token, never the service account's own key")

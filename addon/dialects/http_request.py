@@ -1,11 +1,13 @@
 """The request to a provider, as plain values. Pure."""
 
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from addon.text.aws_signature import RequestSigner
 from addon.text.http1_heads import encode_request_head
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -25,11 +27,12 @@ class UpstreamEndpoint(Struct, frozen=True, dict=True):
     """The URL and the headers of the requests to one target. Many calls share it.
 
     ``headers`` are all that is sent next to ``Host`` and ``Content-Length``: no header of the client's request is among
-    them.
+    them. ``signer`` adds a signature when the request is sent, if its provider wants one.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...]
+    signer: RequestSigner | None = None
 
     def __repr__(self) -> str:
         """Show nothing: the headers contain the key."""
@@ -43,8 +46,12 @@ class UpstreamEndpoint(Struct, frozen=True, dict=True):
     @cached_property
     def head_start(self) -> bytes:
         """The head of a request up to its last header, ``Content-Length``. Raises ValueError."""
-        fields = [("host", self.address.authority), *self.headers]
-        return encode_request_head("POST", self.address.target, fields).removesuffix(b"\r\n")
+        return encode_request_head("POST", self.address.target, self.fields).removesuffix(b"\r\n")
+
+    @cached_property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """``Host`` and the headers."""
+        return ("host", self.address.authority), *self.headers
 
 
 class UpstreamRequest(Struct, frozen=True):
@@ -53,6 +60,14 @@ class UpstreamRequest(Struct, frozen=True):
     endpoint: UpstreamEndpoint
     content: bytes
     unsent_fields: tuple[str, ...] = ()
+
+    def sign(self, now: datetime) -> bytes:
+        """Return the header lines of the signature, for an endpoint that has a signer."""
+        endpoint = self.endpoint
+        if endpoint.signer is None:
+            return b""
+        signed = endpoint.signer.sign("POST", endpoint.address.target, endpoint.fields, self.content, now)
+        return b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in signed)
 
     @property
     def url(self) -> str:

@@ -3,7 +3,7 @@
 The tables of the overlay, ``[paths] catalog_overlay``, replace those of the catalog. Source: docs/catalog.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,14 +23,14 @@ from addon.settings.errors import ErrorList, SettingsError, join_key_path
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import check_known, validate
-from addon.text.urls import model_path
+from addon.text.urls import model_path, path_segment
 from policies.allowed_models import fold_slug
 from policies.family import CUSTOM_FAMILY, Estimator, Family, check_family
 from policies.model import Auth, Model, Prices, Provider
 from policies.money import compute_retail_prices
 
 _DEFAULT_AUTH: Final[Mapping[str, Auth]] = MappingProxyType(
-    {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+    {"openai": "bearer", "anthropic": "x-api-key", "gemini": "x-goog-api-key", "bedrock": "bearer"}
 )
 """How each dialect sends a key, unless the provider's table says otherwise. Source: the vendors' API references."""
 
@@ -39,6 +39,10 @@ type _Placed[T] = dict[str, tuple[Path, T]]
 
 _HIDDEN: Final = MappingProxyType({"active": False})
 """The whole table of the overlay that hides a model of the catalog."""
+_PATHS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
+    {"gemini": model_path, "bedrock": path_segment}
+)
+"""The function that puts a model id into a path, for the dialects that do so."""
 
 
 class CatalogBuilder:
@@ -109,6 +113,8 @@ class CatalogBuilder:
             platform_keys=keys,
             builtin=table.builtin,
             auth=auth,
+            aws_region=(table.region or "") if auth == "aws_sigv4" else "",
+            aws_service=table.aws_service,
             chat_path=table.chat_path,
             headers=MappingProxyType(table.headers),
             custom_family=self._find_custom_family(table, file, name),
@@ -182,9 +188,10 @@ class CatalogBuilder:
     def _make_model(self, slug: str, table: ModelTable, file: Path) -> Model:
         provider = self.providers[check_known(table.provider, self.providers, file, slug, "provider")]
         family = self.families[check_known(table.family, self.families, file, slug, "family")]
-        if provider.dialect == "gemini" or "{model}" in provider.chat_path:
+        check = _PATHS.get(provider.dialect) or ("{model}" in provider.chat_path and model_path)
+        if check:
             try:
-                model_path(table.upstream_model_id)
+                check(table.upstream_model_id)
             except ValueError as error:
                 raise SettingsError(file, join_key_path(slug, "upstream_model_id"), str(error)) from None
         cached = table.cached_input_price_per_m

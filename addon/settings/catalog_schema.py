@@ -5,11 +5,13 @@ that it does.
 """
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, model_validator
 
 from addon.settings.validation import Table, table_error
 from addon.settings.value_types import (
+    AwsName,
     BaseUrl,
     ChatPath,
     Count,
@@ -29,6 +31,7 @@ from addon.settings.value_types import (
     Tokens,
     Words,
 )
+from addon.text.aws_signature import find_region
 from policies.family import (
     CapField,
     Estimator,
@@ -46,10 +49,12 @@ class ProviderTable(Table):
     """One table of providers.toml."""
 
     base_url: BaseUrl | None = None
-    dialect: Literal["openai", "anthropic", "gemini"]
+    dialect: Literal["openai", "anthropic", "gemini", "bedrock"]
     platform_key: Secret | None = None
     platform_keys: Annotated[Listed[Secret], Field(min_length=1)] | None = None
     auth: Auth | None = None
+    aws_region: AwsName | None = None
+    aws_service: AwsName = "bedrock"
     chat_path: ChatPath = "/chat/completions"
     headers: dict[HeaderName, HeaderValue] = {}
     custom_family: str | None = None
@@ -83,6 +88,20 @@ class ProviderTable(Table):
         if self.custom_family is not None and (self.auth == "none" or self.builtin):
             raise table_error("is only for providers that take customers' keys", "custom_family")
         return self
+
+    @model_validator(mode="after")
+    def _check_signature(self) -> Self:
+        for key in ("aws_region", "aws_service"):
+            if self.auth != "aws_sigv4" and key in self.model_fields_set:
+                raise table_error('is only for auth = "aws_sigv4"', key)
+        if self.auth == "aws_sigv4" and self.region is None:
+            raise table_error("is required: base_url names no region", "aws_region")
+        return self
+
+    @property
+    def region(self) -> str | None:
+        """The region of signatures: the stated one, else that in ``base_url``."""
+        return self.aws_region or find_region(urlsplit(self.base_url or "").hostname or "")
 
     @model_validator(mode="after")
     def _check_platform_keys(self) -> Self:

@@ -15,10 +15,12 @@ from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.sealed_secrets import MasterKeys
 from addon.settings.sources import Sources
 from addon.settings.value_types import SecretReference
+from addon.text.aws_signature import parse_aws_credentials
 from policies.model import Auth
 
 KEY_VARIABLE: Final = "TOLLGATE_SECRET_KEY"
 KEY_FILE_VARIABLE: Final = "TOLLGATE_SECRET_KEY_FILE"
+ACCESS_KEY_ID, SECRET_ACCESS_KEY, SESSION_TOKEN = "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"
 
 
 def load_master_keys(env: Mapping[str, str], sources: Sources) -> MasterKeys:
@@ -80,11 +82,28 @@ class Secrets:
         """
         try:
             text = self.read(reference, file.parent)
-            if text:
+            if text and auth == "aws_sigv4":
+                text = self._read_aws_credentials(text, reference)
+            elif text:
                 _check_secret(text, auth)
         except ValueError as error:
             raise SettingsError(file, join_key_path(*path), str(error)) from None
         return SecretStr(text) if text else None
+
+    def _read_aws_credentials(self, text: str, reference: SecretReference) -> str:
+        """Return AWS credentials as one word.
+
+        AWS's own tools keep them in three variables. So a variable with only the id of an access key has the others
+        next to it: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+        """
+        prefix = reference.name.removesuffix(ACCESS_KEY_ID)
+        if reference.kind == "env" and prefix != reference.name and ":" not in text:
+            others = (self._env.get(prefix + name, "").strip() for name in (SECRET_ACCESS_KEY, SESSION_TOKEN))
+            secret, token = others
+            if not secret:
+                raise ValueError(f"{prefix}{SECRET_ACCESS_KEY} is not set")
+            text = f"{text}:{secret}" + (f":{token}" if token else "")
+        return parse_aws_credentials(text).text
 
     def _read_file(self, file: Path) -> str:
         try:

@@ -227,6 +227,9 @@ type DottedPath = Annotated[
 type Name = Annotated[str, _require_match(NAME, NAME_IS)]
 type PolicyName = Annotated[str, AfterValidator(check_name)]
 type ProviderName = Annotated[str, _require_match(r"[A-Z0-9][A-Z0-9_]*", "an upper-case name such as OPENAI")]
+type AwsName = Annotated[
+    str, _require_match(r"[a-z0-9][a-z0-9-]{0,62}", "a name of AWS such as us-east-1 or bedrock")
+]
 type Slug = Annotated[str, _require_match(r"[!#-\[\]-~]{1,200}", SLUG_IS)]
 type ModelPattern = Annotated[Slug, AfterValidator(_check_model_pattern)]
 type Label = Annotated[

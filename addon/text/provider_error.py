@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 MAX_READ_BYTES = 1 << 20
 MAX_DEPTH = 8
 MAX_LISTED = 20
-_OTHER_KEYS = ("msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
+_OTHER_KEYS = ("Message", "msg", "faultstring", "detail", "fault", "error_description", "errors", "details")
 # No regular expression reads more of a text than this; ``errors`` shows far less.
 MAX_SENTENCE_CHARS = 65_536
 # Bounds numeric character references: Python refuses very long ones.

@@ -29,6 +29,14 @@ def split_url(url: str, schemes: Collection[str], expected: str) -> SplitResult:
 
 
 @lru_cache(maxsize=1024)
+def path_segment(model_id: str) -> str:
+    """Return an upstream model id as one segment of a path. Raises ValueError for one that would change the path."""
+    if model_id in ("", ".", ".."):
+        raise ValueError("can't be part of a path")
+    return quote(model_id, safe="")
+
+
+@lru_cache(maxsize=1024)
 def model_path(model_id: str) -> str:
     """Return an upstream model id, quoted for a path. Raises ValueError for one that would change the path.
 
