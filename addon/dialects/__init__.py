@@ -10,6 +10,7 @@ from addon.answers.context import AnswerContext
 from addon.answers.reader import AnswerReader
 from addon.dialects import openai
 from addon.dialects.anthropic import dialect as anthropic
+from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
 from policies.model import Target
@@ -31,4 +32,9 @@ class Dialect(Protocol):
         """Build the reader of a whole answer."""
 
 
-DIALECTS: dict[str, Dialect] = {"openai": openai, "anthropic": anthropic, "gemini": gemini}
+DIALECTS: dict[str, Dialect] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "bedrock": bedrock,
+}

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from conftest import HELLO, StartGateway
 from openai import APIStatusError, OpenAI
+from rig import fake_bedrock
 from rig.bounds import BOUND_S
 from rig.configuration import ROOT, model
 from rig.gateway import Gateway
@@ -28,6 +29,9 @@ KEYS = {
     "NOVITA_API_KEY": "fake-novita-0000",
     "AZURE_OPENAI_API_KEY": "fake-azure-0000",
     "AWS_BEARER_TOKEN_BEDROCK": "fake-bedrock-0000",
+    "AWS_ACCESS_KEY_ID": "AKIAFAKE000000000000",
+    "AWS_SECRET_ACCESS_KEY": "fake-secret-0000000000",
+    "AWS_SESSION_TOKEN": "fake-token-00000000000",
 }
 KEY_HEADERS = {"authorization", "api-key", "x-api-key", "x-goog-api-key"}
 
@@ -49,9 +53,9 @@ def shipped(name: str) -> dict[str, Any]:
 def test_every_block_says_which_file_it_belongs_to() -> None:
     assert PAGE.count("```toml\n") == len(re.findall(r"```toml\n# catalog_data/\w+\.toml\n", PAGE))
     assert {name: len(tables) for name, tables in blocks().items()} == {
-        "providers": 6,
+        "providers": 8,
         "families": 1,
-        "models": 7,
+        "models": 9,
     }
 
 
@@ -100,7 +104,7 @@ def loopback() -> Iterator[Upstream]:
         if b"echo" in request.body:
             shown = request.header("authorization")
             return whole({"error": {"message": f"Request had an invalid credential {shown}."}}, 401)
-        return ordinary(request)
+        return fake_bedrock.answer(request) if fake_bedrock.is_for_bedrock(request) else ordinary(request)
 
     with Upstream() as made:
         made.behave(answer)
@@ -154,6 +158,14 @@ CALLS = {
         ("authorization", f"Bearer {TOKEN}"),
     ),
     "qwen3-8b-local": ("/v1/chat/completions", None),
+    "claude-sonnet-4-6-bedrock-eu": (
+        "/model/eu.anthropic.claude-sonnet-4-6/converse",
+        ("authorization", "Bearer fake-bedrock-0000"),
+    ),
+    "nova-lite-signed": (
+        "/model/us.amazon.nova-lite-v1%3A0/converse",
+        ("authorization", "AWS4-HMAC-SHA256"),
+    ),
     "gpt-oss-120b-bedrock-eu": (
         "/openai/v1/chat/completions",
         ("authorization", "Bearer fake-bedrock-0000"),
@@ -180,11 +192,19 @@ def test_a_model_of_the_page_answers(slug: str, stream: bool, sdk: OpenAI, loopb
         answer = sdk.chat.completions.create(model=slug, messages=HELLO)
         assert (answer.model, answer.choices[0].message.content) == (slug, "hello")
     target, key = CALLS[slug]
+    if stream and fake_bedrock.is_for_bedrock(loopback.last):
+        target += "-stream"
     asked = loopback.last
     assert asked.target == target
-    shown = [(name.lower(), value) for name, value in asked.headers if name.lower() in KEY_HEADERS]
+    shown = [
+        (name.lower(), value.partition(" Credential=")[0])
+        for name, value in asked.headers
+        if name.lower() in KEY_HEADERS
+    ]
     assert shown == ([key] if key else [])
-    assert asked.json()["model"] == blocks()["models"][slug]["upstream_model_id"]
+    is_in_path = fake_bedrock.is_for_bedrock(asked)
+    sent = fake_bedrock.model_asked(asked) if is_in_path else asked.json()["model"]
+    assert sent == blocks()["models"][slug]["upstream_model_id"]
 
 
 def test_requests_follow_the_family_of_the_page(sdk: OpenAI, loopback: Upstream) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import StartGateway
-from rig import native_anthropic, native_gemini
+from rig import native_anthropic, native_converse, native_gemini
 from rig.configuration import model, provider
 from rig.corpus import DIALECTS, needs_corpus, read_corpus
 from rig.gateway import Gateway
@@ -56,7 +56,12 @@ REFUSED = {
 
 NO_FAMILY = {"vercel_gateway/google"}
 """Lines of docs/usage.md without a shipped family, as the page says."""
-PROVIDERS = {"openai": "TESTER", "anthropic": "TESTER_ANTHROPIC", "gemini": "TESTER_GEMINI"}
+PROVIDERS = {
+    "openai": "TESTER",
+    "anthropic": "TESTER_ANTHROPIC",
+    "gemini": "TESTER_GEMINI",
+    "bedrock": "TESTER_BEDROCK",
+}
 
 
 def request_body(run: Run) -> dict[str, Any]:
@@ -66,13 +71,14 @@ def request_body(run: Run) -> dict[str, Any]:
         return {"messages": HELLO}
     try:
         return IN_CHAT[run.dialect](request)
-    except native_anthropic.NotInChatError:
+    except (native_anthropic.NotInChatError, native_converse.NotInChatError):
         return {"messages": HELLO}
 
 
 IN_CHAT: dict[str, Callable[[Any], dict[str, Any]]] = {
     "openai": dict,
     "anthropic": native_anthropic.chat_request_of,
+    "bedrock": native_converse.chat_request_of,
     "gemini": lambda request: native_gemini.chat_request_of(native_gemini.rest_names(request)),
 }
 

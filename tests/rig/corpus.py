@@ -14,7 +14,12 @@ type Recorded = Mapping[str, Any]
 FOLDER = os.environ.get("TOLLGATE_CORPUS", "")
 needs_corpus = pytest.mark.skipif(not FOLDER, reason="TOLLGATE_CORPUS names no folder of recordings")
 
-DIALECTS = {"openai_chat": "openai", "anthropic_messages": "anthropic", "gemini_generate": "gemini"}
+DIALECTS = {
+    "openai_chat": "openai",
+    "anthropic_messages": "anthropic",
+    "gemini_generate": "gemini",
+    "bedrock_converse": "bedrock",
+}
 """The dialect of each recorded API. The other APIs have none."""
 
 

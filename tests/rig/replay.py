@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from rig.configuration import PROVIDER_KEY
 from rig.corpus import DIALECTS, Recorded
-from rig.readers import Answer, anthropic_sdk, chat, gemini_sdk
+from rig.readers import Answer, anthropic_sdk, chat, converse, gemini_sdk
 from rig.readers.events import event_texts, read_json
 from rig.recorded_families import family_name, shipped_families
 from rig.scripts import Received, Script, http_chunk, response_head
@@ -27,9 +28,15 @@ ANSWERS = {
     "openai": ("choices",),
     "anthropic": ("content", "type"),
     "gemini": ("candidates", "promptFeedback", "usageMetadata"),
+    "bedrock": ("output",),
 }
 """Members that only a whole answer or an event of a stream has, unlike other bodies with status 200."""
-KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+KEY_HEADERS = {
+    "openai": "authorization",
+    "anthropic": "x-api-key",
+    "gemini": "x-goog-api-key",
+    "bedrock": "authorization",
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,8 @@ class Run:
             return anthropic_sdk.read(self.text.encode(), stream=self.stream)
         if self.dialect == "gemini":
             return gemini_sdk.read(self.payloads)
+        if self.dialect == "bedrock":
+            return converse.read(self.payloads[0])
         return chat.read(self.payloads, think_tags=self.think_tags, is_single=self.choices == 1)
 
     def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,6 +187,8 @@ class Playback:
 
 def _model_asked(request: Received) -> str:
     path = request.target.partition("?")[0]
+    if path.endswith("/converse"):
+        return unquote(path.split("/")[-2])
     return path.rpartition("/")[2].partition(":")[0] if ":" in path else str(request.json()["model"])
 
 
@@ -186,5 +197,7 @@ def _target(run: Run) -> str:
         return "/v1/chat/completions"
     if run.dialect == "anthropic":
         return "/v1/messages"
+    if run.dialect == "bedrock":
+        return f"/v1/model/{quote(run.upstream_model_id, safe='')}/converse"
     method = "streamGenerateContent?alt=sse" if run.stream else "generateContent"
     return f"/v1/models/{run.upstream_model_id}:{method}"

@@ -18,6 +18,7 @@ OTHER_CACHE_COUNTS = frozenset(
     (
         *("prompt_cache_miss_tokens", "ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),
         *("ephemeral_24h_input_tokens", "input_audio_cache_read_tokens"),
+        *("cacheReadInputTokenCount", "cacheWriteInputTokenCount"),
     )
 )
 """Counts of caches that are parts or complements of other counts."""

@@ -1,6 +1,7 @@
 """The URL of a target and the header with its key, in each form; invalid model ids are refused."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -49,6 +50,21 @@ def test_a_provider_without_keys_gets_none() -> None:
     keyless = target(secret="", auth="none")
     assert auth_headers(keyless) == ()
     assert keyless.secrets == ()
+
+
+def test_a_signed_request_has_no_key_and_all_parts_of_its_credentials_are_secrets() -> None:
+    signed = target(secret="AKID:secret-1:token-1", auth="aws_sigv4", aws_region="r-1", aws_service="s")
+    assert auth_headers(signed) == (("x-amz-security-token", "token-1"),)
+    assert auth_headers(target(secret="AKID:secret-1", auth="aws_sigv4")) == ()
+    assert signed.secrets == ("AKID:secret-1:token-1", "AKID", "secret-1", "token-1")
+    request = DIALECTS["openai"].request(signed, dict(BODY))
+    lines = request.sign(datetime(2026, 11, 22, tzinfo=UTC)).decode().split("\r\n")
+    names = "SignedHeaders=content-type;host;x-amz-date;x-amz-security-token"
+    assert lines[0] == "x-amz-date: 20261122T000000Z"
+    assert lines[1].startswith(
+        f"authorization: AWS4-HMAC-SHA256 Credential=AKID/20261122/r-1/s/aws4_request, {names}"
+    )
+    assert "secret-1" not in f"{lines}{request!r}{request.endpoint!r}"
 
 
 AZURE = "/openai/deployments/{model}/chat/completions?api-version=2024-10-21"
@@ -103,9 +119,10 @@ def test_each_dialect_has_its_own_endpoint() -> None:
         "openai": "https://p.example/v1/chat/completions",
         "anthropic": "https://p.example/v1/messages",
         "gemini": "https://p.example/v1/models/m-1:generateContent",
+        "bedrock": "https://p.example/v1/model/m-1/converse",
     }
     versions = {name: dict(request.headers).get("anthropic-version") for name, request in requests.items()}
-    assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None}
+    assert versions == {"openai": None, "anthropic": "2023-06-01", "gemini": None, "bedrock": None}
 
 
 def test_the_calls_to_a_target_share_its_url_and_headers() -> None:

@@ -91,6 +91,74 @@ def test_a_service_account_may_be_in_the_environment_or_be_a_customers(conf_file
     assert settings.workspaces["acme"].byok["OPENAI"].secret is not None
 
 
+AWS = 'dialect = "bedrock"\nauth = "aws_sigv4"\nplatform_key = "env:AWS_ACCESS_KEY_ID"'
+AWS_TABLE = f"""
+[AWS]
+base_url = "https://bedrock-runtime.eu-central-1.amazonaws.com"
+{AWS}
+"""
+THREE_VARIABLES = {
+    "AWS_ACCESS_KEY_ID": "AKIAFAKE",
+    "AWS_SECRET_ACCESS_KEY": "fake/secret",
+    "AWS_SESSION_TOKEN": "fake/token==",
+}
+
+
+def load_aws(conf_file: Path, table: str = AWS_TABLE, **env: str) -> Settings:
+    edit(conf_file.parent / PROVIDERS, "", table)
+    return load_settings(conf_file, env)
+
+
+def test_aws_credentials_are_in_the_variables_of_awss_own_tools(conf_file: Path) -> None:
+    provider = load_aws(conf_file, **THREE_VARIABLES).providers["AWS"]
+    [key] = provider.platform_keys
+    assert key.get_secret_value() == "AKIAFAKE:fake/secret:fake/token=="
+    assert (provider.aws_region, provider.aws_service) == ("eu-central-1", "bedrock")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAFAKE:fake/secret",
+        '{"AccessKeyId": "AKIAFAKE", "SecretAccessKey": "fake/secret", "SessionToken": null}',
+    ],
+)
+def test_aws_credentials_may_be_one_secret(conf_file: Path, text: str) -> None:
+    table = AWS_TABLE.replace("env:AWS_ACCESS_KEY_ID", "env:ONE")
+    [key] = load_aws(conf_file, table, ONE=text).providers["AWS"].platform_keys
+    assert key.get_secret_value() == "AKIAFAKE:fake/secret"
+
+
+def test_without_an_access_key_the_provider_has_no_platform_key(conf_file: Path) -> None:
+    assert load_aws(conf_file).providers["AWS"].platform_keys == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "env", "said"),
+    [
+        (AWS_TABLE, {"AWS_ACCESS_KEY_ID": "AKIAFAKE"}, "AWS_SECRET_ACCESS_KEY is not set"),
+        (AWS_TABLE.replace("AWS_ACCESS_KEY_ID", "ONE"), {"ONE": "AKIAFAKE"}, "are not ACCESS_KEY_ID:SECRET"),
+        (
+            AWS_TABLE.replace("bedrock-runtime.eu-central-1.amazonaws.com", "proxy.example"),
+            {},
+            "names no region",
+        ),
+        (AWS_TABLE + 'aws_region = "EU"', {}, "a name of AWS"),
+        (
+            AWS_TABLE.replace("aws_sigv4", "bearer") + 'aws_service = "bedrock"',
+            {},
+            'only for auth = "aws_sigv4"',
+        ),
+    ],
+    ids=["no secret key", "one word", "no region", "no name", "another auth"],
+)
+def test_wrong_aws_settings_do_not_load(conf_file: Path, table: str, env: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_aws(conf_file, table, **env)
+    assert said in str(caught.value)
+    assert "AKIAFAKE" not in str(caught.value)
+
+
 THREE = 'platform_keys = ["env:ONE", "env:TWO", "env:THREE"]'
 
 

@@ -35,7 +35,7 @@ EDITS = {
         '"openai"',
         '"opanai"',
         "OPENAI.dialect",
-        "'openai', 'anthropic' or 'gemini'",
+        "'openai', 'anthropic', 'gemini' or 'bedrock'",
     ),
     "no base_url": (PROVIDERS, f"base_url = {URL}\n", "", "OPENAI.base_url", "is required"),
     "no platform_key": (

@@ -1,0 +1,1 @@
+"""Amazon Bedrock's Converse API: chat requests become its requests, and its answers become chat answers. Pure."""
