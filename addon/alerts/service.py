@@ -253,6 +253,8 @@ class Alerts:
                 return back_off_s(self._failures)
             if self._kept and self._kept[0] is kept:
                 self._kept.popleft()
+                if outcome.is_event_refused:
+                    self._note_dropped([kept.alert], f"the webhook refuses it: {outcome.answer}")
         if self._store.outage is not None:
             return _IDLE_S
         while due := await self._ledger.run(find_due, format_utc(self._clock.now()), _AT_ONCE):

@@ -216,6 +216,8 @@ class Watch:
         wanted = [one for name in sorted(names) if (one := settings.workspaces.get(name))]
         if not has_gauges:
             wanted = [one for one in wanted if one.alert_at_percent]
+        if not wanted and callers is not None:
+            return
         # Before the counters: a credit that comes in between then makes nothing look spent.
         last_credits = await self._ledger.run(find_last_credits, [one.id for one in wanted])
         shown: dict[tuple[str, str], float] = {}

@@ -54,6 +54,7 @@ MASTER, OTHER_MASTER = master_key("master"), master_key("another master")
 PROMPT, COOKIE, PROXY, BARE, REDIS, PLANTED = map(
     canary, ("prompt", "cookie", "proxy", "bare", "redis", "planted")
 )
+HOOK, HOOK_PASSWORD, SIGNING = map(canary, ("webhook", "webhook's password", "signing"))
 STRANGER, SWAPPED = "tg_" + canary("stranger"), canary("sealed with another master key")
 # The first line of each RSA key is the same.
 ACCOUNT = "".join(pem(rsa_key()).splitlines()[2:7])
@@ -71,6 +72,9 @@ SECRETS = {
     "stranger's key": STRANGER,
     "secret sealed with another master key": SWAPPED,
     "planted text": PLANTED,
+    "webhook's path": HOOK,
+    "webhook's password": HOOK_PASSWORD,
+    "signing secret": SIGNING,
 }
 CANARIES = Canaries(SECRETS)
 MESSAGES = [{"role": "user", "content": f"'Authorization: Bearer {PROMPT}' is refused. Is it {PROMPT}?"}]
@@ -213,6 +217,8 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         "customer": PROVIDER_SECRETS["BETA", "customer"],
         "account": key_file(tokens.base_url + "/mint"),
         "refused": key_file(tokens.base_url + "/refuse"),
+        # No one listens there, so the log says again and again that alerts are not delivered.
+        "webhook": f"http://user:{HOOK_PASSWORD}@127.0.0.1:9/{HOOK}?token={HOOK}",
     }
     for name, text in kept.items():
         (secrets / name).write_text(text)
@@ -250,6 +256,10 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         },
         "sections": {
             "policies": {"extra": ["nosy"]},
+            "alerts": {
+                "webhook": f"file:{secrets / 'webhook'}",
+                "secret": "sealed:" + MasterKeys(MASTER).seal(SIGNING),
+            },
         },
         "environment": {
             "ALPHA_KEY": PROVIDER_SECRETS["ALPHA", "platform"],

@@ -12,7 +12,7 @@ import pytest
 from rig.alerts import TAKEN, Receiver
 from rig.metrics import read, value
 from rig.scripts import RESET, Script, whole
-from rig.settings_files import edit, write_files
+from rig.settings_files import BETA, edit, write_files
 
 from addon.alerts.service import Alerts
 from addon.settings.settings import Settings, load_settings
@@ -181,6 +181,45 @@ async def test_only_one_process_looks_and_the_next_goes_on_when_it_ends(
     await other.run()
     assert statuses(ledger_path) == [("sent", 2)]
     await other.stop()
+
+
+async def test_a_provider_that_fails_for_all_is_sent_once_and_its_return_too(
+    process: Process, receiver: Receiver, clock: ManualClock
+) -> None:
+    async def fail_for(workspace: str) -> None:
+        for _ in range(5):
+            await process.store.record_attempt(f"OPENAI/payg/{workspace}", failed=True)
+        await process.store.maintain()
+        for _ in range(2):
+            clock.advance(1)
+            await process.run()
+
+    await fail_for("acme")
+    assert receiver.requests == []  # One of two workspaces.
+    await fail_for("beta")
+    [opened] = receiver.events("provider.circuit_open")
+    assert (opened["provider"], opened["workspaces"]) == ("OPENAI", 2)
+    await process.store.record_attempt("OPENAI/payg/acme", failed=False)
+    await process.store.maintain()
+    clock.advance(8)
+    await process.run()
+    [closed] = receiver.events("provider.circuit_closed")
+    assert (closed["provider"], closed["open_s"]) == ("OPENAI", 9)
+
+
+async def test_a_gateway_with_one_workspace_hears_of_its_own_circuit(
+    process: Process, receiver: Receiver, tmp_path: Path
+) -> None:
+    (tmp_path / BETA).unlink()
+    environment = {"OPENAI_KEY": "sk-obviously-fake", "HOOK": receiver.url}
+    process.settings = load_settings(tmp_path / "proxy.conf", environment)
+    for _ in range(5):
+        await process.store.record_attempt("OPENAI/payg/acme", failed=True)
+        await process.store.record_attempt("GROQ/byok/acme", failed=True)
+    await process.store.maintain()
+    await process.run()
+    [opened] = receiver.events("provider.circuit_open")
+    assert (opened["provider"], opened["workspaces"]) == ("OPENAI", 1)
 
 
 async def test_an_outage_of_the_ledger_is_sent_without_it(
