@@ -18,6 +18,7 @@ from addon.calls.responses import make_error_response
 from addon.gateway.flows.shown_calls import ShownCalls
 from addon.gateway.lifecycle import Lifecycle
 from addon.gateway.options import mitmproxy_options
+from addon.runtime.tasks import wait_for_first
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
 from addon.store.protocol import StoreUnavailable
@@ -74,6 +75,7 @@ class Gateway(ClientHooks):
             log.warning("[listen] workers does not apply here: mitmproxy is one process")
         try:
             await self.start()
+            await self.lifecycle().open_admin()
             if not await ctx.master.addons.get("proxyserver").setup_servers():
                 ctx.master.shutdown()
         except (OSError, StoreUnavailable) as error:
@@ -81,7 +83,7 @@ class Gateway(ClientHooks):
             ctx.master.shutdown()
 
     async def start(self) -> None:
-        """Start the services. Raises OSError or StoreUnavailable."""
+        """Start the services, without the admin port. Raises OSError or StoreUnavailable."""
         await self.lifecycle().start()
 
     async def done(self) -> None:
@@ -90,19 +92,25 @@ class Gateway(ClientHooks):
         if self._shown_calls:
             await self._shown_calls.close()
 
-    async def drain(self, timeout_s: float) -> int:
+    async def drain(self, timeout_s: float, hurry: asyncio.Event | None = None) -> int:
         """Let the calls in flight end, then close every client. Fail ``/readyz`` at once.
 
+        With ``hurry``, another process serves new connections. Then keep the open ones until their clients have had an
+        answer that says that the connection closes, or until ``hurry`` is set. ``/readyz`` does not fail.
         Return how many calls were cut off because they did not end in time.
         """
-        self.lifecycle().draining = True
-        self.clients.announce_end()
+        if not hurry:
+            self._announce_end()
         in_flight = self.lifecycle().deps.in_flight
         count, cut = len(in_flight.calls), 0
         fields = {"event": "drain begun", "calls": count, "timeout_s": timeout_s}
         log.info("draining: %d calls in flight, which may take %g s", count, timeout_s, extra=fields)
         try:
             async with asyncio.timeout(timeout_s):
+                if hurry:
+                    self.clients.retire()
+                    await wait_for_first(self.clients.wait_until_gone(), hurry.wait())
+                    self._announce_end()
                 await in_flight.idle.wait()
                 self.clients.close_when_idle()
                 await self.clients.wait_until_gone()
@@ -110,9 +118,14 @@ class Gateway(ClientHooks):
             in_flight.is_drain_over = True
             self.lifecycle().deps.unrelayed.close()
             cut = len(in_flight.calls)
-            log.warning("cut off %d calls that did not end within %g s", cut, timeout_s)
+            if cut or not hurry:
+                log.warning("cut off %d calls that did not end within %g s", cut, timeout_s)
         await self.clients.close_all()
         return cut
+
+    def _announce_end(self) -> None:
+        self.lifecycle().draining = True
+        self.clients.announce_end()
 
     def _certificate(self) -> Path | None:
         # There may be no settings yet: mitmproxy reads each attribute of an addon when it is added.

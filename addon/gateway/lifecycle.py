@@ -6,7 +6,8 @@ supervisor has both.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from addon import VERSION
@@ -18,6 +19,7 @@ from addon.calls.request_body import BodyBudget
 from addon.calls.request_id import new_request_id
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
+from addon.runtime.listening import bind
 from addon.sandbox.server import Sandbox
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
@@ -87,7 +89,7 @@ class Lifecycle:
         )
 
     async def start(self) -> None:
-        """Start everything. Raises OSError when the admin port is taken, StoreUnavailable when rows can't be kept."""
+        """Start everything but the admin port. Raises StoreUnavailable when rows can't be kept."""
         await self.store.check()
         await self.store.maintain()  # The first call must know the circuits that others opened.
         settings = self.deps.settings
@@ -95,10 +97,14 @@ class Lifecycle:
         self.upkeep = asyncio.create_task(self._maintain_store())
         self.rollups.start()
         self.alerts.start()
-        if self.admin:
-            await self.admin.start(settings.conf.admin.host, settings.conf.admin.port)
         if self.watcher:
             self.watcher.start()
+
+    async def open_admin(self, sockets: Sequence[socket.socket] = ()) -> None:
+        """Serve the admin port on ``sockets``, or on a new socket at its address. Raises OSError when it is taken."""
+        conf = self.deps.settings.conf.admin
+        if self.admin:
+            await self.admin.start_on(sockets or [bind(conf.host, conf.port)])
 
     async def stop(self) -> None:
         """Wait for the work that the last calls left, then stop everything, the store last."""

@@ -5,7 +5,8 @@ It is tornado's server without its web framework. After ``stop``, nothing of it 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http.client import responses
 from types import MappingProxyType
 
@@ -45,9 +46,20 @@ class LocalServer:
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: a free one if ``port`` is 0. Raises OSError."""
         listening = bind(host, port)
-        listening.setblocking(False)
-        self._server.add_socket(listening)
+        self.start_on([listening])
         return int(listening.getsockname()[1])
+
+    def start_on(self, sockets: Iterable[socket.socket]) -> None:
+        """Serve on ``sockets``, which listen. ``stop`` closes them."""
+        for listening in sockets:
+            listening.setblocking(False)
+            self._server.add_socket(listening)
+
+    def retire(self) -> None:
+        """Close the port. Close each open connection after its next answer, which says so."""
+        self._server.stop()
+        # All connections read this one object at each request.
+        self._server.conn_params.no_keep_alive = True
 
     async def stop(self) -> None:
         """Close the port, cancel every handler and close every connection."""

@@ -5,10 +5,12 @@ A page is one entry of ``Admin.pages``. It gets only the path of its request, an
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from addon.runtime.listening import base_url, bind
 from addon.text.errors import refusal_error
 from addon.text.masking import mask_credentials
 from policies.refusal import Refusal
@@ -47,15 +49,24 @@ class Admin:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: a free one if ``port`` is 0. Raises OSError."""
+        listening = bind(host, port)
+        await self.start_on([listening])
+        return int(listening.getsockname()[1])
+
+    async def start_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on ``sockets``, which listen. ``stop`` closes them."""
         # Imported here, so that commands that serve nothing do not wait for tornado.
-        from addon.runtime.listening import base_url
         from addon.runtime.local_http import LocalServer
 
-        server = LocalServer(self._answer, MAX_BODY_BYTES)
-        bound = await server.start(host, port)
-        self._server = server
-        log.info("admin listening", extra={"event": "admin listening", "url": base_url(host, bound)})
-        return bound
+        self._server = LocalServer(self._answer, MAX_BODY_BYTES)
+        self._server.start_on(sockets)
+        url = base_url(*sockets[0].getsockname()[:2])
+        log.info("admin listening", extra={"event": "admin listening", "url": url})
+
+    def retire(self) -> None:
+        """Accept no new connection. Close each open one after its next answer."""
+        if self._server:
+            self._server.retire()
 
     async def stop(self) -> None:
         """Close the port and every connection to it."""

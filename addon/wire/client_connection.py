@@ -52,6 +52,8 @@ class ClientConnection:
     ) -> None:
         self.client: Client = handler.client
         self.connection: Connection | None = None
+        self.is_retiring = False
+        """Whether a connection of HTTP that is still to be made retires at once."""
         self._handler = handler
         self._peer: tuple[str, int] = (handler.client.peername[0], handler.client.peername[1])
         self._transport = transport
@@ -186,6 +188,8 @@ class ClientConnection:
         if self._deadline:
             self._deadline.close()
             self._deadline = None
+        if self.is_retiring:
+            connection.retire()
 
 
 class Encryption:

@@ -36,6 +36,7 @@ class Clients:
         self.limit = limit
         self.config = config
         self.open: dict[str, ClientConnection] = {}
+        self._is_retiring = False
         self._no_clients = asyncio.Event()
         self._call_tasks: set[asyncio.Task[None]] = set()
         self._buffer = new_read_buffer()
@@ -56,6 +57,7 @@ class Clients:
             keep_alive(transport.get_extra_info("socket"))
             _disable_watchdog(handler)
             one = ClientConnection(handler, transport, reader, self.config, self._buffer)
+            one.is_retiring = self._is_retiring
             self.open[client.id] = one
             self._no_clients.clear()
             _replace_reading(handler, one)
@@ -86,6 +88,14 @@ class Clients:
         for one in list(self.open.values()):
             if one.connection:
                 one.connection.announce_end()
+
+    def retire(self) -> None:
+        """Close every connection after a further answer that says so, also connections that are still to come."""
+        self._is_retiring = True
+        for one in list(self.open.values()):
+            one.is_retiring = True
+            if one.connection:
+                one.connection.retire()
 
     def close_when_idle(self) -> None:
         """Close every connection as soon as its calls are answered. A connection without a call closes at once."""

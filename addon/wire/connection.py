@@ -146,6 +146,13 @@ class Connection(ABC):
         """Mark the next answer as the last one. A request on its way is still answered."""
 
     @abstractmethod
+    def retire(self) -> None:
+        """Close after a further answer that says so, so that no request on its way is lost.
+
+        Unlike ``close_when_idle``, this keeps an idle connection open for the client's next request.
+        """
+
+    @abstractmethod
     def close_when_idle(self) -> None:
         """Accept no further request. Close when the current ones are answered, or at once when there are none."""
 

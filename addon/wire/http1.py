@@ -44,6 +44,7 @@ class Http1Connection(Connection):
         self._buffer = RequestBuffer()
         self._has_head_begun = False
         self._is_paused = False
+        self._is_retiring = False
         self._stream: Http1Stream | None = None
         self._deadline = MovableDeadline(self._on_deadline)
         self._deadline.set(settings.head_timeout_s)
@@ -70,6 +71,11 @@ class Http1Connection(Connection):
     def announce_end(self) -> None:
         self.is_draining = True
         if self._stream:
+            self._stream.is_last = True
+
+    def retire(self) -> None:
+        self._is_retiring = True
+        if self._stream and not self._stream.is_answered:
             self._stream.is_last = True
 
     def close_when_idle(self) -> None:
@@ -117,7 +123,7 @@ class Http1Connection(Connection):
     def _serve_request(self, head: RequestHead, framing: Framing) -> None:
         self._has_head_begun = False
         self._stream = stream = self._new_stream(head, framing)
-        if self.is_draining:
+        if self.is_draining or self._is_retiring:
             stream.is_last = True
         self._receive = self._read_body
         if self._buffer.data:

@@ -54,6 +54,7 @@ class Http2Connection(Connection):
         self._output = Http2Output(self._h2, transport, settings.date, self._budgets, self._open)
         self._goaways = GoAways(self._output)
         self._deadline = Http2Deadline(settings, self._expire)
+        self._is_retiring = False
         self._is_finished = False
         """The last byte was sent. Everything that still arrives is dropped."""
         self._output.schedule_flush()
@@ -187,6 +188,7 @@ class Http2Connection(Connection):
         else:
             self._send_first_goaway()
             self._set_deadline()
+            self._close_if_retired()
 
     def _on_stream_end(self, stream: Stream) -> None:
         if isinstance(stream, Http2Stream) and self._open.get(stream.stream_id) is stream:
@@ -224,6 +226,20 @@ class Http2Connection(Connection):
     def _send_first_goaway(self) -> None:
         if not (self._open or self.is_draining or self._is_finished):
             self._goaways.send_first()
+
+    def retire(self) -> None:
+        self._is_retiring = True
+        self._close_if_retired()
+
+    def _close_if_retired(self) -> None:
+        """Close a retiring connection that has served a stream and has none now.
+
+        The GOAWAY names the newest stream that was served. So a client may safely repeat a later request, and clients
+        do. The connection serves at least one stream: some clients (httpx) take a GOAWAY of stream 0 as an error.
+        """
+        has_streams = self._open or self._unstarted
+        if self._is_retiring and not has_streams and self._h2.highest_inbound_stream_id:
+            self.close_when_idle()
 
     def close_when_idle(self) -> None:
         self._goaways.is_wanted = True
