@@ -4,7 +4,7 @@ A test that needs other settings starts its own gateway with ``start_gateway``.
 """
 
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,13 @@ def _starting(
     started: list[Gateway] = []
     with ExitStack() as running:
 
-        def start(folder: Path | None = None, kind: type[Gateway] = Gateway, **changes: Any) -> Gateway:
-            keys = {name: new_key() for name in ("ci", "retired", "bare")}
+        def start(
+            folder: Path | None = None,
+            kind: type[Gateway] = Gateway,
+            keys: Mapping[str, str] | None = None,
+            **changes: Any,
+        ) -> Gateway:
+            keys = keys or {name: new_key() for name in ("ci", "retired", "bare")}
             acme = workspace(("ci", keys["ci"], True), ("retired", keys["retired"], False))
             settings: dict[str, Any] = {
                 "providers": providers,

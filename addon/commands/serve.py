@@ -1,8 +1,9 @@
 """``tollgate serve``: settings, first run, then the server, or the supervisor of several workers."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import click
 
 from addon.commands.options import conf_option
 from addon.commands.wallet import make_credit, save_entry
+from addon.serve.detach import announce_detached, detach
+from addon.serve.opening import Start
+from addon.serve.systemd import take_service_manager, take_sockets
 from addon.settings.errors import Problem, SettingsError, describe_error
 from addon.settings.first_run import DEMO, WELCOME_NANOUSD, WELCOME_REFERENCE, create_demo_workspace
 from addon.settings.settings import Settings, SettingsFiles, load_conf
@@ -22,24 +26,57 @@ from addon.telemetry.logs import configure_logging
 @click.option("--host", help="Replaces [listen] host.")
 @click.option("--workers", type=click.IntRange(1), help="Replaces [listen] workers.")
 @click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
-def serve(conf_file: Path, port: int | None, host: str | None, workers: int | None, *, strict: bool) -> None:
+@click.option("--takeover", is_flag=True, help="Take over the running gateway, with no connection lost.")
+@click.option("--detach", "detached", is_flag=True, help="Serve in the background; end when that is ready.")
+def serve(
+    conf_file: Path,
+    port: int | None,
+    host: str | None,
+    workers: int | None,
+    *,
+    strict: bool,
+    takeover: bool,
+    detached: bool,
+) -> None:
     """Run the gateway until SIGTERM or SIGINT."""
     # Imported here because --help does not need mitmproxy.
     from addon.serve.start_faults import START_FAULTS
 
+    if detached:
+        detach()
+    write = announce_detached if detached else _print_line
     try:
-        run(conf_file.absolute(), host=host, port=port, workers=workers, strict=strict)
+        run(
+            conf_file.absolute(),
+            write,
+            host=host,
+            port=port,
+            workers=workers,
+            strict=strict,
+            takeover=takeover,
+        )
     except START_FAULTS as error:
         click.echo(f"tollgate: {describe_error(error)}", err=True)
         sys.exit(1)
 
 
-def run(conf_file: Path, host: str | None, port: int | None, workers: int | None, *, strict: bool) -> None:
+def run(
+    conf_file: Path,
+    write: Callable[[str], None],
+    *,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    strict: bool,
+    takeover: bool,
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises one of ``START_FAULTS`` when the gateway can't start.
 
-    With ``strict``, it does not start while a file does not load.
+    With ``strict``, it does not start while a file does not load. With ``takeover``, it takes over a running gateway.
+    ``write`` writes the readiness line.
     """
     configure_logging()
+    start = Start(takeover, take_sockets(os.environ), take_service_manager(os.environ))
     folder = load_conf(conf_file).paths.workspaces
     folder.mkdir(exist_ok=True)
     files = SettingsFiles(conf_file)
@@ -55,11 +92,11 @@ def run(conf_file: Path, host: str | None, port: int | None, workers: int | None
         from addon.serve.supervisor import supervise as serve_with
     else:
         from addon.serve.server import serve as serve_with
-    asyncio.run(serve_with(files, settings, partial(_announce, demo_key)))
+    asyncio.run(serve_with(files, settings, partial(_announce, demo_key, write), start))
 
 
-def _announce(demo_key: str | None, base_url: str) -> None:
-    print(f"tollgate listening on {base_url}", flush=True)
+def _announce(demo_key: str | None, write: Callable[[str], None], base_url: str) -> None:
+    write(f"tollgate listening on {base_url}")
     if demo_key:
         _print_notice(_TRY_IT.format(url=base_url, key=demo_key))
 
@@ -81,6 +118,10 @@ def _first_run(folder: Path, settings: Settings) -> str | None:
     key = create_demo_workspace(folder, default_model) if default_model else None
     _print_notice(_MADE.format(key=key) if key else _NO_WORKSPACE)
     return key
+
+
+def _print_line(line: str) -> None:
+    print(line, flush=True)
 
 
 def _print_notice(text: str) -> None:

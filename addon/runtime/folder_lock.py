@@ -1,4 +1,4 @@
-"""A lock on a folder. It ends with the process that holds it, however that process dies."""
+"""Locks on a folder or file. A lock ends with the process that holds it, however that process dies."""
 
 import fcntl
 import os
@@ -14,5 +14,32 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def hold_lock(file: Path) -> Iterator[None]:
+    """Create ``file``, and hold its lock. Raises OSError."""
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether a process has the lock of ``file``. A file that does not exist has none. Raises OSError."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
     finally:
         os.close(descriptor)

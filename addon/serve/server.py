@@ -1,9 +1,10 @@
 """The server: a mitmproxy master with only the addons that a gateway needs, its signals and its drain."""
 
+import asyncio
 import gc
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -14,7 +15,7 @@ from mitmproxy.utils import asyncio_utils
 
 from addon.gateway.addon import Gateway
 from addon.gateway.options import MODE, mitmproxy_options
-from addon.runtime.listening import base_url, bind
+from addon.serve.opening import Opening, Start, opened
 from addon.serve.signals import stop_signals
 from addon.settings.settings import Settings, SettingsFiles
 from addon.wire.hooks import Listener
@@ -39,16 +40,35 @@ def _tune_garbage_collection() -> None:
     gc.set_threshold(GC_THRESHOLD)
 
 
-@asynccontextmanager
-async def serving(
-    settings: Settings, listen: Callable[[], socket.socket], files: SettingsFiles | None = None
-) -> AsyncIterator[Gateway]:
-    """Serve while the context lasts, then drain. Call ``listen`` as soon as calls can be answered.
+class Server:
+    """A gateway whose services have started. It accepts clients on the sockets that it is given."""
 
-    Without ``files``, watch no file and open no admin port: a supervisor has both. Raises OSError when a port can't be
-    bound, StoreUnavailable when the ledger can't be written.
+    def __init__(self, gateway: Gateway, listener: Listener) -> None:
+        self.gateway = gateway
+        self.hurry: asyncio.Event | None = None
+        """Set when another process serves new connections: then the end keeps open ones until this event."""
+        self._listener = listener
+        self._accepting: dict[socket.socket, asyncio.Server] = {}
+
+    async def accept(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept clients on ``sockets`` and on no others. This closes none of them."""
+        for one in [one for one in self._accepting if one not in sockets]:
+            self._accepting.pop(one).close()
+        for one in sockets:
+            if one not in self._accepting:
+                # The server closes its own descriptor. The connections that wait in the queue stay.
+                self._accepting[one] = await self._listener.accept(one.dup())
+        # A connection that was accepted in this turn of the loop is made in the next one.
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def serving(settings: Settings, files: SettingsFiles | None = None) -> AsyncIterator[Server]:
+    """Start all services, and give a server that accepts no client yet. Drain at the end of the context.
+
+    Without ``files``, watch no file and have no admin port: a supervisor has both. Raises StoreUnavailable when the
+    ledger can't be written.
     """
-    conf = settings.conf.listen
     started_s, cut_calls = monotonic(), None
     master = Master(Options())
     _remove_log_events()
@@ -62,10 +82,12 @@ async def serving(
         _tune_garbage_collection()
         # As in mitmproxy's own loop: with eager tasks, a hook costs no turn of the loop.
         with asyncio_utils.set_eager_task_factory():
-            server = await listener.accept(listen())
-            yield gateway
-            server.close()
-            cut_calls = await gateway.drain(conf.drain_timeout_s)
+            server = Server(gateway, listener)
+            try:
+                yield server
+            finally:
+                await server.accept([])
+                cut_calls = await gateway.drain(settings.conf.listen.drain_timeout_s, server.hurry)
     finally:
         await master.done()
         if cut_calls is not None:
@@ -74,14 +96,44 @@ async def serving(
             log.info("stopped after %g s; the drain cut off %d calls", uptime_s, cut_calls, extra=fields)
 
 
-async def serve(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve in this process until SIGTERM or SIGINT. Call ``announce`` with the base URL when ready.
+class SingleServer:
+    """The ``Service`` of a gateway of one process."""
 
-    Raises as ``serving`` does.
+    def __init__(self, server: Server, opening: Opening) -> None:
+        self._server = server
+        self._ports = opening.ports
+
+    async def accept(self) -> None:
+        """See ``Service.accept``."""
+        await self._server.accept(self._ports["listen"].sockets)
+
+    async def pause(self) -> None:
+        """See ``Service.pause``."""
+        await self._server.accept([])
+
+    async def open_admin(self) -> None:
+        """See ``Service.open_admin``."""
+        await self._server.gateway.lifecycle().open_admin(self._ports["admin"].copies())
+
+    async def wait(self) -> None:
+        """See ``Service.wait``."""
+        await asyncio.Event().wait()
+
+    def retire(self, hurry: asyncio.Event) -> None:
+        """See ``Service.retire``."""
+        self._server.hurry = hurry
+        if admin := self._server.gateway.lifecycle().admin:
+            admin.retire()
+
+
+async def serve(
+    files: SettingsFiles, settings: Settings, announce: Callable[[str], None], start: Start
+) -> None:
+    """Serve in this process until SIGTERM, SIGINT or a takeover. Call ``announce`` with the base URL when ready.
+
+    Raises as ``opened`` and ``serving`` do.
     """
-    conf = settings.conf.listen
-    # Bind first. So the error of a second gateway is about the port, not about the store.
-    with stop_signals() as stop, bind(conf.host, conf.port) as sock:
-        async with serving(settings, lambda: sock, files):
-            announce(base_url(conf.host, sock.getsockname()[1], tls=bool(conf.tls_certificate)))
-            await stop.wait()
+    # Open the ports first. So the error of a second gateway is about the port, not about the store.
+    with stop_signals() as stop, opened(settings, files.conf_file, start) as opening:
+        async with serving(settings, files) as server:
+            await opening.serve(SingleServer(server, opening), announce, stop)

@@ -2,9 +2,10 @@
 
 from mitmproxy.exceptions import OptionsError
 
+from addon.serve.handover import TakeoverFailed
 from addon.serve.worker_process import WorkerFailed
 from addon.settings.errors import SettingsError
 from addon.store.protocol import StoreUnavailable
 
-START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, WorkerFailed)
+START_FAULTS = (SettingsError, OSError, OptionsError, StoreUnavailable, TakeoverFailed, WorkerFailed)
 """The message of each says in one line what an operator has to change."""

@@ -1,13 +1,15 @@
 """Several workers on one port. They start together, are replaced when they die, and drain together.
 
-The supervisor serves no call. It reserves the port, watches the files for all workers, and has the one admin port. The
-workers do everything else, so that little in the supervisor can fail. Source: docs/operating.md.
+The supervisor serves no call. It holds the listening sockets, watches the files for all workers, and has the one admin
+port. The workers do everything else, so that little in the supervisor can fail. Each worker has all sockets. It accepts
+on those that the supervisor assigns to it. Source: docs/operating.md.
 
 It shares one folder with its workers, ``workers-HOST-PORT-*`` next to the ledger:
 
 | file | written by | what |
 |---|---|---|
 | `settings.snapshot` | the supervisor | the last settings that loaded |
+| `lock` | the supervisor | nothing; the supervisor has it locked as long as it lives |
 | `question` | the supervisor | nothing; its time is the number of the last question for the workers' readiness |
 | `worker-N.json` | worker N | its readiness, or the fault that ended it; touched as a sign of life |
 | `*.db` | each worker | its metrics |
@@ -20,12 +22,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
-from addon.runtime.listening import base_url
-from addon.serve.ports import reserve
+from addon.runtime.folder_lock import hold_lock, is_locked
+from addon.runtime.tasks import wait_for_first
+from addon.serve.handover import Ports
+from addon.serve.listening_sockets import group_by_address, spread
+from addon.serve.opening import Start, opened
 from addon.serve.signals import stop_signals
 from addon.serve.worker_process import WorkerFailed, WorkerProcess
 from addon.serve.worker_status import ReadinessQuestion
@@ -59,6 +64,8 @@ SLACK_S = 10.0
 STEADY_S = 10.0
 """A worker that lived for so long did not die of its start."""
 
+LOCK_FILE = "lock"
+
 CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
 """The checks of each worker."""
 
@@ -87,9 +94,9 @@ def _merged(found: Mapping[int, str]) -> str:
 
 
 class Supervisor:
-    """The workers, and the ``folder`` that they share."""
+    """The workers, and the ``folder`` that they share. It is a ``Service``."""
 
-    def __init__(self, files: SettingsFiles, settings: Settings, folder: Path) -> None:
+    def __init__(self, files: SettingsFiles, settings: Settings, folder: Path, ports: Ports) -> None:
         self.settings = settings
         self.listen = settings.conf.listen
         self.workers: dict[int, WorkerProcess] = {}
@@ -106,13 +113,16 @@ class Supervisor:
         self.watcher = Watcher(files, settings, self.apply)
         self.draining = False
         self._started_s = monotonic()
+        self._ports = ports
+        self._accepts = False
+        self._is_admin_open = False
+        self._is_taken_over = False
         self._keepers: list[asyncio.Task[None]] = []
+        self._question.create()
 
     async def start(self) -> None:
-        """Start everything, and return when every worker serves. Raises OSError or WorkerFailed."""
-        self._question.create()
+        """Start everything, and return when every worker is ready to accept. Raises OSError or WorkerFailed."""
         self._snapshot(self.settings).write(self.folder / SNAPSHOT_FILE, self._key)
-        await self.admin.start(self.settings.conf.admin.host, self.settings.conf.admin.port)
         try:
             async with asyncio.timeout(START_S):
                 workers = [await self._start_worker(number + 1) for number in range(self.listen.workers)]
@@ -123,23 +133,59 @@ class Supervisor:
         self.watcher.start()
         self._keepers = [asyncio.create_task(self._keep_running(worker)) for worker in workers]
 
-    async def wait(self, stop: asyncio.Event) -> None:
-        """Wait for ``stop``. Raise the fault of a task that keeps the workers running."""
-        stopping = asyncio.create_task(stop.wait())
-        tasks = (stopping, *self._keepers)
-        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+    async def accept(self) -> None:
+        """See ``Service.accept``."""
+        self._accepts = True
+        self._assign_sockets()
+
+    async def pause(self) -> None:
+        """See ``Service.pause``."""
+        self._accepts = False
+        self._assign_sockets()
+
+    async def open_admin(self) -> None:
+        """See ``Service.open_admin``."""
+        if not self._is_admin_open:
+            self._is_admin_open = True
+            await self.admin.start_on(self._ports["admin"].copies())
+
+    async def wait(self) -> None:
+        """See ``Service.wait``."""
+        ended, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()
+
+    def retire(self, hurry: asyncio.Event) -> None:  # noqa: ARG002  (``leave`` waits for it)
+        """See ``Service.retire``."""
+        self._is_taken_over = True
+        self.admin.retire()
+
+    async def leave(self, hurry: asyncio.Event) -> None:
+        """After a takeover, let the workers end when their clients have ended their connections, or at ``hurry``."""
+        if not self._is_taken_over:
+            return
+        self._log_drain()
+        await self._stop_keepers()
+        for worker in self.workers.values():
+            worker.order("leave")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.listen.drain_timeout_s + SLACK_S):
+                await wait_for_first(self._all_ended(), hurry.wait())
+
+    async def _all_ended(self) -> None:
+        await asyncio.gather(*(worker.ended() for worker in self.workers.values()))
+
+    async def _stop_keepers(self) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
 
     async def stop(self) -> None:
         """Drain every worker and wait until all have ended. Raises WorkerFailed when one had to be killed."""
         self.draining = True
-        if self._keepers:
+        if self._keepers and not self._is_taken_over:
             self._log_drain()
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await self._stop_keepers()
         await self.watcher.stop()
         if self._next_write:
             self._next_write.cancel()
@@ -188,6 +234,9 @@ class Supervisor:
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
+        if self._is_taken_over:
+            # Another process serves at this address. It answers on new connections.
+            return Readiness(True, dict.fromkeys((*CHECKS, "workers"), "ok"))
         question, workers = self._question.ask(), list(self.workers.values())
         answers = await asyncio.gather(*(worker.answer(question, ANSWER_S) for worker in workers))
         reports = {worker.number: answer for worker, answer in zip(workers, answers, strict=True) if answer}
@@ -203,10 +252,25 @@ class Supervisor:
 
     async def _start_worker(self, number: int) -> WorkerProcess:
         shared = {FOLDER_VARIABLE: str(self.folder), SNAPSHOT_KEY_VARIABLE: self._key}
-        worker = await WorkerProcess.start(number, self.folder, os.environ | shared)
+        sockets = [one.fileno() for one in self._ports["listen"].sockets]
+        worker = await WorkerProcess.start(number, self.folder, os.environ | shared, sockets)
         self.workers[number] = worker
         log.info("worker %d started", number, extra=_event("worker started", worker))
         return worker
+
+    def _assign_sockets(self) -> None:
+        """Let each worker accept on its part of the sockets. The others accept on those of a worker that does not."""
+        addresses = group_by_address(self._ports["listen"].sockets)
+        serving = [number for number, worker in self.workers.items() if self._accepts and worker.serves]
+        for number, sockets in spread(addresses, list(self.workers), serving).items():
+            self.workers[number].order("accept", *sockets)
+
+    async def _follow_serving(self, worker: WorkerProcess) -> None:
+        """Assign the sockets again when ``worker`` begins to serve, and when it accepts no more."""
+        await worker.served()
+        self._assign_sockets()
+        await worker.left.wait()
+        self._assign_sockets()
 
     async def _keep_running(self, worker: WorkerProcess) -> None:
         """Replace the worker whenever it ends."""
@@ -216,6 +280,7 @@ class Supervisor:
             started_s = now_s()
             how = f"ended with {await self._ended(worker)}" + (f": {worker.fault}" if worker.fault else "")
             log.error("worker %d %s", worker.number, how, extra=_event("worker ended", worker))
+            self._assign_sockets()
             self._keep_counts(worker)
             early_deaths = 0 if now_s() - started_s >= STEADY_S else early_deaths + 1
             await asyncio.sleep(restart_delay_s(early_deaths))
@@ -225,6 +290,7 @@ class Supervisor:
         """Return how ``worker`` ended, as ``WorkerProcess.ended``. Kill one that hangs or is stopped."""
         ended = asyncio.create_task(worker.ended())
         silence = asyncio.create_task(worker.fell_silent(START_S, SILENT_S))
+        serving = asyncio.create_task(self._follow_serving(worker))
         try:
             await asyncio.wait((ended, silence), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
@@ -237,8 +303,9 @@ class Supervisor:
                 worker.kill()
             return await ended
         finally:
-            ended.cancel()
-            silence.cancel()
+            for task in (ended, silence, serving):
+                task.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
     async def _start_successor(self, number: int, early_deaths: int) -> WorkerProcess:
         while True:
@@ -265,16 +332,21 @@ class Supervisor:
 
 @contextmanager
 def _worker_folder(settings: Settings) -> Iterator[Path]:
-    """Give a new folder to share with the workers. Remove those that killed supervisors of the same port have left."""
+    """Give a new folder to share with the workers. Remove those that killed supervisors of the same port have left.
+
+    In a takeover, the running supervisor still has one: it has the file ``lock`` locked.
+    """
     folder, listen = settings.conf.paths.database.parent, settings.conf.listen
     prefix = f"workers-{listen.host}-{listen.port}-"
     for old in folder.glob(f"{prefix}*"):
-        shutil.rmtree(old, ignore_errors=True)
+        if not is_locked(old / LOCK_FILE):
+            shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A new name: workers of a killed supervisor may still drain, and write to their own folder.
     new = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
     try:
-        yield new
+        with hold_lock(new / LOCK_FILE):
+            yield new
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -283,22 +355,24 @@ def _event(event: str, worker: WorkerProcess) -> dict[str, object]:
     return {"event": event, "worker": worker.number, "pid": worker.pid}
 
 
-async def supervise(files: SettingsFiles, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve with several workers until SIGTERM or SIGINT. Call ``announce`` with the base URL when all are ready.
+async def supervise(
+    files: SettingsFiles, settings: Settings, announce: Callable[[str], None], start: Start
+) -> None:
+    """Serve with several workers until SIGTERM, SIGINT or a takeover. Call ``announce`` with the URL when ready.
 
-    Raises OSError when a port can't be bound, WorkerFailed when a worker does not start or does not end.
+    Raises as ``opened`` does, and WorkerFailed when a worker does not start or does not end.
     """
     if sys.platform != "linux":
         raise OSError("more than one worker needs Linux, which spreads connections over processes")
-    listen = settings.conf.listen
-    with stop_signals() as stop, reserve(listen.host, listen.port) as reserved:
-        port = reserved.getsockname()[1]
-        settings = settings.with_listen(port=port)
+    with stop_signals() as stop, opened(settings, files.conf_file, start) as opening:
+        settings = settings.with_listen(port=opening.ports["listen"].number)
         with _worker_folder(settings) as folder:
-            supervisor = Supervisor(files, settings, folder)
+            supervisor = Supervisor(files, settings, folder, opening.ports)
             try:
+                if opening.running is None:
+                    await supervisor.open_admin()
                 await supervisor.start()
-                announce(base_url(listen.host, port, tls=bool(listen.tls_certificate)))
-                await supervisor.wait(stop)
+                await opening.serve(supervisor, announce, stop)
+                await supervisor.leave(stop)
             finally:
                 await supervisor.stop()

@@ -1,9 +1,10 @@
 """One worker process: its start, its status, and its end."""
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -31,23 +32,49 @@ class WorkerProcess:
     def __init__(self, number: int, process: asyncio.subprocess.Process, status: WorkerStatus) -> None:
         self.number = number
         self.pid = process.pid
+        self.left = asyncio.Event()
+        """Set when the worker accepts no more clients."""
         self._process = process
         self._status = status
 
     @classmethod
-    async def start(cls, number: int, folder: Path, environment: Mapping[str, str]) -> Self:
-        """Start a worker that writes its status to ``folder``. Raises OSError."""
+    async def start(
+        cls, number: int, folder: Path, environment: Mapping[str, str], sockets: Sequence[int]
+    ) -> Self:
+        """Start a worker that writes its status to ``folder``, with these descriptors. Raises OSError."""
         status = WorkerStatus(folder, number)
         status.remove()
-        # Ctrl-C on a terminal signals a whole process group, but only the supervisor may stop its workers.
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "addon.serve.worker", str(number)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=_STDERR,
-            env=environment,
-            process_group=0,
-        )
-        return cls(number, process, status)
+        reading, writing = os.pipe()
+        try:
+            descriptors = (writing, *sockets)
+            # Ctrl-C on a terminal signals a whole process group, but only the supervisor may stop its workers.
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "addon.serve.worker", str(number), *map(str, descriptors)),
+                pass_fds=descriptors,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=_STDERR,
+                env=environment,
+                process_group=0,
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        worker = cls(number, process, status)
+        worker.watch(reading)
+        return worker
+
+    def watch(self, pipe: int) -> None:
+        """Set ``left`` when the other end of ``pipe`` closes: the worker accepts no more, or is dead."""
+        loop = asyncio.get_running_loop()
+
+        def note_end() -> None:
+            loop.remove_reader(pipe)
+            os.close(pipe)
+            self.left.set()
+
+        loop.add_reader(pipe, note_end)
 
     @property
     def fault(self) -> str | None:
@@ -89,6 +116,17 @@ class WorkerProcess:
             bound_s = start_s if last_sign is None else silent_s
             if silence_s >= bound_s:
                 return bound_s
+
+    def order(self, *words: object) -> None:
+        """Send an order, a line of words for ``addon.serve.worker.Orders``. A worker that has ended gets none."""
+        if self._process.returncode is None and (pipe := self._process.stdin) and not pipe.is_closing():
+            pipe.write(" ".join(map(str, words)).encode() + b"\n")
+
+    @property
+    def serves(self) -> bool:
+        """Whether it accepts clients if it is ordered to."""
+        is_running = self._process.returncode is None and not self.left.is_set()
+        return is_running and self._status.readiness() is not None
 
     def kill(self) -> None:
         """End it at once."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from addon.runtime.atomic_files import write_atomically
-from addon.runtime.folder_lock import locked
+from addon.runtime.folder_lock import is_locked, locked
 
 _MACHINE_FILE = ".machine"
 
@@ -37,7 +37,7 @@ class ProcessLock:
 
     def is_alive(self, owner_id: str) -> bool:
         """Return whether the process ``owner_id`` of this machine is alive. Raises OSError."""
-        return owner_id == self.id or _is_locked(self._folder / owner_id)
+        return owner_id == self.id or is_locked(self._folder / owner_id)
 
     def find_alive(self) -> frozenset[str]:
         """Return the living processes of this machine, this one included. Raises OSError."""
@@ -64,7 +64,7 @@ def find_running(folder: Path) -> frozenset[str]:
     """Return the owners of holds that are alive now. Raises OSError."""
     if not folder.exists():
         return frozenset()
-    return frozenset(file.name for file in _lock_files(folder) if _is_locked(file))
+    return frozenset(file.name for file in _lock_files(folder) if is_locked(file))
 
 
 def _lock_files(folder: Path) -> list[Path]:
@@ -80,20 +80,5 @@ def _machine_id(folder: Path) -> str:
 
 def _remove_dead(files: Iterable[Path]) -> None:
     for file in files:
-        if not _is_locked(file):
+        if not is_locked(file):
             file.unlink(missing_ok=True)
-
-
-def _is_locked(file: Path) -> bool:
-    try:
-        descriptor = os.open(file, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
