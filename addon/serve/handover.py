@@ -34,7 +34,7 @@ from addon.serve.listening_sockets import Address, Port
 
 log = logging.getLogger("tollgate.takeover")
 
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 10.0
 """How long one side waits for a message that the other can send at once."""
 
 READY_S: Final = 120.0
