@@ -47,7 +47,8 @@ def to_request(body: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """
     _check_sources(body["messages"])
     thinks = "thinking" in family.extra
-    asked = body if thinks else {name: value for name, value in body.items() if name != _EFFORT}
+    asked = {name: value for name, value in body.items() if thinks or name != _EFFORT}
+    asked["messages"] = [_with_decoded_reasoning(message) for message in body["messages"]]
     made = to_messages_api(asked, family)
     native: dict[str, Any] = {"messages": [_turn(turn) for turn in made["messages"]]}
     if system := made.get("system"):
@@ -77,6 +78,12 @@ def _check_sources(messages: Sequence[Mapping[str, Any]]) -> None:
                 source = held.get(name) if isinstance(held, dict) else None
                 if isinstance(source, str) and source[:5].lower() != "data:":
                     refuse(f"messages.{index}.content.{at}.{holder}.{name}", "It must be a base64 data URL.")
+
+
+def _with_decoded_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose sealed reasoning is no long text: Converse wants it in base64."""
+    details = message.get("reasoning_details")
+    return message if details is None else {**message, "reasoning_details": _decoded(details)}
 
 
 def _turn(turn: Block) -> Block:
@@ -175,7 +182,7 @@ def _text_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Return a JSON value without long texts that are still encoded: it becomes a text inside the body."""
+    """Return a JSON value without long texts that are still encoded: the dialect encodes it in another way."""
     if isinstance(value, dict):
         return {name: _decoded(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,6 @@
 """A chat body becomes a body of Amazon Bedrock's Converse API."""
 
+import base64
 import json
 
 import pytest
@@ -232,6 +233,29 @@ def test_a_long_text_in_a_schema_is_decoded_because_it_becomes_a_text_itself():
     body = json.loads(chat.large.restore(content))
     form = body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]
     assert json.loads(form)["description"] == described
+
+
+def test_long_sealed_reasoning_is_decoded_because_it_is_sent_in_base64():
+    sealed = 'Eu8E"' * 40_000
+    details = [{"type": "reasoning.encrypted", "data": sealed, "format": "anthropic-claude-v1"}]
+    messages = [HI, {"role": "assistant", "content": "a", "reasoning_details": details}, HI]
+    chat = parse_chat_request(json.dumps({"messages": messages}).encode())
+    assert chat.large is not None
+    body = sent(CLAUDE, messages=chat.fields["messages"], thinking={"type": "enabled", "budget_tokens": 1})
+    block = body["messages"][1]["content"][0]
+    assert base64.b64decode(block["reasoningContent"]["redactedContent"]).decode() == sealed
+
+
+def test_a_long_picture_is_sent_as_the_client_wrote_it():
+    url = "data:image/png;base64," + "aGkh" * 60_000
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    chat = parse_chat_request(json.dumps({"messages": [{"role": "user", "content": content}]}).encode())
+    assert chat.large is not None
+    made = json.loads(
+        chat.large.restore(request("m", {"model": "m", "max_tokens": 1, **chat.fields}).content)
+    )
+    image = made["messages"][0]["content"][0]["image"]
+    assert image == {"format": "png", "source": {"bytes": "aGkh" * 60_000}}
 
 
 def request(model_id, body):
