@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from addon.edits import workspace_files
 from addon.edits.workspace_files import EditError
@@ -19,7 +20,19 @@ def report_errors() -> Iterator[None]:
     try:
         yield
     except (SettingsError, EditError, OSError, StoreUnavailable) as error:
-        raise click.ClickException(describe_error(error)) from None
+        raise click.ClickException(describe_error(error) + missing_conf_hint(error)) from None
+
+
+def missing_conf_hint(error: Exception) -> str:
+    """Return how to name proxy.conf, if ``error`` says that the default one is missing, else an empty text."""
+    context = click.get_current_context(silent=True)
+    if context is None or not isinstance(error, SettingsError) or error.reason != "no such file":
+        return ""
+    conf_file = context.params.get("conf_file")
+    is_default = context.get_parameter_source("conf_file") is ParameterSource.DEFAULT
+    if not is_default or error.file.absolute() != Path(str(conf_file)).absolute():
+        return ""
+    return "; name another with --conf or TOLLGATE_CONF, or make a folder with one: tollgate init DIR"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from addon.commands.errors import missing_conf_hint
 from addon.commands.options import conf_option
 from addon.commands.wallet import make_credit, save_entry
 from addon.serve.detach import announce_detached, detach
@@ -56,7 +57,7 @@ def serve(
             takeover=takeover,
         )
     except START_FAULTS as error:
-        click.echo(f"tollgate: {describe_error(error)}", err=True)
+        click.echo(f"tollgate: {describe_error(error)}{missing_conf_hint(error)}", err=True)
         sys.exit(1)
 
 

@@ -14,7 +14,7 @@ from rig.bounds import BOUND_S
 from rig.configuration import CLI, ROOT, Configuration, environment
 from rig.gateway import Gateway
 from rig.processes import shown_keys
-from rig.settings_files import contents, edit
+from rig.settings_files import contents, edit, replace
 
 CHAT = "/v1/chat/completions"
 OWN_MODEL = """\
@@ -64,6 +64,20 @@ def ask(gateway: Gateway, key: str, text: str) -> httpx.Response:
     body = {"model": "sandbox-chat", "messages": [{"role": "user", "content": text}]}
     headers = {"Authorization": f"Bearer {key}"}
     return httpx.post(gateway.url + CHAT, headers=headers, json=body, timeout=BOUND_S, trust_env=False)
+
+
+def _break_and_mend(gateway: Gateway, file: Path) -> None:
+    """Break a file of the overlay: readiness, log and metric name it until it is mended."""
+    text = file.read_text()
+    replace(file, f"{text}[broken")
+    line = gateway.wait_for_log(lambda line: line.get("event") == "file broken")
+    assert line["file"] == str(file)
+    assert gateway.readiness().json()["checks"]["settings"].startswith(f"{file}: is not TOML")
+    metrics_url = f"{gateway.admin_url}/metrics"
+    sample = 'tollgate_broken_files{file="catalog/models.toml"} 1'
+    gateway.wait_until(lambda: sample in httpx.get(metrics_url, timeout=BOUND_S, trust_env=False).text)
+    replace(file, text)
+    gateway.wait_for_log(lambda line: line.get("event") == "file mended")
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +144,7 @@ def test_an_upgrade_brings_the_new_catalog_and_changes_nothing_in_the_folder(
         models = models_of(gateway)
         assert ask(gateway, key, "Hello again").status_code == 200
         named = gateway.wait_for_log(lambda line: line.get("event") == "prices changed")["message"]
+        _break_and_mend(gateway, folder / "catalog" / "models.toml")
     assert "; gpt-4o-mini: output_price_per_m 0.6 → 0.7" in named.replace("prices changed: ", "; ")
     assert "sandbox-chat" not in named
     assert "shipped-later" in models

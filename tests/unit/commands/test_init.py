@@ -153,7 +153,11 @@ def test_every_command_takes_the_conf_of_the_variable_from_any_folder(
     other = runner.invoke(main, ["keys", "list", "--conf", "other.conf"], env=variable)
     assert other.stderr.startswith(f"Error: {tmp_path / 'other.conf'}: ")
     unset = runner.invoke(main, ["keys", "list"], env={"TOLLGATE_CONF": ""})
-    assert unset.stderr.startswith(f"Error: {tmp_path / 'proxy.conf'}: ")
+    hint = "; name another with --conf or TOLLGATE_CONF, or make a folder with one: tollgate init DIR\n"
+    assert unset.stderr == f"Error: {tmp_path / 'proxy.conf'}: no such file{hint}"
+    for command in (["serve"], ["usage"], ["ledger", "verify"]):
+        assert runner.invoke(main, command, env={"TOLLGATE_CONF": ""}).stderr.endswith(f"no such file{hint}")
+    assert hint not in other.stderr
 
 
 def test_every_command_with_a_conf_names_the_variable_in_its_help() -> None:
