@@ -117,7 +117,7 @@ def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -
             raise EditError(
                 f"key {key_id} has expired, so a new secret would not work; give it another expires_at first"
             )
-        until = (now + grace).replace(microsecond=0) if grace else None
+        until = _end_of(grace, now) if grace else None
         changes: dict[str, Value | None] = {
             "hash": f"sha256:{hash_key(secret)}",
             "previous_hash": None if until is None else f"sha256:{key.hash}",
@@ -126,6 +126,13 @@ def rotate_key(conf_file: Path, workspace: str, key_id: str, grace: timedelta) -
         edit_file(conf_file, read, lambda text: set_values(text, changes, "keys", index))
     dropped = key.previous_until if key.previous_until is not None and key.previous_until > now else None
     return Rotation(secret, until, dropped)
+
+
+def _end_of(grace: timedelta, now: datetime) -> datetime:
+    try:
+        return (now + grace).replace(microsecond=0)
+    except OverflowError:
+        raise EditError("the grace time is too long") from None
 
 
 def _choose_id(workspace: str, taken: tuple[str, ...], key_id: str | None) -> str:

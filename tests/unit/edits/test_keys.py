@@ -168,6 +168,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda conf: set_key(conf, "acme", "ci", {"models": ["a*b"]}),
         'keys[0] (ci).models[0]: must have "*" only at its end',
     ),
+    "a grace time that never ends": (
+        lambda conf: rotate_key(conf, "acme", "ci", timedelta(weeks=999_999)),
+        "the grace time is too long",
+    ),
     "a rotation of an inactive key": (
         lambda conf: rotate_key(conf, "acme", "laptop", DAY),
         "key laptop is not active, so a new secret would not work",
