@@ -5,12 +5,16 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal
 
+from policies.alert_rules import KEY_LEAD_S
+from policies.allowed_models import AllowedModels
 from policies.fallback import find_unserved_reason
 from policies.limits import is_exposed
-from policies.model import Model, Provider, Workspace
+from policies.model import Key, Model, Provider, Workspace
+from policies.utc_time import format_utc
 
 type WarningKind = Literal[
     "no_active_key",
@@ -18,12 +22,16 @@ type WarningKind = Literal[
     "base_url_has_path",
     "own_key_unset",
     "model_unserved",
+    "key_expired",
+    "key_expires_soon",
+    "key_models_match_nothing",
     "overage_protection_off",
     "overlay_hides_nothing",
     "alerts_unset",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 
+_EXPIRES_SOON: Final = timedelta(seconds=max(KEY_LEAD_S))
 _CHAT_PATH: Final = "/chat/completions"
 _ADDED_PATHS: Final = MappingProxyType({"anthropic": ("/messages",), "gemini": ("/models",)})
 """The paths that each dialect adds to ``base_url``, apart from ``chat_path``."""
@@ -44,15 +52,17 @@ def find_warnings(
     providers: Mapping[str, Provider],
     models: Mapping[str, Model],
     workspaces: Mapping[str, Workspace],
+    now: datetime,
     unknown_hidden: Iterable[str] = (),
 ) -> list[SettingsWarning]:
-    """Return all warnings, those about the catalog first. ``unknown_hidden`` as in ``Settings``."""
+    """Return all warnings at ``now`` (UTC), those about the catalog first. ``unknown_hidden`` as in ``Settings``."""
     return [
         *_check_platform_keys(providers.values(), models.values()),
         *_check_base_urls(providers.values()),
         *_check_hidden(unknown_hidden),
-        *_check_keys(workspaces.values()),
+        *_check_active_keys(workspaces.values(), now),
         *(warning for workspace in workspaces.values() for warning in _check_workspace(workspace, models)),
+        *(warning for workspace in workspaces.values() for warning in _check_keys(workspace, models, now)),
     ]
 
 
@@ -107,8 +117,8 @@ def _check_hidden(unknown_hidden: Iterable[str]) -> Iterator[SettingsWarning]:
         yield SettingsWarning("overlay_hides_nothing", "models", "", f'"{slug}"', reason)
 
 
-def _check_keys(workspaces: Collection[Workspace]) -> Iterator[SettingsWarning]:
-    if any(key.active for workspace in workspaces for key in workspace.keys):
+def _check_active_keys(workspaces: Collection[Workspace], now: datetime) -> Iterator[SettingsWarning]:
+    if any(key.why_refused(now) is None for workspace in workspaces for key in workspace.keys):
         return
     lacks = "no workspace has an active key" if workspaces else "there is no workspace"
     reason = f"{lacks}, so every call is refused; make one: tollgate keys create NAME --new"
@@ -130,6 +140,32 @@ def _check_workspace(workspace: Workspace, models: Mapping[str, Model]) -> Itera
         yield SettingsWarning(
             "overage_protection_off", "workspace", workspace.id, "overage_protection", reason
         )
+
+
+def _check_keys(
+    workspace: Workspace, models: Mapping[str, Model], now: datetime
+) -> Iterator[SettingsWarning]:
+    """Yield the warnings about active keys. A key that is not active serves nothing on purpose."""
+    for index, key in enumerate(workspace.keys):
+        path = f"keys[{index}] ({key.id})"
+        if key.active and key.expires_at is not None and key.expires_at - now <= _EXPIRES_SOON:
+            is_over = key.expires_at <= now
+            kind: WarningKind = "key_expired" if is_over else "key_expires_soon"
+            reason = f"the key {'expired' if is_over else 'expires'} at {format_utc(key.expires_at)}"
+            yield SettingsWarning(kind, "workspace", workspace.id, f"{path}.expires_at", reason)
+        for pattern in _find_idle_patterns(key, models):
+            reason = f"{pattern} matches no model of the catalog"
+            yield SettingsWarning(
+                "key_models_match_nothing", "workspace", workspace.id, f"{path}.models", reason
+            )
+
+
+def _find_idle_patterns(key: Key, models: Collection[str]) -> Iterator[str]:
+    # The name of a model outside the catalog has a slash after its provider.
+    patterns = key.models.patterns if key.active and key.models else ()
+    for pattern in patterns:
+        if "/" not in pattern and not any(map(AllowedModels((pattern,)).allows, models)):
+            yield pattern
 
 
 def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:

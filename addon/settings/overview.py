@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -26,14 +27,15 @@ class Overview:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the numbers of ``settings``."""
+        """Return the numbers of ``settings`` now."""
+        now = datetime.now(UTC)
         keys = [key for workspace in settings.workspaces.values() for key in workspace.keys]
         active = [model for model in settings.models.values() if model.active]
         return cls(
             fingerprint=settings.fingerprint,
             workspaces=len(settings.workspaces),
             keys=len(keys),
-            active_keys=sum(key.active for key in keys),
+            active_keys=sum(key.why_refused(now) is None for key in keys),
             platform_models=Counter(model.provider.name for model in active if not model.needs_own_key),
             own_key_models=Counter(model.provider.name for model in active if model.needs_own_key),
         )
@@ -53,8 +55,9 @@ class FileWarning:
 
 
 def find_file_warnings(settings: Settings) -> list[FileWarning]:
-    """Return all warnings about ``settings``, each with its file."""
-    found = find_warnings(settings.providers, settings.models, settings.workspaces, settings.unknown_hidden)
+    """Return all warnings about ``settings`` now, each with its file."""
+    catalog, now = (settings.providers, settings.models), datetime.now(UTC)
+    found = find_warnings(*catalog, settings.workspaces, now, settings.unknown_hidden)
     warnings = [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
     if settings.conf.alerts.webhook and settings.alert_target is None:
         reason = "an environment variable that it names is not set, so no alert is sent"

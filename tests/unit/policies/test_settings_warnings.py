@@ -1,15 +1,18 @@
 """Warnings about settings that load: one line for each rule, and for what it must not warn of."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from policies.allowed_models import AllowedModels
 from policies.model import Byok, Heuristic, Key, KeywordRule, Model, Provider, Workspace
 from policies.settings_warnings import find_warnings
 from unit.policies.test_routing import MODELS, PROVIDERS
 
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
 KEY = Key("ci", "0" * 64)
 ACME = Workspace("acme", "Acme", "pro", (KEY,))
 UNSET = replace(PROVIDERS["BARE"], unset_variables=("BARE_KEY",), skipped_keys=frozenset({1}))
@@ -108,6 +111,34 @@ CASES = {
         unknown_hidden=("gone-1.5",),
         warnings=(("overlay_hides_nothing", "", '"gone-1.5"', "hides no model"),),
     ),
+    "keys that expired, expire soon, and later": Case(
+        {
+            "keys": (
+                replace(KEY, expires_at=NOW),
+                replace(KEY, id="soon", expires_at=NOW + timedelta(days=7)),
+                replace(KEY, id="later", expires_at=NOW + timedelta(days=7, seconds=1)),
+                replace(KEY, id="off", active=False, expires_at=NOW),
+            )
+        },
+        warnings=(
+            ("key_expired", "acme", "keys[0] (ci).expires_at", "the key expired at 2026-11-22T00:00:00"),
+            ("key_expires_soon", "acme", "keys[1] (soon).expires_at", "the key expires at 2026-11-29T00:00"),
+        ),
+    ),
+    "all keys expired": Case(
+        {"keys": (replace(KEY, expires_at=NOW),)},
+        warnings=(
+            ("no_active_key", "", "", "no workspace has an active key"),
+            ("key_expired", "acme", "keys[0] (ci).expires_at", "expired"),
+        ),
+    ),
+    "patterns that match no model": Case(
+        {"keys": (replace(KEY, models=AllowedModels(("GPT*", "gtp*", "openai/ft:*", "llama3"))),)},
+        warnings=(
+            ("key_models_match_nothing", "acme", "keys[0] (ci).models", "gtp* matches no model"),
+            ("key_models_match_nothing", "acme", "keys[0] (ci).models", "llama3 matches no model"),
+        ),
+    ),
     "no workspace": Case(workspaces=(), warnings=(("no_active_key", "", "", "there is no workspace"),)),
     "no active key": Case(
         {"keys": (replace(KEY, active=False),)},
@@ -121,7 +152,7 @@ def test_a_warning_names_what_can_not_serve(case: Case) -> None:
     providers = PROVIDERS | {one.name: one for one in case.providers}
     models = {slug: replace(made, provider=providers[made.provider.name]) for slug, made in MODELS.items()}
     workspaces = (replace(ACME, **case.workspace),) if case.workspaces is None else case.workspaces
-    found = find_warnings(providers, models, {one.id: one for one in workspaces}, case.unknown_hidden)
+    found = find_warnings(providers, models, {one.id: one for one in workspaces}, NOW, case.unknown_hidden)
     assert len(found) == len(case.warnings)
     for warning, (kind, name, key, reason) in zip(found, case.warnings, strict=True):
         assert (warning.kind, warning.name, warning.key) == (kind, name, key)
@@ -138,6 +169,6 @@ def test_without_any_platform_key_one_warning_names_all_variables() -> None:
     for name, provider in providers.items():
         models[name.lower()] = replace(sandbox, slug=name.lower(), provider=provider)
     providers["SANDBOX"] = sandbox.provider
-    [warning] = find_warnings(providers, models, {"acme": ACME})
+    [warning] = find_warnings(providers, models, {"acme": ACME}, NOW)
     assert warning.kind == "platform_key_unset"
     assert "only the built-in provider answers; set one of A_KEY, B_KEY" in warning.reason
