@@ -26,6 +26,9 @@ from addon.telemetry.logs import configure_logging
 @click.option("--port", type=click.IntRange(0, 65_535), help="Replaces [listen] port; 0 means any free port.")
 @click.option("--host", help="Replaces [listen] host.")
 @click.option("--workers", type=click.IntRange(1), help="Replaces [listen] workers.")
+@click.option(
+    "--admin-port", type=click.IntRange(0, 65_535), help="Replaces [admin] port; 0 means any free port."
+)
 @click.option("--strict", is_flag=True, help="Do not start while a workspace file does not load.")
 @click.option("--takeover", is_flag=True, help="Take over the running gateway, with no connection lost.")
 @click.option("--detach", "detached", is_flag=True, help="Serve in the background; end when that is ready.")
@@ -34,6 +37,7 @@ def serve(
     port: int | None,
     host: str | None,
     workers: int | None,
+    admin_port: int | None,
     *,
     strict: bool,
     takeover: bool,
@@ -53,6 +57,7 @@ def serve(
             host=host,
             port=port,
             workers=workers,
+            admin_port=admin_port,
             strict=strict,
             takeover=takeover,
         )
@@ -68,6 +73,7 @@ def run(
     host: str | None,
     port: int | None,
     workers: int | None,
+    admin_port: int | None,
     strict: bool,
     takeover: bool,
 ) -> None:
@@ -88,7 +94,7 @@ def run(
     if demo_key:
         files = SettingsFiles(conf_file)
         settings = files.load()
-    settings = settings.with_listen(host=host, port=port, workers=workers)
+    settings = settings.with_listen(host=host, port=port, workers=workers).with_admin_port(admin_port)
     if settings.conf.listen.workers > 1:
         from addon.serve.supervisor import supervise as serve_with
     else:

@@ -62,7 +62,11 @@ class Gateway(ClientHooks):
             settings = files.load()
             self.use(settings, files)
         except (SettingsError, StoreUnavailable) as error:
-            raise OptionsError(str(error)) from error
+            if self._lifecycle:
+                raise OptionsError(str(error)) from error
+            # mitmproxy shows an exception of a script with its traceback. It also ends after an error that is logged.
+            log.critical("the gateway can't start: %s", error)
+            return
         ctx.options.update(**mitmproxy_options(settings, ctx.options))
 
     def use(self, settings: Settings, files: SettingsFiles | None) -> None:
@@ -71,6 +75,8 @@ class Gateway(ClientHooks):
 
     async def running(self) -> None:
         """Start under mitmdump or mitmweb, which bind their default port before they read our options."""
+        if self._lifecycle is None:
+            return  # mitmdump ends, because ``configure`` has logged an error.
         if self.lifecycle().deps.settings.conf.listen.workers > 1:
             log.warning("[listen] workers does not apply here: mitmproxy is one process")
         try:

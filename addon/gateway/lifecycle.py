@@ -20,6 +20,7 @@ from addon.calls.request_id import new_request_id
 from addon.calls.unrelayed_answers import UnrelayedAnswers
 from addon.runtime.clock import SYSTEM_CLOCK
 from addon.runtime.listening import bind
+from addon.runtime.taken_ports import name_setting
 from addon.sandbox.server import Sandbox
 from addon.settings.errors import SettingsError
 from addon.settings.settings import Settings, SettingsFiles
@@ -104,7 +105,9 @@ class Lifecycle:
         """Serve the admin port on ``sockets``, or on a new socket at its address. Raises OSError when it is taken."""
         conf = self.deps.settings.conf.admin
         if self.admin:
-            await self.admin.start_on(sockets or [bind(conf.host, conf.port)])
+            with name_setting("[admin]", "--admin-port", conf.port):
+                listening = sockets or [bind(conf.host, conf.port)]
+            await self.admin.start_on(listening)
 
     async def stop(self) -> None:
         """Wait for the work that the last calls left, then stop everything, the store last."""

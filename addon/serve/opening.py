@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from addon.runtime.taken_ports import name_setting
 from addon.runtime.tasks import wait_for_first
 from addon.serve.handover import Offer, Ports, Running, find_running, socket_file
 from addon.serve.listening_sockets import MAX_SOCKETS, Address, Port
@@ -127,7 +128,9 @@ def opened(settings: Settings, conf_file: Path, start: Start) -> Iterator[Openin
                 log.info("no gateway to take over: this is an ordinary start")
             # The public port first. So the error of a second gateway is about this one.
             for section, given in (("listen", start.inherited.public), ("admin", start.inherited.admin)):
-                opening.ports[section] = Port(None, given) if given else Port.open(wanted[section])
+                address, option = wanted[section], "--port" if section == "listen" else "--admin-port"
+                with name_setting(f"[{section}]", option, address.port):
+                    opening.ports[section] = Port(None, given) if given else Port.open(address)
         opening.ports["listen"].add_up_to(min(conf.listen.workers, MAX_SOCKETS))
         yield opening
     finally:

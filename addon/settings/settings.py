@@ -90,6 +90,17 @@ class Settings:
         checked = validate(Listen, Path("command line"), self.conf.listen.model_dump() | given)
         return replace(self, conf=self.conf.model_copy(update={"listen": checked}))
 
+    def with_admin_port(self, port: int | None) -> Self:
+        """Return a copy with this ``[admin] port``; None changes nothing. Raises ``SettingsError``."""
+        if port is None:
+            return self
+        admin, listen = self.conf.admin, self.conf.listen
+        if port and (admin.host, port) == (listen.host, listen.port):
+            raise SettingsError(Path("command line"), "admin-port", "must differ from the public port")
+        return replace(
+            self, conf=self.conf.model_copy(update={"admin": admin.model_copy(update={"port": port})})
+        )
+
 
 class SettingsFiles:
     """The operators' files, read again and again by one process. ``env`` is ``os.environ`` by default.

@@ -1,5 +1,6 @@
 """``tollgate serve`` as a process: its start, its refusals, its output and its log."""
 
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -37,8 +38,14 @@ def test_stdout_has_the_readiness_line_and_nothing_else(start_gateway: StartGate
 
 def test_host_and_port_of_the_command_line_override_the_file(start_gateway: StartGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        listen = {"port": taken.getsockname()[1]}
-        gateway = start_gateway(sections={"listen": listen}, arguments=("--host", "127.0.0.2", "--port", "0"))
+        port = {"port": taken.getsockname()[1]}
+        arguments = ("--host", "127.0.0.2", "--port", "0", "--admin-port", "0")
+        gateway = start_gateway(
+            sections={"listen": port, "admin": port | {"host": "127.0.0.3"}}, arguments=arguments
+        )
+    assert re.fullmatch(r"http://127\.0\.0\.3:[0-9]+", gateway.admin_url)
+    assert not gateway.admin_url.endswith(f":{port['port']}")
+    assert gateway.readiness().status_code == 200
     assert gateway.url.startswith("http://127.0.0.2:")
     with RawClient(gateway.url) as client:
         client.send(MODELS)
@@ -74,7 +81,10 @@ def _refused(folder: Path, **changes: Any) -> str:
 
 def test_a_taken_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> None:
     said = _refused(tmp_path, arguments=("--port", str(taken_port)))
-    assert said == f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use"
+    taken = re.escape(f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use by ")
+    assert re.fullmatch(
+        rf"{taken}.+ \(pid {os.getpid()}\): change \[listen\] port, or use serve --port", said
+    )
 
 
 SECOND_START = """
@@ -89,12 +99,13 @@ main()
 
 def test_a_port_is_taken_while_another_gateway_is_still_starting(tmp_path: Path) -> None:
     said = _refused(tmp_path, program=("-c", SECOND_START))
-    assert re.fullmatch(r"tollgate: can't listen on 127.0.0.1:[0-9]+: Address already in use", said)
+    assert re.match(r"tollgate: can't listen on 127.0.0.1:[0-9]+: Address already in use by ", said)
 
 
 def test_a_taken_admin_port_is_one_clear_sentence(tmp_path: Path, taken_port: int) -> None:
     said = _refused(tmp_path, sections={"admin": {"port": taken_port}})
-    assert said.startswith(f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use")
+    assert said.startswith(f"tollgate: can't listen on 127.0.0.1:{taken_port}: Address already in use by ")
+    assert said.endswith(": change [admin] port, or use serve --admin-port")
 
 
 REFUSED_SECTIONS = {
@@ -120,6 +131,7 @@ def test_wrong_settings_are_one_clear_line(tmp_path: Path, sections: dict[str, A
 
 
 REFUSED_ARGUMENTS = {
+    ("--port", "9", "--admin-port", "9"): "command line: admin-port: must differ from the public port",
     ("--host", ""): "host: must be a text of one line",
     (
         "--host",

@@ -520,7 +520,8 @@ def test_a_second_gateway_on_the_same_port_is_refused(
 ) -> None:
     port = (gateway if first == 1 else pair).url.rpartition(":")[2]
     said = _refused(tmp_path, arguments=("--port", port, "--workers", str(second)))
-    assert said == f"can't listen on 127.0.0.1:{port}: Address already in use"
+    assert said.startswith(f"can't listen on 127.0.0.1:{port}: Address already in use")
+    assert said.endswith(": change [listen] port, or use serve --port")
 
 
 REFUSED_SECTIONS = {
@@ -550,7 +551,8 @@ def test_a_taken_admin_port_is_one_clear_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = _refused(tmp_path, sections={"admin": {"port": port}}, arguments=TWO)
-    assert said == f"can't listen on 127.0.0.1:{port}: Address already in use"
+    assert said.startswith(f"can't listen on 127.0.0.1:{port}: Address already in use by ")
+    assert said.endswith(": change [admin] port, or use serve --admin-port")
 
 
 class Breakable:
