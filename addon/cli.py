@@ -14,6 +14,7 @@ COMMANDS: Final = MappingProxyType(
         "alerts": "addon.commands.alerts:alerts",
         "catalog": "addon.commands.catalog:catalog",
         "check": "addon.commands.check:check",
+        "completion": "addon.commands.completion:completion",
         "explain": "addon.commands.explain:explain_command",
         "init": "addon.commands.init:init",
         "keys": "addon.commands.keys:keys",
