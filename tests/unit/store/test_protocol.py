@@ -81,6 +81,18 @@ async def test_a_call_without_limits_is_held_in_full(store: Store, place: Place)
     assert place.used_now(all_counters()) == [CounterUse(0, 0, 63_400, 1)] * 6
 
 
+async def test_counters_are_read_without_what_calls_in_flight_hold(store: Store, other: Store) -> None:
+    await store.hold(request("a"))
+    assert await other.read_counters(WORKSPACE, [EVER, MONTH]) == [(0, 0), (0, 0)]
+    await store.settle(settlement("a"))
+    await store.credit(credit("b", 5 * USD))
+    [spent] = await other.read_counters(WORKSPACE, [EVER])
+    assert spent == (settlement("a").row["retail_nanousd"], 1)
+    assert await other.read_counters(WORKSPACE, [MONTH, DAY]) == [spent, spent]
+    assert await other.read_counters(WORKSPACE, [wallet().counter]) == [(spent[0] - 5 * USD, 0)]
+    assert await store.read_counters(WORKSPACE, []) == []
+
+
 async def test_without_overage_protection_only_the_prompt_is_held(store: Store, place: Place) -> None:
     assert await store.hold(request("a", cap("spend_cap", 1), max_cost=LOOSE)) == Hold(1_000, 100)
     assert place.used(EVER) == CounterUse(0, 0, 1_000, 1)

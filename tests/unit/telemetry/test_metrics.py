@@ -223,6 +223,18 @@ def fill_every_metric(metrics: Metrics) -> None:
     metrics.set_workspace_budgets(left_usd, is_all=True)
 
 
+def test_a_workspace_that_is_gone_has_no_gauge(metrics: Metrics) -> None:
+    def shown() -> dict[frozenset[tuple[str, str]], float]:
+        return read(metrics.render()).get("tollgate_workspace_wallet_usd", {})
+
+    acme, beta = frozenset({("workspace", "acme")}), frozenset({("workspace", "beta")})
+    metrics.set_workspace_budgets({("wallet", "acme"): 1.5, ("wallet", "beta"): 2.5}, is_all=True)
+    metrics.set_workspace_budgets({("wallet", "beta"): 2.0}, is_all=False)
+    assert shown() == {acme: 1.5, beta: 2.0}
+    metrics.set_workspace_budgets({("wallet", "acme"): -0.5}, is_all=True)
+    assert shown() == {acme: -0.5}
+
+
 def test_every_metric_is_documented_with_its_type_and_its_labels(metrics: Metrics):
     fill_every_metric(metrics)
     samples = {}
