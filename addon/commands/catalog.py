@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.metadata import version
@@ -12,15 +12,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import click
-from tabulate import tabulate
 
 from addon.calls.public_catalog import CLIENTS_KEYS, format_rows, make_public_rows
 from addon.commands.catalog_add import add
 from addon.commands.catalog_update import update
 from addon.commands.errors import report_errors
-from addon.commands.options import conf_option, json_option, listing_options
-from addon.commands.output import Form, echo_table
-from addon.commands.published_prices import Comparison, compare_prices
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form, echo_table, format_csv, format_table
+from addon.commands.published_prices import Comparison, Disagreement, compare_prices
 from addon.commands.readers import load_served_settings
 from addon.store.ledger.report import Table
 from policies.model import Model
@@ -64,11 +63,16 @@ def list_models(conf_file: Path, form: Form) -> None:
 
 @catalog.command()
 @conf_option
-@json_option
-def check(conf_file: Path, as_json: bool) -> None:
+@listing_options
+def check(conf_file: Path, form: Form) -> None:
     """Compare wholesale prices with the installed genai-prices. Exit with status 1 when they disagree."""
     comparison = compare_prices(_load_models(conf_file), datetime.now(UTC).date())
-    click.echo(_format_comparison_json(comparison) if as_json else _format_comparison(comparison))
+    if form == "json":
+        click.echo(_format_comparison_json(comparison))
+    elif form == "csv":
+        click.echo(format_csv(_make_table(comparison)), nl=False)
+    else:
+        click.echo(_format_comparison(comparison, form))
     if comparison.disagreements:
         sys.exit(1)
 
@@ -83,12 +87,15 @@ def _load_models(conf_file: Path) -> Iterable[Model]:
         return load_served_settings(conf_file).models.values()
 
 
-def _format_comparison(comparison: Comparison) -> str:
+def _make_table(comparison: Comparison) -> Table:
+    columns = [field.name for field in fields(Disagreement)]
+    return Table(columns, [tuple(asdict(one).values()) for one in comparison.disagreements])
+
+
+def _format_comparison(comparison: Comparison, form: Form) -> str:
     parts = []
     if comparison.disagreements:
-        headers = ("slug", "provider", "upstream model id", "price", "catalog", "published")
-        rows = [tuple(asdict(disagreement).values()) for disagreement in comparison.disagreements]
-        parts.append(tabulate(rows, headers=headers, disable_numparse=True, missingval="none"))
+        parts.append(format_table(_make_table(comparison), form, missing="none"))
     if comparison.unknown:
         parts.append("Not in genai-prices:\n" + "\n".join(f"  {slug}" for slug in comparison.unknown))
     parts.append(

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from tabulate import tabulate
 
 from addon.commands.catalog_edits import add_table, copy_table, set_prices
 from addon.commands.catalog_files import MODELS, ModelsFile, edited_models, is_for_upgrades, refuse_shipped
 from addon.commands.errors import report_errors
-from addon.commands.options import conf_option, json_option
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form, format_csv, format_table
 from addon.commands.published_prices import PublishedPrices, compare_prices, find_published
 from addon.commands.readers import load_served_settings
 from addon.settings.settings import Settings
 from addon.settings.sources import Sources
+from addon.store.ledger.report import Table
 
 _SIX_DIGITS: Final = Decimal("0.000001")
 
@@ -51,9 +52,9 @@ class PriceChange:
 
 @click.command()
 @click.option("--apply", "is_applied", is_flag=True, help="Write the published prices.")
-@json_option
+@listing_options
 @conf_option
-def update(is_applied: bool, as_json: bool, conf_file: Path) -> None:
+def update(is_applied: bool, form: Form, conf_file: Path) -> None:
     """Show where the catalog's prices differ from the installed genai-prices, by model and key.
 
     A model with a table in the overlay is yours: it is never changed.
@@ -67,12 +68,14 @@ def update(is_applied: bool, as_json: bool, conf_file: Path) -> None:
     )
     overlaid = sorted({one.slug for one in yours.disagreements})
     written = _apply(settings, conf_file, changes, day) if is_applied and changes else None
-    if as_json:
+    if form == "json":
         listed = [asdict(change) | {"change": change.percent} for change in changes]
         found = {"changes": listed, "overlaid": overlaid, "written_to": str(written) if written else None}
         click.echo(json.dumps({"genai_prices": version("genai-prices")} | found, indent=2))
+    elif form == "csv":
+        click.echo(format_csv(_make_table(changes)), nl=False)
     else:
-        click.echo(_format(changes, overlaid, written))
+        click.echo(_format(changes, overlaid, written, form))
 
 
 def find_changes(settings: Settings, day: date) -> list[PriceChange]:
@@ -151,12 +154,15 @@ def _overlay_tables(
     return text
 
 
-def _format(changes: list[PriceChange], overlaid: list[str], written: Path | None) -> str:
+def _make_table(changes: list[PriceChange]) -> Table:
+    rows = [(one.slug, one.key, one.old, one.new, one.percent) for one in changes]
+    return Table(("slug", "key", "catalog", "published", "change"), rows)
+
+
+def _format(changes: list[PriceChange], overlaid: list[str], written: Path | None, form: Form) -> str:
     parts = []
     if changes:
-        rows = [(one.slug, one.key, one.old, one.new, one.percent) for one in changes]
-        headers = ("slug", "key", "catalog", "published", "change")
-        parts.append(tabulate(rows, headers=headers, disable_numparse=True, missingval="none"))
+        parts.append(format_table(_make_table(changes), form, missing="none"))
     if overlaid:
         parts.append(
             "Yours, in the overlay, and left as they are:\n" + "\n".join(f"  {slug}" for slug in overlaid)

@@ -11,15 +11,15 @@ import click
 from pydantic import SecretStr
 
 from addon.commands.errors import report_errors, report_ledger_errors
-from addon.commands.options import conf_option, json_option
-from addon.commands.output import format_json
+from addon.commands.options import conf_option, listing_options
+from addon.commands.output import Form, escape_unprintable, format_csv, format_json
 from addon.commands.readers import open_ledger, require_redis_url
 from addon.serve.signals import stop_signals
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import count_rows
+from addon.store.ledger.report import Table, count_rows
 from addon.store.ledger.rollups import find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
@@ -33,19 +33,23 @@ def ledger() -> None:
 
 
 @ledger.command()
-@json_option
+@listing_options
 @conf_option
-def verify(as_json: bool, conf_file: Path) -> None:
+def verify(form: Form, conf_file: Path) -> None:
     """Check that calls, counters, wallets and holds agree to the nano-dollar. Exit with status 1 if not."""
     with report_errors():
         conf = load_conf(conf_file)
         path = conf.paths.database
         exists = path.exists() or conf.state.backend == "redis"
         checked, discrepancies = _verify_ledger(conf)
-    if as_json:
+    if form == "json":
         click.echo(format_json({"checked": checked, "discrepancies": discrepancies}))
+    elif form == "csv":
+        click.echo(format_csv(Table(("discrepancy",), [(line,) for line in discrepancies])), nl=False)
     elif exists:
-        click.echo("\n".join([*discrepancies, _describe_counts(checked, discrepancies)]))
+        click.echo(
+            "\n".join([*map(escape_unprintable, discrepancies), _describe_counts(checked, discrepancies)])
+        )
     else:
         click.echo(f"There is no ledger yet in {path}: nothing was recorded.")
     if discrepancies:

@@ -58,6 +58,17 @@ def test_every_option_of_a_command_is_documented(title: str) -> None:
             assert value.split(r"\|") == list(option.type.choices)
 
 
+NO_LISTS = {"tollgate check", "tollgate explain FILE"}
+"""The commands whose JSON is one object, and no list that a table or CSV could show."""
+
+
+def test_every_command_that_lists_something_has_all_forms_of_output() -> None:
+    options = {title: {one.opts[0] for one in command.params} for title, command in COMMANDS.items()}
+    lists = {title for title, names in options.items() if "--csv" in names}
+    assert {title for title, names in options.items() if "--json" in names} - NO_LISTS == lists
+    assert all({"--json", "--csv", "--wide"} <= options[title] for title in lists)
+
+
 @pytest.mark.parametrize("title", COMMANDS)
 def test_a_command_accepts_its_examples(title: str) -> None:
     examples = re.findall(r"^\$ (tollgate .+?)(?: +#.*| > .*)?$", SECTIONS[title], re.MULTILINE)

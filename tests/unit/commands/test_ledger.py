@@ -1,6 +1,8 @@
 """``tollgate ledger``: verifies a sound ledger, finds the errors of others, and writes what waits in Redis."""
 
 import asyncio
+import csv
+import io
 import json
 import re
 import signal
@@ -155,6 +157,8 @@ def test_each_discrepancy_gives_a_line_and_status_1(lived: Path, wrong: str) -> 
     assert result.stdout.splitlines()[0] == line
     assert result.stdout.endswith(": 1 discrepancies\n")
     assert json.loads(run(lived, "verify", "--json").stdout)["discrepancies"] == [line]
+    as_csv = csv.reader(io.StringIO(run(lived, "verify", "--csv").stdout))
+    assert list(as_csv) == [["discrepancy"], [line]]
 
 
 def test_a_deleted_row_is_a_discrepancy_of_every_counter(lived: Path) -> None:
