@@ -132,7 +132,7 @@ def test_every_refused_call_is_in_the_ledger(
         os.kill(pid, signal.SIGKILL)
     gateway.wait()
     assert made.counted() == made.expected
-    made.gateway = start_gateway(folder=gateway.folder, **made.settings)
+    made.gateway = start_gateway(folder=gateway.folder, **made.settings | {"arguments": ("--port", "0")})
     made.refuse(rounds=1)
     assert made.gateway.stop() == 0
     assert made.counted() == made.expected
