@@ -84,7 +84,7 @@ def family_name(record: Record) -> str:
     direct = direct_family(record) if record["request"] else _by_provider(record)
     named = direct[1] if direct else OTHERS.get(record["provider"], PLAIN)
     if record["api"] == "bedrock_converse" and direct is None:
-        named = "bedrock-nova" if "amazon.nova" in model_of(record) else "bedrock-converse"
+        named = "bedrock-nova" if "amazon.nova" in record["url_path"] else "bedrock-converse"
     return named if named in shipped_families() else PLAIN
 
 
