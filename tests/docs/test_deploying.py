@@ -148,6 +148,12 @@ def test_the_unit_waits_longer_than_the_drain_and_gives_no_rights() -> None:
     assert unit["User"] == ["tollgate"]
 
 
+def test_the_lines_for_a_takeover_on_the_page_are_those_of_the_unit() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    shown = page.split("\n### systemd\n")[1].split("```ini\n")[1].split("```")[0].splitlines()
+    assert [line for line in shown if line not in UNIT.read_text(encoding="utf-8").splitlines()] == []
+
+
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
