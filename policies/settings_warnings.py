@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from policies.alert_rules import KEY_LEAD_S
-from policies.allowed_models import AllowedModels
 from policies.fallback import find_unserved_reason
 from policies.limits import is_exposed
-from policies.model import Key, Model, Provider, Workspace
+from policies.model import Model, Provider, Workspace
+from policies.routing import find_idle_patterns
 from policies.utc_time import format_utc
 
 type WarningKind = Literal[
@@ -153,19 +153,11 @@ def _check_keys(
             kind: WarningKind = "key_expired" if is_over else "key_expires_soon"
             reason = f"the key {'expired' if is_over else 'expires'} at {format_utc(key.expires_at)}"
             yield SettingsWarning(kind, "workspace", workspace.id, f"{path}.expires_at", reason)
-        for pattern in _find_idle_patterns(key, models):
+        for pattern in find_idle_patterns(key, workspace, models) if key.active else ():
             reason = f"{pattern} matches no model of the catalog"
             yield SettingsWarning(
                 "key_models_match_nothing", "workspace", workspace.id, f"{path}.models", reason
             )
-
-
-def _find_idle_patterns(key: Key, models: Collection[str]) -> Iterator[str]:
-    # The name of a model outside the catalog has a slash after its provider.
-    patterns = key.models.patterns if key.active and key.models else ()
-    for pattern in patterns:
-        if "/" not in pattern and not any(map(AllowedModels((pattern,)).allows, models)):
-            yield pattern
 
 
 def _find_named_models(workspace: Workspace) -> Iterator[tuple[str, str]]:

@@ -133,10 +133,19 @@ CASES = {
         ),
     ),
     "patterns that match no model": Case(
-        {"keys": (replace(KEY, models=AllowedModels(("GPT*", "gtp*", "openai/ft:*", "llama3"))),)},
+        {
+            "keys": (replace(KEY, models=AllowedModels(("GPT*", "gtp*", "openai/ft:*", "llama3"))),),
+            "byok": ON,
+        },
         warnings=(
             ("key_models_match_nothing", "acme", "keys[0] (ci).models", "gtp* matches no model"),
             ("key_models_match_nothing", "acme", "keys[0] (ci).models", "llama3 matches no model"),
+        ),
+    ),
+    "a pattern of models outside the catalog, without a key for them": Case(
+        {"keys": (replace(KEY, models=AllowedModels(("openai/ft:*",))),)},
+        warnings=(
+            ("key_models_match_nothing", "acme", "keys[0] (ci).models", "openai/ft:* matches no model"),
         ),
     ),
     "no workspace": Case(workspaces=(), warnings=(("no_active_key", "", "", "there is no workspace"),)),
