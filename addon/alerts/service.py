@@ -50,7 +50,8 @@ CHECK_S: Final = 5.0
 MAX_IN_MEMORY: Final = 100
 MAX_BACK_OFF_S: Final = 300.0
 MAX_AGE: Final = timedelta(days=1)
-"""An older alert is dropped when it can't be sent."""
+"""An older alert is dropped when it can't be sent, after ``MIN_ATTEMPTS``."""
+MIN_ATTEMPTS: Final = 10
 _AT_ONCE: Final = 20
 _IDLE_S: Final = 5.0
 
@@ -99,7 +100,8 @@ class Alerts:
         self._wake = asyncio.Event()
         self._webhook: Webhook | None = None
         self._failures = 0
-        self._has_failed = False
+        self._paused_until_s = float("-inf")
+        self._has_failed = self._has_send_failed = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -210,10 +212,16 @@ class Alerts:
             self._wake.clear()
             try:
                 pause_s = await self.send()
-            except _FAULTS:  # The next look reports it.
-                pass
+                self._has_send_failed = False
+            except _FAULTS as error:
+                if not self._has_send_failed and self._store.outage is None:
+                    log.warning("alerts can't be sent: %s", error)
+                self._has_send_failed = True
             except Exception:
-                log.exception("alerts can't be sent")
+                if not self._has_send_failed:
+                    log.exception("alerts can't be sent")
+                self._has_send_failed = True
+            pause_s = min(pause_s, _IDLE_S)  # New settings may name another receiver.
             if self._failures:
                 await asyncio.sleep(pause_s)
             else:
@@ -239,31 +247,40 @@ class Alerts:
             await known.close()
             self._log_missing_target()
         if target:
-            self._failures = 0
+            self._failures, self._paused_until_s = 0, float("-inf")
             self._webhook = await self._ledger.call(lambda: Webhook(target, proxy))
         return self._webhook
 
     async def _send_due(self, webhook: Webhook) -> float:
         """Send what is due, the oldest first, until the receiver fails. Return the pause after that."""
-        while self._kept:
-            kept = self._kept[0]
-            outcome = await self._attempt(webhook, kept.alert.body, kept.attempts + 1)
-            kept.attempts += 1
-            if not outcome.is_taken and not outcome.is_event_refused:
-                return back_off_s(self._failures)
-            if self._kept and self._kept[0] is kept:
-                self._kept.popleft()
-                if outcome.is_event_refused:
-                    self._note_dropped([kept.alert], f"the webhook refuses it: {outcome.answer}")
-        if self._store.outage is not None:
-            return _IDLE_S
-        while due := await self._ledger.run(find_due, format_utc(self._clock.now()), _AT_ONCE):
+        if self._pause_s > 0:
+            return self._pause_s
+        while self._kept and not self._pause_s > 0:
+            await self._send_kept(webhook, self._kept[0])
+        while self._store.outage is None and not self._pause_s > 0:
+            due = await self._ledger.run(find_due, format_utc(self._clock.now()), _AT_ONCE)
+            if not due:
+                return LOOK_S
             for alert in due:
                 outcome = await self._attempt(webhook, alert.body, alert.attempts + 1)
                 await self._note_outcome(alert, outcome)
-                if not outcome.is_taken and not outcome.is_event_refused:
-                    return back_off_s(self._failures)
-        return LOOK_S
+                if self._pause_s > 0:
+                    break
+        return self._pause_s if self._pause_s > 0 else _IDLE_S
+
+    @property
+    def _pause_s(self) -> float:
+        """How long the receiver rests after it failed."""
+        return self._paused_until_s - self._clock.monotonic_s()
+
+    async def _send_kept(self, webhook: Webhook, kept: _Kept) -> None:
+        kept.attempts += 1
+        outcome = await self._attempt(webhook, kept.alert.body, kept.attempts)
+        is_done = outcome.is_taken or outcome.is_event_refused
+        if is_done and self._kept and self._kept[0] is kept:  # The ledger may have it by now.
+            self._kept.popleft()
+            if outcome.is_event_refused:
+                self._note_dropped([kept.alert], f"the webhook refuses it: {outcome.answer}")
 
     async def _attempt(self, webhook: Webhook, packed: str, attempt: int) -> Outcome:
         outcome = await webhook.send(packed, self._clock.now(), attempt)
@@ -274,6 +291,7 @@ class Alerts:
             self._failures = 0
         else:
             self._failures += 1
+            self._paused_until_s = self._clock.monotonic_s() + back_off_s(self._failures)
         if not outcome.is_taken and (self._failures == 1 or outcome.is_event_refused):
             fields = {"event": "alerts not delivered"}
             log.warning("an alert can't be delivered, it is tried again: %s", outcome.answer, extra=fields)
@@ -285,14 +303,15 @@ class Alerts:
         if outcome.is_taken:
             await self._ledger.run(note_sent, alert.id, moment, outcome.answer)
             return
-        if outcome.is_event_refused:
-            next_at = now + timedelta(seconds=back_off_s(alert.attempts + 1))
-        else:
-            next_at = now + timedelta(seconds=back_off_s(self._failures))
+        failures = alert.attempts + 1 if outcome.is_event_refused else self._failures
+        next_at = format_utc(now + timedelta(seconds=back_off_s(failures)))
+        await self._ledger.run(note_failed, alert.id, outcome.answer, next_at)
         oldest = format_utc(now - MAX_AGE)
-        await self._ledger.run(note_failed, alert.id, outcome.answer, format_utc(next_at))
-        dropped = await self._ledger.run(drop_old, oldest, moment)
-        self._note_dropped(dropped, f"it could not be delivered within a day; last: {outcome.answer}")
+        # An alert that is old because no gateway ran gets its attempts too.
+        if alert.created_at < oldest and alert.attempts + 1 >= MIN_ATTEMPTS:
+            only = alert.id if outcome.is_event_refused else None
+            dropped = await self._ledger.run(drop_old, oldest, moment, only)
+            self._note_dropped(dropped, f"it could not be delivered within a day; last: {outcome.answer}")
 
     def _log_missing_target(self) -> None:
         settings = self._settings()

@@ -113,6 +113,7 @@ def test_the_numbers_are_those_of_the_program() -> None:
     assert [service.back_off_s(failures) for failures in (1, 2, 3, 4, 99)] == [1, 2, 4, 8, 300]
     assert rows["next attempt"] == "after 1, 2, 4, 8, … seconds, at most 5 minutes"
     assert timedelta(days=1) == service.MAX_AGE
+    assert f"within a day, in at least {service.MIN_ATTEMPTS} attempts" in rows["end"]
     assert f"at most {MAX_WAITING:,}" in rows["queue"]
     assert f"with at most {service.MAX_IN_MEMORY} others" in PAGE
     assert MAX_ENDED == 1_000

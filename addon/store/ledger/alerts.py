@@ -159,13 +159,16 @@ def note_failed(connection: sqlite3.Connection, alert_id: str, answer: str, next
     connection.execute(sql, (next_at, answer, alert_id))
 
 
-def drop_old(connection: sqlite3.Connection, before: str, now: str) -> list[WaitingAlert]:
-    """Drop and return the waiting alerts that are older."""
+def drop_old(
+    connection: sqlite3.Connection, before: str, now: str, only: str | None = None
+) -> list[WaitingAlert]:
+    """Drop and return the waiting alerts that are older, or ``only`` the one with this id."""
     sql = (
         "UPDATE alerts SET status = 'dropped', next_at = NULL, ended_at = ?"
-        " WHERE status = 'waiting' AND created_at < ? RETURNING id, created_at, type, attempts, body"
+        " WHERE status = 'waiting' AND created_at < ? AND id = coalesce(?, id)"
+        " RETURNING id, created_at, type, attempts, body"
     )
-    return [WaitingAlert(*row) for row in connection.execute(sql, (now, before)).fetchall()]
+    return [WaitingAlert(*row) for row in connection.execute(sql, (now, before, only)).fetchall()]
 
 
 def list_alerts(connection: sqlite3.Connection, limit: int) -> Table:

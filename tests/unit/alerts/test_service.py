@@ -98,6 +98,8 @@ async def test_an_event_is_tried_again_with_back_off_until_it_is_taken(
     process.faults["proxy.conf"] = "listen.port: must be an integer"
     assert await process.run() == 1
     assert await process.alerts.send() == 1  # It is not due yet.
+    clock.advance(0.5)
+    assert await process.alerts.send() == 0.5
     assert len(receiver.requests) == 1
     for attempts, back_off_s in ((2, 2), (3, 4)):
         clock.advance(back_off_s / 2)
@@ -144,8 +146,12 @@ async def test_an_event_is_dropped_after_a_day_of_failures(
     process.faults["proxy.conf"] = "unknown key"
     await process.run()
     clock.advance(86_401)
+    for attempts in range(2, 10):
+        await process.run()
+        assert statuses(ledger_path) == [("waiting", attempts)]
+        clock.advance(300)
     await process.run()
-    assert statuses(ledger_path) == [("dropped", 2)]
+    assert statuses(ledger_path) == [("dropped", 10)]
     assert process.deliveries("dropped") == 1
     assert "alert dropped" in [getattr(record, "event", None) for record in caplog.records]
 
