@@ -36,6 +36,9 @@ REPORTS: Final = (
     "--by model",
     "--by day",
     "--by key",
+    "--by key,day",
+    "--by provider,status",
+    "--by hour",
     "--since 7d",
     "--model vendor/model-5",
 )
@@ -52,8 +55,8 @@ _OLDER = """
         printf('call-%08x-%05x', n, a),
         strftime('%Y-%m-%dT%H:%M:%S', :now - 60 * 86400 + n * 60 * 86400 / :calls, 'unixepoch')
             || printf('.%03d+00:00', a % 1000),
-        printf('workspace-%02d', a * a / 1000000 % 50), 'key-' || b % 2, 'model',
-        'vendor/model-' || c * c / 1000000 % 6, 'vendor-' || c * c / 1000000 % 3, 'model', 'payg', 0, 1, b % 2,
+        printf('workspace-%02d', a * a / 1000000 % 50), 'key-' || (b % 2), 'model',
+        'vendor/model-' || (c * c / 1000000 % 6), 'vendor-' || (c * c / 1000000 % 3), 'model', 'payg', 0, 1, b % 2,
         iif(c % 50, 200, 502), NULL, 'stop', 100 + a % 4000, 10 + b % 900, 110 + a % 4000 + b % 900, a % 50, NULL,
         'provider', 1000 + b, 1040 + b,
         200 + c % 2000, 300 + c % 20000, NULL, NULL
