@@ -62,7 +62,9 @@ def serve(
             takeover=takeover,
         )
     except START_FAULTS as error:
-        click.echo(f"tollgate: {describe_error(error)}{missing_conf_hint(error)}", err=True)
+        others = len(error.others) if isinstance(error, SettingsError) else 0
+        hint = f" ({others} more: tollgate check)" if others else missing_conf_hint(error)
+        click.echo(f"tollgate: {describe_error(error)}{hint}", err=True)
         sys.exit(1)
 
 
