@@ -34,7 +34,9 @@ _SHOWN_COLUMNS = (
     *("workspace", "id", "active", "hash", "spend_cap_usd", "request_cap", "label", "models", "expires_at"),
     "old_secret_until",
 )
-"""The columns of a table for people. The cell of a cap has its reset, too."""
+"""The columns of a table for people. The cell of a cap has its period, too."""
+
+_PERIODS = {"never": "", "daily": "/day", "weekly": "/week", "monthly": "/month"}
 
 
 @click.group()
@@ -172,14 +174,15 @@ def _make_shown_row(row: Sequence[Any]) -> list[Any]:
         _join_models(row)
     )
     caps = [_show_cap(spend_cap, spend_reset), _show_cap(request_cap, request_reset)]
-    ends = [None if moment is None else moment[:16].replace("T", " ") for moment in (expires_at, until)]
-    return [*name, *caps, label, models, *ends]
+    # A day is enough for the end of a key; a grace time is often shorter.
+    day, minute = expires_at and expires_at[:10], until and until[:16].replace("T", " ")
+    return [*name, *caps, label, models, day, minute]
 
 
 def _show_cap(cap: object, reset: str | None) -> str | None:
     if cap is None:
         return None
-    return str(cap) if reset == "never" else f"{cap} {reset}"
+    return f"{cap}{_PERIODS[reset or 'never']}"
 
 
 def _join_models(row: Sequence[Any]) -> list[Any]:

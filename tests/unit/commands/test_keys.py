@@ -113,7 +113,7 @@ def test_list_shows_who_may_use_what_until_when(folder: Path) -> None:
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", until)
     table = run(folder, "list").stdout
     assert max(map(len, table.splitlines())) <= 100
-    assert "2100-01-01 00:00" in table
+    assert "2100-01-01" in table
     assert until[:16].replace("T", " ") in table
     header, row, *_ = csv.reader(io.StringIO(run(folder, "list", "--csv").stdout))
     assert dict(zip(header, row, strict=True))["models"] == "gpt*, openai/*"
