@@ -160,8 +160,12 @@ class Running:
             self.notify_address = str(fields["notify"])
         except (OSError, Refused, KeyError, TypeError, ValueError) as error:
             raise TakeoverFailed(f"the running gateway gave no sockets: {_describe(error)}") from error
-        for section, port in ports.items():
-            _check_address(section, port, wanted[section])
+        with ExitStack() as failed:
+            for port in ports.values():
+                failed.callback(port.close)
+            for section, port in ports.items():
+                _check_address(section, port, wanted[section])
+            failed.pop_all()
         return ports
 
     async def stop_accepting(self) -> None:
@@ -321,10 +325,15 @@ class Offer:
         return listening
 
     async def _serve(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            connection, _ = await loop.sock_accept(listening)
+            await _wait_until_readable(listening)
+            try:
+                # Not ``sock_accept``: when that is cancelled, it may lose a connection without closing it.
+                connection, _ = listening.accept()
+            except BlockingIOError:
+                continue
             with connection:
+                connection.setblocking(False)
                 try:
                     await self._hand_over(connection)
                     return
@@ -365,6 +374,15 @@ class Offer:
         descriptors = [one.fileno() for port in self._ports.values() for one in port.sockets]
         message = _encode("sockets", ports=listed, notify=self._notify_address)
         socket.send_fds(connection, [message], descriptors)
+
+
+async def _wait_until_readable(readable: socket.socket) -> None:
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(readable, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(readable)
 
 
 def _control_group(pid: int) -> str:
