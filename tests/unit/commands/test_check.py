@@ -61,7 +61,7 @@ def test_good_files_are_counted_and_nothing_is_touched(folder: Path) -> None:
 def break_everything(folder: Path) -> None:
     edit(folder / CONF, "port = 9000", 'port = "9000"\nprot = 1')
     edit(folder / MODELS, 'family = "chat"', 'familly = "chat"')
-    edit(folder / PROVIDERS, 'dialect = "openai"', 'dialect = "opanai"')
+    edit(folder / PROVIDERS, 'dialect = "openai"', 'dialect = "openai"\nbuiltin = "no"')
     edit(folder / ACME, 'plan = "pro"', 'plan = "gold"\nrpm_override = 0')
     edit(folder / BETA, "[[keys]]", '[[keys]]\nplan = "pro"')
 
@@ -73,7 +73,7 @@ def test_every_error_of_every_file_is_one_line(folder: Path) -> None:
     assert checked.lines == [
         'error: proxy.conf: listen.prot: unknown key; did you mean "port"?',
         "error: proxy.conf: listen.port: must be a valid integer",
-        "error: catalog_data/providers.toml: OPENAI.dialect: must be 'openai', 'anthropic' or 'gemini'",
+        "error: catalog_data/providers.toml: OPENAI.builtin: must be a valid boolean",
         'error: catalog_data/models.toml: gpt-4o-mini.familly: unknown key; did you mean "family"?',
         "error: policies/workspaces/acme.toml: plan: must be 'standard' or 'pro'",
         "error: policies/workspaces/acme.toml: rpm_override: must be greater than or equal to 1",
