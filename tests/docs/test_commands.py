@@ -9,7 +9,7 @@ import pytest
 from rig.configuration import ROOT
 
 from addon.cli import main
-from addon.commands.usage import RECENT_ROWS
+from addon.commands.usage_reader import RECENT_ROWS
 from addon.commands.wallet import HISTORY_ROWS, MAX_REFERENCE_CHARS
 from addon.store.ledger.report import LIMIT_COLUMNS, REFUSAL_COLUMNS
 from addon.store.ledger.totals import GROUPS
@@ -92,10 +92,10 @@ def test_every_name_and_column_of_totals_and_refusals_is_documented() -> None:
     assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(GROUPS)
     columns = usage.split("| column of refusals | is |")[1].split("\n\n")[0]
     cells = re.findall(r"^\| (`.+?) \|", columns, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", " ".join(cells)) == list(REFUSAL_COLUMNS)
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == [*REFUSAL_COLUMNS, "label"]
 
 
 def test_every_column_of_limits_is_documented() -> None:
     table = SECTIONS["tollgate usage"].split("| column | is |")[1]
     cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", " ".join(cells)) == list(LIMIT_COLUMNS)
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == [*LIMIT_COLUMNS, "label"]

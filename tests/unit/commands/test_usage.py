@@ -22,7 +22,8 @@ from rig.redis_server import RedisServer
 from rig.settings_files import edit, write_files
 
 from addon.commands.output import TABLE_WIDTH
-from addon.commands.usage import parse_moment, usage
+from addon.commands.usage import usage
+from addon.commands.usage_options import parse_moment
 from addon.settings.settings import load_conf, load_settings
 from addon.store.backends import open_store
 from addon.store.ledger.refusals import write_batch
@@ -207,7 +208,7 @@ def test_totals_by_one_column_only(by: str, names: list[list[Any]], conf: Path, 
     groups = [list(group.values()) for group in shown["totals"][by]]
     assert [group[: len(names[0])] for group in groups] == names
     as_csv = [list(row.values()) for row in run_csv(conf, "--by", by)]
-    assert as_csv == [[str(value) for value in group] for group in groups]
+    assert as_csv == [["" if value is None else str(value) for value in group] for group in groups]
     assert [line for line in run(conf, "--by", by).stdout.splitlines() if line.startswith("By")] == [
         f"By {by}"
     ]
@@ -380,13 +381,13 @@ def refused(conf: Path, ledger: Path) -> Path:
 
 def test_refused_calls_are_shown_by_workspace_key_and_code_with_their_last_hour(refused: Path) -> None:
     shown = run_json(refused)["refusals"]
-    assert [list(one.values()) for one in shown] == [
+    assert [list(one.values())[:5] for one in shown] == [
         ["acme", "ci", "rate_limit_exceeded", 42, "2026-01-31T12"],
         [None, None, "invalid_api_key", 7, "2026-02-01T01"],
         ["gone", "ci", "byok_required", 5, "2026-02-01T00"],
         ["acme", "web", "payment_required", 1, "2026-01-31T12"],
     ]
-    assert list(shown[0]) == ["workspace", "key_id", "code", "count", "last_hour"]
+    assert list(shown[0]) == ["workspace", "key_id", "code", "count", "last_hour", "label"]
     assert run_json(refused, "--by", "refusals") == {"refusals": shown}
     text = run(refused).stdout
     assert ["acme", "ci", "rate_limit_exceeded", "42", "2026-01-31T12"] in [
@@ -597,6 +598,50 @@ def test_a_ledger_older_than_limits_is_shown_without_them(limited: Path) -> None
     assert result.exit_code == 0
     assert "By workspace" in result.stdout
     assert result.stderr == "limits are not shown: no such table: spend\n"
+
+
+# Labels of keys.
+
+
+@pytest.fixture
+def labelled(limited: Path) -> Path:
+    """Return the proxy.conf of ``limited`` with a label for the key ``ci``, and with a refused call of two keys."""
+    edit(limited.parent / "policies/workspaces/acme.toml", 'id = "ci"', 'id = "ci"\nlabel = "CI of the shop"')
+    groups = {RefusalGroup("2026-02-01T00", "acme", key, "payment_required"): 1 for key in ("ci", "gone")}
+    with second_connection(limited.parent / "var" / "tollgate.db") as connection:
+        write_batch(connection, RefusalBatch("1", groups))
+    return limited
+
+
+@pytest.mark.parametrize("by", ["key", "key,day", "model,key", "limits", "refusals"])
+def test_each_row_of_a_key_has_its_label_last_in_json_and_csv_and_next_to_the_key_in_text(
+    labelled: Path, by: str
+) -> None:
+    shown = run_json(labelled, "--by", by)
+    (rows,) = shown["totals"].values() if "totals" in shown else shown.values()
+    assert {list(row)[-1] for row in rows} == {"label"}
+    assert {row["label"] for row in rows if row["key_id"] == "ci"} == {"CI of the shop"}
+    assert {row["label"] for row in rows if row["key_id"] in (None, "gone")} <= {None}
+    as_csv = run_csv(labelled, "--by", by)
+    assert [row["label"] for row in as_csv] == [row["label"] or "" for row in rows]
+    text = run(labelled, "--by", by).stdout
+    assert re.search(r"key(\nid)?  label|key +label", text)
+    assert re.search(r"ci +CI of the shop", text)
+
+
+def test_a_table_without_a_label_has_no_column_for_it(limited: Path) -> None:
+    for by in ("key", "limits"):
+        assert "label" not in run(limited, "--by", by, "--wide").stdout
+        assert {row["label"] for row in run_csv(limited, "--by", by)} == {""}
+
+
+def test_without_settings_a_report_has_no_labels_and_one_line_says_so(labelled: Path) -> None:
+    edit(labelled.parent / "catalog_data/models.toml", '"0.15"', '"dear"')
+    result = run(labelled, "--by", "key", "--csv")
+    assert result.exit_code == 0
+    assert next(csv.DictReader(io.StringIO(result.stdout)))["label"] == ""
+    assert result.stderr.startswith("labels of keys are not shown: ")
+    assert "labels of keys" not in run(labelled).stderr, "the line about the limits has the reason"
 
 
 # A ledger that is missing, busy or broken.
