@@ -384,7 +384,7 @@ COMMANDS: dict[tuple[str, ...], int] = {
     ("check", "--json"): 0,
     ("usage",): 0,
     ("usage", "--workspace", "own"): 0,
-    ("usage", "--workspace", KEY): 0,
+    ("usage", "--workspace", KEY): 1,
     ("usage", "--model", KEY): 0,
     ("wallet", "history", KEY): 1,
     ("wallet", "credit", KEY, "1"): 1,
