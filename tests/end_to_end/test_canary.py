@@ -385,7 +385,7 @@ COMMANDS: dict[tuple[str, ...], int] = {
     ("usage",): 0,
     ("usage", "--workspace", "own"): 0,
     ("usage", "--workspace", KEY): 1,
-    ("usage", "--model", KEY): 0,
+    ("usage", "--model", KEY): 1,
     ("wallet", "history", KEY): 1,
     ("wallet", "credit", KEY, "1"): 1,
     ("wallet", "credit", "solo", KEY): 2,
