@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.model import Mode, Target, Workspace
+from policies.model import Mode, Workspace
+from policies.route import Target
 
 FAILURES = 5
 WINDOW_US = 60_000_000

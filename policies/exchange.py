@@ -4,16 +4,15 @@ It is frozen. Each move returns the next one, and raises where ``MOVES`` does no
 without approval, no attempt can be dispatched without a hold, and no call can be settled twice.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.model import Key, Route, Target, Usage, Workspace
+from policies.call_stages import MOVES, IllegalMoveError, Stage, UnsentEnd
+from policies.model import Key, Usage, Workspace
+from policies.route import Route, Target
 from policies.spend import Hold
 from policies.trace_context import TraceContext, make_span_id
 from policies.utc_time import format_utc
@@ -21,52 +20,12 @@ from policies.utc_time import format_utc
 UsageSource = Literal["provider", "estimated", "none"]
 
 
-class Stage(StrEnum):
-    """The stage of a call. The comment says what is known from this stage on."""
-
-    RECEIVED = "received"  # a request head, not checked yet
-    IDENTIFIED = "identified"  # workspace and key
-    ADMITTED = "admitted"  # the rate limiter has let it in
-    ROUTED = "routed"  # the body is valid, and there is a route
-    HELD = "held"  # every limit was checked, and the money is held
-    DISPATCHED = "dispatched"  # an attempt may be sent upstream
-    ANSWERED = "answered"  # an upstream answer, or its failure, is final
-    SETTLED = "settled"  # the ledger row is made
-    REFUSED = "refused"  # the gateway refused it; nothing was sent upstream
-    ABANDONED = "abandoned"  # the client left before anything was sent upstream
-
-
-type UnsentEnd = Literal[Stage.REFUSED, Stage.ABANDONED]
-"""The end of a call that was never sent upstream."""
-
 CLIENT_CLOSED_REQUEST = 499
 """The status of a call whose client left before its answer was whole, as in nginx."""
 CLIENT_DISCONNECTED = "client_disconnected"
 """The error code of a call whose client left before it ended."""
 INTERRUPTED = "interrupted"
 """The error code of a call that the gateway did not wait for: it stopped, or was killed."""
-
-_OUT = frozenset({Stage.REFUSED, Stage.ABANDONED})
-
-MOVES: Mapping[Stage, frozenset[Stage]] = MappingProxyType(
-    {
-        Stage.RECEIVED: _OUT | {Stage.IDENTIFIED},
-        Stage.IDENTIFIED: _OUT | {Stage.ADMITTED},
-        Stage.ADMITTED: _OUT | {Stage.ROUTED},
-        Stage.ROUTED: _OUT | {Stage.HELD},
-        Stage.HELD: _OUT | {Stage.DISPATCHED},
-        # A second dispatch is the next attempt of the same call, after the hold has moved to it.
-        Stage.DISPATCHED: frozenset({Stage.DISPATCHED, Stage.ANSWERED}),
-        Stage.ANSWERED: frozenset({Stage.SETTLED}),
-        Stage.SETTLED: frozenset(),
-        Stage.REFUSED: frozenset(),
-        Stage.ABANDONED: frozenset(),
-    }
-)
-
-
-class IllegalMoveError(RuntimeError):
-    """A programming error: the call can't move from its stage to the other one."""
 
 
 class NotKnown:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from policies.model import Model, Target, Workspace
+from policies.model import Model, Workspace
 from policies.refusal import Refusal
+from policies.route import Target
 from policies.spend import Denial, make_denial_refusal
 
 _FAILED_STATUSES = frozenset({401, 403, 408, 429})

@@ -1,12 +1,11 @@
-"""The values that decisions use: providers, models, workspaces, routes and usage. All are frozen.
+"""The values that decisions use: providers, models, workspaces and usage. All are frozen.
 
 Money is in integers: prices in micro-USD (10⁻⁶ USD) per million tokens, costs in nano-USD (10⁻⁹ USD).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -16,7 +15,6 @@ from pydantic import SecretStr
 from policies.allowed_models import AllowedModels
 from policies.family import CUSTOM_FAMILY, Family
 from policies.keywords import Keywords, compile_keywords
-from policies.refusal import Refusal
 from policies.utc_time import format_utc
 
 Plan = Literal["standard", "pro"]
@@ -253,64 +251,6 @@ class Workspace:
         """Return the customer's own key for ``provider`` if its routing is on, else None."""
         byok = self.byok.get(provider.name)
         return byok if byok and byok.routing else None
-
-
-@dataclass(frozen=True)
-class Target:
-    """The model that an attempt calls, and the key that it sends.
-
-    ``secret`` is sent to the model's provider only, and is empty where this takes no key. ``is_fallback``: it replaces
-    a target that failed. Many calls share one target.
-    """
-
-    model: Model
-    mode: Mode
-    secret: SecretStr
-    is_fallback: bool = False
-
-    @cached_property
-    def secrets(self) -> tuple[str, ...]:
-        """The texts of this target that no error, log line or ledger row may contain."""
-        secret = self.secret.get_secret_value()
-        parts = secret.split(":") if self.model.provider.auth == "aws_sigv4" else ()
-        return (secret, *parts) if secret else ()
-
-    @cached_property
-    def kept(self) -> dict[Any, Any]:
-        """Values that follow from this target alone, made once, by what they are made for. They may contain its secret.
-
-        They are no part of the target's text, and die with it. A copy with another secret has none of them.
-        """
-        return {}
-
-    def with_secret(self, secret: SecretStr) -> "Target":
-        """Return the target with another platform key: the same one each time, until ``secret`` is another object."""
-        if secret is self.secret:
-            return self
-        name = ("secret", hash(secret.get_secret_value()))
-        made = self.kept.get(name)
-        if made is None or made.secret is not secret:
-            made = self.kept[name] = replace(self, secret=secret)
-        return made
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """The targets of one attempt or two, in their order, and the name of the rule that chose the model.
-
-    ``no_fallback_reason`` says why there is no second attempt, for operators. ``fallback_refusal`` is what the client
-    gets once the only attempt has failed, where the model forbids the Safety Net.
-    """
-
-    targets: tuple[Target, ...]
-    decided_by: str
-    no_fallback_reason: str | None = None
-    fallback_refusal: Refusal | None = None
-
-    @property
-    def has_safety_net(self) -> bool:
-        """Whether the Safety Net is on for the first attempt, even if the model forbids it."""
-        return self.targets[0].mode == "byok" and (len(self.targets) > 1 or self.fallback_refusal is not None)
 
 
 class Usage(Struct, frozen=True, gc=False):

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from policies.model import Model, Provider, Route, Target, Workspace
+from policies.model import Model, Provider, Workspace
 from policies.request_facts import RequestFacts
+from policies.route import Route, Target
 from policies.routing import choose_route
 
 MAX_ROUTES: Final = 10_000

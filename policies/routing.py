@@ -12,24 +12,25 @@ Source: docs/routing.md; contract, "Chat request body" (model) and "Errors" (bad
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import SecretStr
 
-from policies.allowed_models import AllowedModels, fold_slug
+from policies.allowed_models import fold_slug
 from policies.fallback import NoFallback, choose_second_target
-from policies.model import Heuristic, Key, Model, Prices, Provider, Route, Target, Workspace
+from policies.model import Heuristic, Model, Prices, Provider, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
+from policies.route import Route, Target
 
 # As long as a slug may be. An id may have several path segments, but none that changes the path of a URL.
 _CUSTOM_NAME: Final = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9_]++(?:/(?!\.{1,2}(?:/|\Z))[!#-.0-\[\]-~]++)++")
 _FREE: Final = Prices(0, 0, 0)
-_PINNED: Final = "pinned"
-_TIER_1: Final = "byok_tier1"
-_CUSTOM: Final = "custom_model"
+PINNED: Final = "pinned"
+TIER_1: Final = "byok_tier1"
+CUSTOM: Final = "custom_model"
 _LISTED: Final = "GET /v1/models lists them"
 _WELL_FORMED: Final = (
     "The name of a model outside the catalog has at most 200 characters of printable ASCII, "
@@ -61,7 +62,7 @@ def choose_route(
     choice = (
         _with_own_key(request.model, listed, workspace, providers)
         or _by_rule(request, workspace, models)
-        or (_Choice(listed, _PINNED) if listed else None)
+        or (_Choice(listed, PINNED) if listed else None)
         or _by_heuristic(request, workspace, models)
         or _by_default(workspace, models)
     )
@@ -74,43 +75,6 @@ def choose_route(
     if isinstance(then, NoFallback):
         return Route((first,), choice.decided_by, then.reason, then.refusal)
     return Route((first, then), choice.decided_by)
-
-
-def restrict_route(route: Route, key: Key) -> Route:
-    """Return a route without the fallback that ``key`` may not use. Raises Refusal ``byok_required``.
-
-    The model of the first attempt must be one of ``key.models``, whatever chose it.
-    """
-    allowed = key.models
-    if allowed is None:
-        return route
-    first, *others = route.targets
-    if not allowed.allows(first.model.slug):
-        raise _not_allowed(first.model.slug, route.decided_by, allowed)
-    if all(allowed.allows(target.model.slug) for target in others):
-        return route
-    # The words name the table, because a hint of ``explain`` looks for missing provider keys in them.
-    reason = f"fallback_model {others[0].model.slug} is outside the models of [[keys]] {key.id}"
-    return Route((first,), route.decided_by, reason)
-
-
-def find_idle_patterns(key: Key, workspace: Workspace, models: Mapping[str, Model]) -> list[str]:
-    """Return the patterns of ``key.models`` that match no model of the catalog, nor any name outside it.
-
-    Names outside the catalog begin with a provider that the workspace has its own key for.
-    """
-    patterns = key.models.patterns if key.models else ()
-    prefixes = [f"{fold_slug(name)}/" for name, byok in workspace.byok.items() if byok.routing]
-    return [one for one in patterns if not _matches_any(one, models, prefixes)]
-
-
-def _matches_any(pattern: str, slugs: Iterable[str], prefixes: Iterable[str]) -> bool:
-    allowed, beginning = AllowedModels((pattern,)), fold_slug(pattern).removesuffix("*")
-    is_custom = any(
-        beginning.startswith(prefix) or (pattern.endswith("*") and prefix.startswith(beginning))
-        for prefix in prefixes
-    )
-    return is_custom or any(allowed.allows(slug) for slug in slugs)
 
 
 # --- the rules ----------------------------------------------------------------------------------------------
@@ -145,9 +109,9 @@ def _with_own_key(
     if name is None:
         return None
     if listed:
-        return _Choice(listed, _TIER_1) if workspace.routed_key(listed.provider) else None
+        return _Choice(listed, TIER_1) if workspace.routed_key(listed.provider) else None
     if provider := _provider_named(name, providers):
-        return _Choice(_custom_model(name, provider, workspace), _CUSTOM)
+        return _Choice(_custom_model(name, provider, workspace), CUSTOM)
     if any(byok.routing for byok in workspace.byok.values()):
         raise _no_route(name)
     return None
@@ -288,19 +252,6 @@ def _inactive(slug: str, named_in: str | None) -> Refusal:
     remedy = f"change {named_in} of the workspace's file" if named_in else "name another model"
     message = f"No active model is configured for '{slug}': {remedy} ({_LISTED})."
     return Refusal("invalid_state", message, None if named_in else "model")
-
-
-def _not_allowed(slug: str, decided_by: str, allowed: AllowedModels) -> Refusal:
-    listed = f"it may use {allowed}"
-    if decided_by == _CUSTOM:  # The name is the client's own text.
-        message = f"This API key may not use that model: {listed}. Name one of these, or use another key."
-        return Refusal("byok_required", message, "model")
-    if decided_by in (_PINNED, _TIER_1):
-        message = f"This API key may not use '{slug}': {listed}. Name one of these, or use another key."
-        return Refusal("byok_required", message, "model")
-    chosen_by = decided_by.partition(" (")[0]  # A keyword is the operator's own.
-    message = f"The workspace's file chose '{slug}' ({chosen_by}), which this API key may not use: {listed}."
-    return Refusal("byok_required", message)
 
 
 def _no_route(name: str | None) -> Refusal:

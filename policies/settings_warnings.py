@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from policies.alert_rules import KEY_LEAD_S
 from policies.fallback import find_unserved_reason
+from policies.key_models import find_idle_patterns
 from policies.limits import is_exposed
 from policies.model import Model, Provider, Workspace
-from policies.routing import find_idle_patterns
 from policies.utc_time import format_utc
 
 type WarningKind = Literal[

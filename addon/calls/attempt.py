@@ -7,7 +7,7 @@ from addon.dialects.http_request import UpstreamRequest
 from addon.text.errors import ErrorAnswer
 from addon.text.retry_after import NO_ADVICE, RetryAdvice
 from addon.upstream.origin import Origin
-from policies.model import Target
+from policies.route import Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 

@@ -32,7 +32,7 @@ from addon.upstream.connection import UpstreamConnection, UpstreamConnectionErro
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import PoolFull
 from addon.wire.stream import ClientLeft, Stream
-from policies.exchange import Stage
+from policies.call_stages import Stage
 
 END_TIMEOUT_S = 1.0
 """How long a provider may take to end its message after ``[DONE]``. Then its connection is closed."""

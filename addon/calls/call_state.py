@@ -9,7 +9,8 @@ from addon.calls.attempt import UpstreamAttempt
 from addon.calls.chat_request import ChatRequest
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
-from policies.exchange import Exchange, NotKnown, Stage
+from policies.call_stages import Stage
+from policies.exchange import Exchange, NotKnown
 from policies.fallback import is_failure
 
 NO_CHAT: Final[Any] = NotKnown("a call has no request before its body is read and after it has ended")

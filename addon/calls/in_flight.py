@@ -27,17 +27,9 @@ from addon.telemetry.logs import log_attempt_failed, log_call, log_disbelieved
 from addon.telemetry.metrics import Metrics
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer
 from addon.upstream.platform_keys import PlatformKeys
+from policies.call_stages import MOVES, Stage, UnsentEnd
 from policies.circuit_breaker import circuit_of
-from policies.exchange import (
-    CLIENT_CLOSED_REQUEST,
-    CLIENT_DISCONNECTED,
-    INTERRUPTED,
-    MOVES,
-    Exchange,
-    Outcome,
-    Stage,
-    UnsentEnd,
-)
+from policies.exchange import CLIENT_CLOSED_REQUEST, CLIENT_DISCONNECTED, INTERRUPTED, Exchange, Outcome
 from policies.limits import pays_from_wallet
 from policies.refusal import Refusal
 

@@ -22,8 +22,8 @@ from addon.upstream.access_tokens import AccessTokenUnavailable
 from policies.circuit_breaker import circuit_of
 from policies.exchange import Exchange
 from policies.fallback import find_refusal_after_failure
-from policies.model import Route
 from policies.refusal import Refusal
+from policies.route import Route
 from policies.spend import Denial, Hold, make_denial_refusal
 
 log = logging.getLogger("tollgate.reservation")

@@ -16,7 +16,7 @@ from addon.runtime.deadline import Deadline
 from addon.runtime.heavy_work import run_heavy_work
 from addon.text.errors import provider_unreachable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
-from policies.exchange import Stage
+from policies.call_stages import Stage
 
 STREAM_TIMEOUT_S = 5.0
 """For a stream whose finish_reason was read. Only its usage is still to come."""

@@ -18,12 +18,12 @@ from addon.text.masking import recordable
 from policies.completion_cap import find_completion_cap
 from policies.exchange import Exchange
 from policies.field_rules import count_choices
+from policies.key_models import restrict_route
 from policies.limits import limits_of
-from policies.model import Route, Target
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
 from policies.review import ReviewedCall, review, reviewed_messages
-from policies.routing import restrict_route
+from policies.route import Route, Target
 from policies.sanitize import sanitize
 from policies.spend import NOT_METERED, Hold, MaxCost, compute_max_cost
 from policies.trace_context import make_span_id

@@ -23,7 +23,8 @@ from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
 from addon.store.protocol import StoreUnavailable
-from policies.exchange import Exchange, Stage
+from policies.call_stages import Stage
+from policies.exchange import Exchange
 from policies.model import Key, Workspace
 
 STDIN = "-"

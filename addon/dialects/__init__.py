@@ -13,7 +13,7 @@ from addon.dialects.anthropic import dialect as anthropic
 from addon.dialects.bedrock import dialect as bedrock
 from addon.dialects.gemini import dialect as gemini
 from addon.dialects.http_request import UpstreamRequest
-from policies.model import Target
+from policies.route import Target
 
 
 class Dialect(Protocol):

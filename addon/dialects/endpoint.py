@@ -8,7 +8,7 @@ from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.text.aws_signature import TOKEN_HEADER, RequestSigner, parse_aws_credentials
 from addon.text.json_encode import encode_request
 from addon.text.urls import model_path
-from policies.model import Target
+from policies.route import Target
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -9,7 +9,7 @@ from addon.answers.stream import StreamedAnswerReader
 from addon.answers.whole import WholeAnswerReader, rewrite_answer
 from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
-from policies.model import Target
+from policies.route import Target
 
 
 def request(target: Target, body: dict[str, Any]) -> UpstreamRequest:

@@ -38,8 +38,8 @@ from addon.text.json_decode import decode_object
 from policies.fallback import find_refusal_after_failure
 from policies.field_change import FieldChange
 from policies.limits import rpm_of
-from policies.model import Target
 from policies.refusal import Refusal
+from policies.route import Target
 from policies.spend import Denial, Hold, make_denial_refusal, place_hold
 
 Step = Literal["size", "key", "body", "routing", "policies", "limits", "request"]

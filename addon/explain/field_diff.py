@@ -11,7 +11,7 @@ from typing import Any, Final
 from addon.dialects import DIALECTS
 from policies.family import CAP_FIELDS
 from policies.field_change import Action, FieldChange
-from policies.model import Target
+from policies.route import Target
 
 _URL: Final = "the URL"
 _PROBE: Final = ({"role": "user", "content": "probe"},)

@@ -6,7 +6,7 @@ from typing import Any
 from addon.explain.field_diff import diff_fields
 from policies.family import CAP_FIELDS, Family
 from policies.field_change import CHAT_BODY, FieldChange, name_family_rule
-from policies.model import Target
+from policies.route import Target
 from policies.sanitize import Sanitized
 
 

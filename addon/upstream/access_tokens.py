@@ -22,7 +22,7 @@ from addon.text.masking import recordable
 from addon.upstream.connection import UpstreamConnection, UpstreamConnectionError
 from addon.upstream.origin import Origin, Unreachable
 from addon.upstream.pool import Pool, PoolFull
-from policies.model import Target
+from policies.route import Target
 
 log = logging.getLogger("tollgate.access_tokens")
 

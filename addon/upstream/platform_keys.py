@@ -16,7 +16,8 @@ from addon.settings.settings import Settings
 from addon.telemetry.metrics import KeyState, Metrics
 from addon.text.retry_after import parse_retry_after
 from policies.key_cooldown import READY, Cooldown, after_answer, next_index
-from policies.model import Provider, Target
+from policies.model import Provider
+from policies.route import Target
 
 log = logging.getLogger("tollgate.platform_keys")
 

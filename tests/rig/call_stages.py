@@ -32,7 +32,7 @@ from addon.upstream.access_tokens import AccessTokens
 from addon.upstream.connector import SocketConnector
 from addon.upstream.platform_keys import PlatformKeys
 from addon.upstream.pool import Pool
-from policies.exchange import Stage
+from policies.call_stages import Stage
 from policies.spend import Hold
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}

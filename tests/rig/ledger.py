@@ -13,9 +13,11 @@ from pydantic import SecretStr
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
-from policies.exchange import NO_TARGET, Exchange, Stage
+from policies.call_stages import Stage
+from policies.exchange import NO_TARGET, Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Route, Target, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.route import Route, Target
 from policies.sanitize import Sanitized
 from policies.spend import Hold
 

@@ -7,9 +7,11 @@ from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from policies.exchange import Exchange, Stage
+from policies.call_stages import Stage
+from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.route import Target
 from rig.ledger import route_fields
 
 PRICES = Prices(1, 1, 1)

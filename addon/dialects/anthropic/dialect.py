@@ -14,7 +14,7 @@ from addon.dialects.endpoint import json_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
 from addon.dialects.unsent_fields import unsent_fields
-from policies.model import Target
+from policies.route import Target
 
 _read = translating_reader(to_completion)
 # The native names of fields that are called differently there.

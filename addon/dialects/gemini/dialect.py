@@ -14,7 +14,7 @@ from addon.dialects.gemini.request import CONFIG_NAMES, OTHER_NAMES, to_request
 from addon.dialects.http_request import UpstreamRequest
 from addon.dialects.translated_answers import TranslatedChunks, translating_reader
 from addon.dialects.unsent_fields import unsent_fields
-from policies.model import Target
+from policies.route import Target
 
 # The native names of fields that are called differently there.
 _CARRIERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(

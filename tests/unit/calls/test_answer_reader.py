@@ -15,7 +15,7 @@ from addon.calls.answer_reader import open_reader
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings, load_settings
 from addon.text.http_heads import Headers, ResponseHead
-from policies.exchange import Stage
+from policies.call_stages import Stage
 
 KEY = f"tg_{'reader':0<40}"
 SECRET = "fake-secret-of-the-provider-0123456789"

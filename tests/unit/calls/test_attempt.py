@@ -10,9 +10,10 @@ from rig.ledger import answered_exchange, upstream_attempt
 from addon.calls.attempt import UpstreamAttempt, origin_of, request_head
 from addon.dialects.http_request import UpstreamEndpoint, UpstreamRequest
 from addon.upstream.origin import Origin
-from policies.exchange import IllegalMoveError, Stage
+from policies.call_stages import IllegalMoveError, Stage
 from policies.family import Family
-from policies.model import Model, Prices, Provider, Target
+from policies.model import Model, Prices, Provider
+from policies.route import Target
 
 FREE = Prices(0, 0, 0)
 

@@ -31,7 +31,7 @@ from addon.text.errors import ErrorAnswer, refusal_error
 from addon.upstream.pool import PoolStats
 from addon.wire.connection import WireSettings
 from addon.wire.stream import ClientLeft, Stream
-from policies.exchange import Stage
+from policies.call_stages import Stage
 
 KEY = f"tg_{'runner':0<40}"
 PROVIDER_PORT = 20_000

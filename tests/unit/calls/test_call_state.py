@@ -9,7 +9,7 @@ from rig.ledger import answered_exchange, route_fields
 from addon.calls.call_state import Call
 from addon.settings.settings import Settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_timed_out, provider_unreachable
-from policies.exchange import Stage
+from policies.call_stages import Stage
 from policies.family import Family
 
 FIRST, SECOND = provider_unreachable(), provider_timed_out()

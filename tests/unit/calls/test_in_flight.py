@@ -20,8 +20,8 @@ from addon.calls.dependencies import Dependencies
 from addon.calls.in_flight import CLOSING_TIMEOUT_S
 from addon.settings.settings import Settings, load_settings
 from addon.text.errors import INTERNAL_ERROR, ErrorAnswer, provider_unreachable
+from policies.call_stages import Stage
 from policies.circuit_breaker import FAILURES, circuit_of
-from policies.exchange import Stage
 from policies.refusal import Refusal
 
 KEY, OTHER_KEY = f"tg_{'a':0<40}", f"tg_{'b':0<40}"

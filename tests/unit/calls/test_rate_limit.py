@@ -17,7 +17,7 @@ from addon.calls.reservation import reserve_first
 from addon.calls.upstream_request import accept_request, accept_route, find_route
 from addon.settings.settings import Settings, load_settings
 from addon.store.sqlite.store import SqliteStore
-from policies.exchange import Stage
+from policies.call_stages import Stage
 from policies.refusal import Refusal
 
 KEY = f"tg_{'rate':0<40}"

@@ -9,7 +9,7 @@ from rig.configuration import Configuration, model, provider, workspace
 from addon.calls.reservation import reserve_next
 from addon.settings.settings import load_settings
 from addon.text.errors import provider_unreachable
-from policies.exchange import Stage
+from policies.call_stages import Stage
 from policies.refusal import Refusal
 
 KEY = f"tg_{'a':0<40}"

@@ -11,10 +11,12 @@ from rig.ledger import route_fields
 from addon.calls.call_state import Call
 from addon.calls.chat_request import parse_chat_request
 from addon.calls.upstream_request import make_reviewed_call
-from policies.exchange import Exchange, Stage
+from policies.call_stages import Stage
+from policies.exchange import Exchange
 from policies.family import Estimator, Family
-from policies.model import Key, Model, Prices, Provider, Target, Workspace
+from policies.model import Key, Model, Prices, Provider, Workspace
 from policies.review import ReviewedMessage
+from policies.route import Target
 
 PROVIDER = Provider("TESTER", "http://127.0.0.1:1", "openai", SecretStr("fake-platform-key"))
 FAMILY = Family("narrow", n_limit=2, estimator=Estimator(base_tokens=0, tokens_per_message=50))

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.dialects.endpoint import auth_headers, endpoint_url
 from policies.family import Family
-from policies.model import NO_SECRET, Model, Prices, Provider, Target
+from policies.model import NO_SECRET, Model, Prices, Provider
+from policies.route import Target
 
 PRICES = Prices(1, 1, 1)
 BODY: Mapping[str, Any] = {

@@ -21,8 +21,9 @@ from addon.dialects import DIALECTS
 from addon.explain.explanation import BUILT_IN_URL, Counted, Explanation, explain
 from addon.settings.settings import Settings, load_settings
 from addon.store.protocol import StoreUnavailable
+from policies.call_stages import Stage
 from policies.completion_cap import find_completion_cap
-from policies.exchange import Exchange, Stage
+from policies.exchange import Exchange
 from policies.field_rules import count_choices
 from policies.limits import Limit, limits_of
 from policies.model import Workspace

@@ -8,7 +8,8 @@ from pydantic import SecretStr
 from addon.dialects import DIALECTS
 from addon.explain.field_diff import diff_fields
 from policies.family import Family
-from policies.model import Model, Prices, Provider, Target
+from policies.model import Model, Prices, Provider
+from policies.route import Target
 
 HELLO = {"role": "user", "content": "hello", "name": "Ann"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

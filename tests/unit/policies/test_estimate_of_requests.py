@@ -11,8 +11,9 @@ from rig.configuration import ROOT
 from addon.calls.chat_request import FORWARDED, parse_chat_request
 from addon.dialects import DIALECTS
 from addon.settings.settings import load_settings
-from policies.model import NO_SECRET, Model, Target
+from policies.model import NO_SECRET, Model
 from policies.refusal import Refusal
+from policies.route import Target
 from policies.sanitize import sanitize
 
 TEXT = "quxes and bazes " * 500

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rig.metrics import EXCHANGE
 
-from policies.exchange import MOVES, Exchange, IllegalMoveError, Outcome, Stage
-from policies.model import Route
+from policies.call_stages import MOVES, IllegalMoveError, Stage
+from policies.exchange import Exchange, Outcome
+from policies.route import Route
 from policies.spend import Hold
 
 NEW = Exchange("call-0", datetime(2026, 11, 21, tzinfo=UTC), 0.0)

@@ -12,9 +12,10 @@ from pydantic import SecretStr
 
 from policies.fallback import find_refusal_after_failure, find_unserved_reason, is_failure
 from policies.limits import Counter, Limit
-from policies.model import Byok, Target, Workspace
+from policies.model import Byok, Workspace
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
+from policies.route import Target
 from policies.routing import choose_route
 from policies.spend import Denial, DenialReason, make_denial_refusal
 from unit.policies.test_routing import (

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from policies.allowed_models import AllowedModels
 from policies.family import Family
+from policies.key_models import find_idle_patterns, restrict_route
 from policies.model import (
     Byok,
     Heuristic,
@@ -21,13 +22,13 @@ from policies.model import (
     Model,
     Prices,
     Provider,
-    Route,
     Workspace,
 )
 from policies.refusal import Refusal
 from policies.request_facts import RequestFacts
+from policies.route import Route
 from policies.route_table import RouteTable
-from policies.routing import choose_route, find_idle_patterns, restrict_route
+from policies.routing import choose_route
 
 PRICES = Prices(1, 1, 1)
 PLATFORM = SecretStr("platform")

@@ -18,9 +18,11 @@ from rig.log_lines import Lines
 
 from addon.telemetry.logs import configure_logging, log_call
 from addon.text.masking import MASK, mask_credentials
-from policies.exchange import Exchange, Stage
+from policies.call_stages import Stage
+from policies.exchange import Exchange
 from policies.family import Family
-from policies.model import Key, Model, Prices, Provider, Target, Usage, Workspace
+from policies.model import Key, Model, Prices, Provider, Usage, Workspace
+from policies.route import Target
 from policies.trace_context import TraceContext
 
 

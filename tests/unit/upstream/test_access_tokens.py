@@ -21,7 +21,8 @@ from addon.upstream.access_tokens import AccessTokens, AccessTokenUnavailable
 from addon.upstream.connector import SocketConnector
 from addon.upstream.pool import Pool
 from policies.family import Family
-from policies.model import Model, Prices, Provider, Target
+from policies.model import Model, Prices, Provider
+from policies.route import Target
 
 PRICES = Prices(1, 1, 1)
 

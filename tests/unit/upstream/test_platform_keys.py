@@ -18,7 +18,7 @@ from addon.telemetry.metrics import Metrics
 from addon.text.masking import mask_credentials
 from addon.upstream.platform_keys import PlatformKeys
 from policies.circuit_breaker import FAILURES
-from policies.model import Target
+from policies.route import Target
 
 PROVIDERS = "catalog_data/providers.toml"
 ONE = 'platform_key = "env:OPENAI_KEY"'

@@ -10,8 +10,9 @@ from addon.calls.chat_request import parse_chat_request
 from addon.dialects import DIALECTS
 from addon.dialects.bedrock.request import to_request
 from policies.family import Family
-from policies.model import Model, Prices, Provider, Target
+from policies.model import Model, Prices, Provider
 from policies.refusal import Refusal
+from policies.route import Target
 from tests.rig.native_converse import check_request
 
 PLAIN = Family("plain")

@@ -1,0 +1,68 @@
+"""``Route``: the targets that a call is sent to, each a model with a key. Pure."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pydantic import SecretStr
+
+from policies.model import Mode, Model
+from policies.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Target:
+    """The model that an attempt calls, and the key that it sends.
+
+    ``secret`` is sent to the model's provider only, and is empty where this takes no key. ``is_fallback``: it replaces
+    a target that failed. Many calls share one target.
+    """
+
+    model: Model
+    mode: Mode
+    secret: SecretStr
+    is_fallback: bool = False
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts of this target that no error, log line or ledger row may contain."""
+        secret = self.secret.get_secret_value()
+        parts = secret.split(":") if self.model.provider.auth == "aws_sigv4" else ()
+        return (secret, *parts) if secret else ()
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """Values that follow from this target alone, made once, by what they are made for. They may contain its secret.
+
+        They are no part of the target's text, and die with it. A copy with another secret has none of them.
+        """
+        return {}
+
+    def with_secret(self, secret: SecretStr) -> "Target":
+        """Return the target with another platform key: the same one each time, until ``secret`` is another object."""
+        if secret is self.secret:
+            return self
+        name = ("secret", hash(secret.get_secret_value()))
+        made = self.kept.get(name)
+        if made is None or made.secret is not secret:
+            made = self.kept[name] = replace(self, secret=secret)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The targets of one attempt or two, in their order, and the name of the rule that chose the model.
+
+    ``no_fallback_reason`` says why there is no second attempt, for operators. ``fallback_refusal`` is what the client
+    gets once the only attempt has failed, where the model forbids the Safety Net.
+    """
+
+    targets: tuple[Target, ...]
+    decided_by: str
+    no_fallback_reason: str | None = None
+    fallback_refusal: Refusal | None = None
+
+    @property
+    def has_safety_net(self) -> bool:
+        """Whether the Safety Net is on for the first attempt, even if the model forbids it."""
+        return self.targets[0].mode == "byok" and (len(self.targets) > 1 or self.fallback_refusal is not None)
