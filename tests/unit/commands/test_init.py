@@ -48,6 +48,25 @@ def test_the_folder_loads_with_the_shipped_catalog_and_its_own_overlay(made: Pat
     assert settings.overlaid_slugs == frozenset()
 
 
+def test_its_proxy_conf_has_the_values_of_the_shipped_one_but_for_the_catalog(made: Path) -> None:
+    shipped, conf = (
+        tomllib.loads((folder / "proxy.conf").read_text(encoding="utf-8")) for folder in (ROOT, made)
+    )
+    assert {"listen", "admin", "paths", "alerts", "metrics"} < set(conf)
+    different = {"paths": {"catalog": "", "catalog_overlay": "catalog"}}
+    for section, values in conf.items():
+        assert values == {key: shipped[section][key] for key in values} | different.get(section, {})
+
+
+@pytest.mark.parametrize("section", ["alerts", "metrics"])
+def test_sections_without_a_text_of_their_own_are_those_of_the_shipped_proxy_conf(
+    made: Path, section: str
+) -> None:
+    texts = [(folder / "proxy.conf").read_text(encoding="utf-8") for folder in (ROOT, made)]
+    first, second = (text.partition(f"\n[{section}]\n")[2].partition("\n\n")[0].rstrip() for text in texts)
+    assert first == second != ""
+
+
 @pytest.mark.parametrize("name", ["models", "providers", "families"])
 def test_the_commented_tables_load_without_their_comment_signs(made: Path, name: str) -> None:
     file = made / "catalog" / f"{name}.toml"
