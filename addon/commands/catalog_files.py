@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import report_errors
-from addon.runtime.atomic_files import write_atomically
+from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.conf_schema import Paths
+from addon.settings.file_content import decode_text
 from addon.settings.settings import SettingsFiles
 from addon.settings.sources import Sources
 from addon.settings.value_types import SHIPPED_CATALOG
@@ -40,12 +41,13 @@ class ModelsFile:
     def __init__(self, conf_file: Path, path: Path) -> None:
         self._conf_file = conf_file
         self.path = path
-        self.text = Sources().read_text(path) if path.exists() else ""
+        self._before = Sources().read(path) if path.exists() else None
+        self.text = "" if self._before is None else decode_text(self._before, path)
 
     def write(self, text: str) -> None:
-        """Write the file, if the settings then load."""
+        """Write the file, if the settings then load and no other program changed it."""
         SettingsFiles(self._conf_file, overlay={self.path: text}).load()
-        write_atomically(self.path, text)
+        replace_unchanged(self.path, text, self._before)
 
 
 def refuse_shipped(conf_file: Path) -> click.ClickException:

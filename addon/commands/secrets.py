@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from addon.commands.errors import report_errors
-from addon.runtime.atomic_files import write_atomically
+from addon.runtime.atomic_files import replace_unchanged
 from addon.runtime.folder_lock import locked
 from addon.settings.errors import SettingsError, join_key_path
 from addon.settings.file_content import parse_toml
@@ -73,7 +73,7 @@ def rotate(files: tuple[Path, ...], check: bool) -> None:
         ]
         for one in rotations:
             if one.changed and not check:
-                write_atomically(one.file, one.text)
+                replace_unchanged(one.file, one.text, one.before.encode())
     for one in rotations:
         click.echo(
             f"{one.file}: {one.changed} of {one.found} sealed secrets {'to seal' if check else 'sealed'} again"
@@ -87,6 +87,7 @@ class Rotation:
     """The new text of a file, and its numbers of changed and of all sealed secrets."""
 
     file: Path
+    before: str
     text: str
     changed: int
     found: int
@@ -98,7 +99,7 @@ def rotate_secrets(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
     Raises ``SettingsError``.
     """
     table = parse_toml(text.encode(), file)
-    fresh: dict[str, str] = {}
+    before, fresh = text, dict[str, str]()
     olds = []
     for place, name, path in _find_sealed(table):
         old = place[name].removeprefix(SCHEME)
@@ -115,7 +116,7 @@ def rotate_secrets(file: Path, text: str, master_keys: MasterKeys) -> Rotation:
         raise SettingsError(
             file, "", "can't be edited in place; write each sealed secret as one plain string"
         )
-    return Rotation(file, text, changed, len(olds))
+    return Rotation(file, before, text, changed, len(olds))
 
 
 def _find_sealed(place: Any, *path: str | int) -> Iterator[tuple[Any, str | int, str]]:

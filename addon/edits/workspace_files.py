@@ -4,14 +4,14 @@ A writer that does not take the lock, such as a text editor, is noticed: the edi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from addon.runtime.atomic_files import write_atomically
+from addon.runtime.atomic_files import FileChangedError, replace_unchanged
 from addon.runtime.folder_lock import locked
-from addon.settings.errors import Problem, suggest_name
+from addon.settings.errors import Problem, describe_error, suggest_name
 from addon.settings.file_content import decode_text, parse_toml
 from addon.settings.settings import SettingsFiles, load_conf
 from addon.settings.sources import Sources
@@ -140,11 +140,7 @@ def _write(conf_file: Path, file: Path, text: str, before: bytes | None) -> None
 
 def write_unchanged(file: Path, text: str, before: bytes | None) -> None:
     """Write a file whose content is still ``before``; None: it does not exist. Raises ``EditError``."""
-    now = None
-    with suppress(FileNotFoundError):
-        now = file.read_bytes()
-    if now != before:
-        raise EditError(
-            f"{file} was changed by another program at the same time; nothing was written, so try again"
-        )
-    write_atomically(file, text)
+    try:
+        replace_unchanged(file, text, before)
+    except FileChangedError as error:
+        raise EditError(describe_error(error)) from None

@@ -1,9 +1,16 @@
 """Atomic writes: a reader sees the old file or the new one, always whole."""
 
+import errno
 import os
 import stat
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+
+class FileChangedError(OSError):
+    """Another program changed the file, so nothing was written."""
 
 
 def write_atomically(file: Path, text: str | bytes) -> None:
@@ -11,6 +18,28 @@ def write_atomically(file: Path, text: str | bytes) -> None:
 
     An existing file keeps its mode and owner; a new one is readable by its owner only.
     """
+    _write(file, text, lambda: None)
+
+
+def replace_unchanged(file: Path, text: str | bytes, before: bytes | None) -> None:
+    """Write as ``write_atomically``, but only while the content is still ``before``; None: there is no file.
+
+    The content is compared after the new one is on the disk, which may take long. So a text editor that saves while
+    the command works loses nothing. Raises ``FileChangedError``.
+    """
+
+    def require_unchanged() -> None:
+        now = None
+        with suppress(FileNotFoundError):
+            now = file.read_bytes()
+        if now != before:
+            reason = "was changed by another program at the same time; nothing was written, so try again"
+            raise FileChangedError(errno.EBUSY, reason, str(file))
+
+    _write(file, text, require_unchanged)
+
+
+def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
     file = file.resolve()
     descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
@@ -20,6 +49,7 @@ def write_atomically(file: Path, text: str | bytes) -> None:
             stream.write(text.encode() if isinstance(text, str) else text)
             stream.flush()
             os.fsync(stream.fileno())
+        check()
         Path(temporary).replace(file)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,10 +1,11 @@
 """An atomic write replaces the whole content, keeps the access rights, and leaves nothing else behind."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from addon.runtime.atomic_files import write_atomically
+from addon.runtime.atomic_files import FileChangedError, replace_unchanged, write_atomically
 
 
 def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -37,3 +38,30 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     with pytest.raises(OSError):
         write_atomically(file, "new")
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_text_that_another_program_saves_during_the_write_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """The sync to the disk takes longest, so an editor that saves at any time saves then."""
+    file, sync = tmp_path / "file", os.fsync
+    before = None if is_new else b"old"
+    if before:
+        file.write_bytes(before)
+
+    def sync_while_an_editor_saves(descriptor: int) -> None:
+        file.write_bytes(b"saved by an editor")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_while_an_editor_saves)
+    with pytest.raises(FileChangedError, match="was changed by another program at the same time"):
+        replace_unchanged(file, "new", before)
+    assert file.read_bytes() == b"saved by an editor"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_text_that_no_one_else_changed_is_replaced(tmp_path: Path) -> None:
+    replace_unchanged(tmp_path / "file", "old", None)
+    replace_unchanged(tmp_path / "file", "new", b"old")
+    assert (tmp_path / "file").read_text() == "new"
