@@ -87,7 +87,7 @@ def create_key(
             return NewKey(chosen, secret)
         read = read_file(folder, workspace)
         chosen = _choose_id(workspace, tuple(key.id for key in read.table.keys), key_id)
-        copied = {} if like is None else _copy_settings(read, like)
+        copied = {} if like is None else _copy_settings(read, like, changes or {})
         entry = _make_entry(chosen, secret, copied | dict(changes or {}))
         edit_file(conf_file, read, lambda text: add_table(text, "keys", entry))
     return NewKey(chosen, secret)
@@ -150,10 +150,12 @@ def _make_entry(key_id: str, secret: str, changes: Changes) -> dict[str, Value]:
     return entry | {name: value for name in SETTABLE if (value := complete.get(name)) is not None}
 
 
-def _copy_settings(read: WorkspaceFile, like: str) -> dict[str, Value | None]:
+def _copy_settings(read: WorkspaceFile, like: str, changes: Changes) -> dict[str, Value | None]:
+    """Return the settings of the key ``like``, without the resets of caps that ``changes`` removes."""
     index, _ = read.find_key(like)
     table = cast(Mapping[str, Any], read.raw["keys"][index])
-    return {name: table[name] for name in _COPIED if name in table}
+    without = {reset for reset, cap in _RESETS.items() if changes.get(cap, "") is None}
+    return {name: table[name] for name in _COPIED if name in table and name not in without}
 
 
 def _complete(changes: Changes, before: Mapping[str, Any]) -> dict[str, Value | None]:

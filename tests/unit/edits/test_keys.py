@@ -67,6 +67,15 @@ def test_a_key_like_another_has_its_settings_but_not_its_name_secret_or_state(co
     assert one.hash != two.hash
 
 
+def test_a_key_like_another_may_leave_out_its_caps(conf: Path) -> None:
+    set_key(conf, "acme", "ci", ALL)
+    create_key(conf, "acme", "two", {"spend_cap_usd": None, "request_cap": None}, like="ci")
+    key = found(conf, key_id="two")
+    assert (key.spend_cap_nanousd, key.spend_reset, key.request_cap) == (None, "never", None)
+    with pytest.raises(EditError, match="request_reset has no effect without request_cap"):
+        create_key(conf, "acme", "three", {"request_cap": None, "request_reset": "daily"}, like="ci")
+
+
 def test_settings_are_changed_and_removed_in_place(conf: Path, folder: Path) -> None:
     before = (folder / ACME).read_text()
     set_key(conf, "acme", "ci", ALL)
