@@ -73,7 +73,8 @@ def _check_platform_keys(
     lacking = [one for one in providers if one.unset_variables and one.name in used]
     others = [one for one in providers if one.platform_secret is not None and one.name in used]
     if lacking and not others and any(one.builtin and one.name in used for one in providers):
-        variables = ", ".join(variable for one in lacking for variable in one.unset_variables)
+        # Two providers may share a variable; each is named once.
+        variables = ", ".join(dict.fromkeys(variable for one in lacking for variable in one.unset_variables))
         reason = f"no platform key is set, so only the built-in provider answers; set one of {variables}"
         yield SettingsWarning("platform_key_unset", "providers", "", "", reason)
         return
