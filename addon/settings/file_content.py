@@ -3,6 +3,7 @@
 Source: docs/configuration.md, "Edits".
 """
 
+import codecs
 import errno
 import os
 import tomllib
@@ -87,6 +88,8 @@ def decode_text(content: bytes, file: Path) -> str:
 
 def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
     """Return the tables in the bytes of ``file``. Raises ``SettingsError`` with the number of the wrong line."""
+    if content.startswith(codecs.BOM_UTF8):
+        raise SettingsError(file, "", "begins with a byte order mark; save it as UTF-8 without one")
     try:
         return tomllib.loads(decode_text(content, file))
     except ValueError as error:

@@ -51,9 +51,10 @@ def test_a_change_of_the_mode_is_a_change(tmp_path: Path) -> None:
     [
         (b"a = 1\nb c\n", "is not TOML: .*line 2"),
         (b"a = '\xff'", "is not UTF-8 at byte 5"),
+        (b"\xef\xbb\xbfa = 1", "begins with a byte order mark; save it as UTF-8 without one"),
         (b"a = " + b"[" * 100_000, "is not TOML: nested too deeply"),
     ],
-    ids=["syntax", "encoding", "depth"],
+    ids=["syntax", "encoding", "mark", "depth"],
 )
 def test_content_that_is_not_toml_is_an_error(content: bytes, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
