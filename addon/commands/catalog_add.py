@@ -18,6 +18,7 @@ from addon.commands.readers import load_served_settings
 from addon.settings.errors import suggest_name
 from addon.settings.settings import Settings
 from addon.settings.value_types import SLUG_IS, Slug
+from addon.text.masking import mask_credentials
 from policies.allowed_models import fold_slug
 from policies.model import Provider
 
@@ -50,6 +51,8 @@ def add(
 
     Prices that the installed genai-prices has need no option.
     """
+    if mask_credentials(f"{model} {slug or ''}") != f"{model} {slug or ''}":
+        raise click.ClickException("a model can't have a name that looks like a credential")
     with report_errors():
         settings = load_served_settings(conf_file)
     found = _find_provider(settings, provider)

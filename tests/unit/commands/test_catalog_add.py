@@ -51,6 +51,17 @@ def test_a_published_model_needs_only_its_largest_completion(conf: Path) -> None
     assert CliRunner().invoke(catalog, ["check", "--conf", str(conf)]).exit_code == 0
 
 
+@pytest.mark.parametrize("arguments", [("gpt-4-turbo", "--slug", "tg_Ab3dE6gH"), ("tg_Ab3dE6gH",)])
+def test_a_key_in_the_place_of_a_name_is_neither_written_nor_shown(
+    conf: Path, arguments: tuple[str, ...]
+) -> None:
+    before = contents(conf.parent)
+    refused = add(conf, "openai", *arguments, "--max-completion-tokens", "4096", *PRICES)
+    assert (refused.exit_code, "looks like a credential" in refused.output) == (1, True)
+    assert "tg_" not in refused.output
+    assert contents(conf.parent) == before
+
+
 def test_an_unpublished_model_needs_its_prices_too(conf: Path) -> None:
     before = contents(conf.parent)
     refused = add(conf, "GROQ", "own-1")
