@@ -1,14 +1,49 @@
-"""The events: how each is made from what was found. Source: docs/alerts.md."""
+"""The events of alerts: each in words and in fields. Source: docs/alerts.md."""
 
+import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from addon.alerts.event import Event, event_id
-from addon.store.ledger.alerts import Rescue
-from policies.alert_rules import RESCUE_WINDOW_S, Budget, KeyEnd
+from addon.store.ledger.alerts import NewAlert, Rescue
+from addon.text.masking import mask_credentials
+from policies.alert_rules import RESCUE_WINDOW_S, AlertType, Budget, KeyEnd
 from policies.money import format_nanousd
 from policies.utc_time import format_utc
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened, in words and in ``fields``. Text that looks like a credential is masked when it is packed."""
+
+    id: str
+    type: AlertType
+    time: datetime
+    text: str
+    fields: Mapping[str, Any]
+
+    def pack(self, gateway: str) -> NewAlert:
+        """Return the event for the queue. ``gateway`` names the machine."""
+        common = {
+            "id": self.id,
+            "type": self.type,
+            "time": format_utc(self.time),
+            "gateway": gateway,
+            "text": self.text,
+        }
+        body = {
+            name: mask_credentials(value) if isinstance(value, str) else value
+            for name, value in (common | dict(self.fields)).items()
+        }
+        workspace = self.fields.get("workspace")
+        return NewAlert(self.id, body["time"], self.type, workspace, body["text"], json.dumps(body))
+
+
+def event_id(*parts: object) -> str:
+    """Return the id of an event that these parts name: the same one whoever finds it."""
+    return "evt_" + hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
 def threshold_crossed(budget: Budget, percent: int, now: datetime) -> Event:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from addon.alerts import events
-from addon.alerts.delivery import Outcome, Webhook
+from addon.alerts.webhook import Outcome, Webhook
 from addon.commands.errors import report_errors
 from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table

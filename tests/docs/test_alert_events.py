@@ -8,8 +8,9 @@ from typing import Any, get_args
 import pytest
 from rig.configuration import ROOT
 
-from addon.alerts import delivery, events, service
-from addon.alerts.event import Event, sent_body, sign
+from addon.alerts import events, sender, service, webhook
+from addon.alerts.events import Event
+from addon.alerts.webhook import sent_body, sign
 from addon.store.ledger.alerts import MAX_ENDED, MAX_WAITING, Rescue
 from policies.alert_rules import (
     KEY_LEAD_S,
@@ -109,12 +110,12 @@ def test_the_numbers_are_those_of_the_program() -> None:
     assert [lead_s / 3_600 for lead_s in PREVIOUS_LEAD_S] == [1, 12]
     assert "ends in 12 hours, and again in 1 hour" in PAGE
     rows = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", section("Delivery"), re.MULTILINE))
-    assert f"within {delivery.TIMEOUT_S:g} s" in rows["success"]
-    assert [service.back_off_s(failures) for failures in (1, 2, 3, 4, 99)] == [1, 2, 4, 8, 300]
+    assert f"within {webhook.TIMEOUT_S:g} s" in rows["success"]
+    assert [sender.back_off_s(failures) for failures in (1, 2, 3, 4, 99)] == [1, 2, 4, 8, 300]
     assert rows["next attempt"] == "after 1, 2, 4, 8, … seconds, at most 5 minutes"
-    assert timedelta(days=1) == service.MAX_AGE
-    assert f"within a day, in at least {service.MIN_ATTEMPTS} attempts" in rows["end"]
+    assert timedelta(days=1) == sender.MAX_AGE
+    assert f"within a day, in at least {sender.MIN_ATTEMPTS} attempts" in rows["end"]
     assert f"at most {MAX_WAITING:,}" in rows["queue"]
-    assert f"with at most {service.MAX_IN_MEMORY} others" in PAGE
+    assert f"with at most {sender.MAX_IN_MEMORY} others" in PAGE
     assert MAX_ENDED == 1_000
     assert service.LOOK_S == 1

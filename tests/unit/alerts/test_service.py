@@ -55,7 +55,7 @@ class Process:
 
     async def run(self) -> float:
         await self.alerts.look()
-        return await self.alerts.send()
+        return await self.alerts.sender.send()
 
     def deliveries(self, outcome: str) -> float:
         return value(read(self.metrics.render()), "tollgate_alert_deliveries_total", outcome=outcome)
@@ -97,9 +97,9 @@ async def test_an_event_is_tried_again_with_back_off_until_it_is_taken(
     receiver.behave(whole(b"", 500))
     process.faults["proxy.conf"] = "listen.port: must be an integer"
     assert await process.run() == 1
-    assert await process.alerts.send() == 1  # It is not due yet.
+    assert await process.alerts.sender.send() == 1  # It is not due yet.
     clock.advance(0.5)
-    assert await process.alerts.send() == 0.5
+    assert await process.alerts.sender.send() == 0.5
     assert len(receiver.requests) == 1
     for attempts, back_off_s in ((2, 2), (3, 4)):
         clock.advance(back_off_s / 2)

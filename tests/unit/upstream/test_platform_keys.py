@@ -272,7 +272,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 async def lifecycle(settings: Settings, tmp_path: Path) -> AsyncIterator[Lifecycle]:
-    made = Lifecycle(SettingsFiles(tmp_path / "proxy.conf"), settings)
+    files = SettingsFiles(tmp_path / "proxy.conf")
+    files.load()
+    made = Lifecycle(files, settings)
     await made.start()
     yield made
     await made.stop()

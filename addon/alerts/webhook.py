@@ -1,9 +1,12 @@
-"""One POST of one event to the webhook. No reason that it returns shows a part of the URL.
+"""The webhook: one signed POST for each attempt to send an event. No reason that it returns shows a part of the URL.
 
 The answer must come within ``TIMEOUT_S``. Only its status is read. A redirect is not followed.
 """
 
 import asyncio
+import hashlib
+import hmac
+import json
 import logging
 import os
 import socket
@@ -15,13 +18,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from addon import VERSION
-from addon.alerts.event import SIGNATURE_HEADER, sent_body, sign
 from addon.settings.alert_target import AlertTarget
 from addon.settings.egress_proxy import EgressProxy
+from policies.utc_time import format_utc
 
 if TYPE_CHECKING:
     import httpx
 
+SIGNATURE_HEADER: Final = "X-Tollgate-Signature"
 TIMEOUT_S: Final = 10.0
 NO_ANSWER: Final = f"no answer within {TIMEOUT_S:g} s"
 _HOST_MISMATCH: Final = 62  # X509_V_ERR_HOSTNAME_MISMATCH, whose text names the host.
@@ -92,6 +96,16 @@ class Webhook:
     async def close(self) -> None:
         with suppress(Exception):
             await self._client.aclose()
+
+
+def sent_body(packed: str, sent_at: datetime, attempt: int) -> bytes:
+    """Return the body of one attempt. It has the time of the attempt, so that a signature can't be used again later."""
+    return json.dumps(json.loads(packed) | {"sent_at": format_utc(sent_at), "attempt": attempt}).encode()
+
+
+def sign(body: bytes, secret: str) -> str:
+    """Return the value of ``SIGNATURE_HEADER``."""
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 def _make_proxy(proxy: EgressProxy | None) -> "httpx.Proxy | None":

@@ -1,4 +1,4 @@
-"""One look at all that alerts are about: budgets, keys, circuits, the Safety Net, and files that do not load.
+"""``Detector``: finds the events of budgets, keys, circuits, the Safety Net, and files that do not load.
 
 A look reads the rows that are new since the last one, and the counters of their keys and workspaces. Every
 ``FULL_LOOK_S`` it reads all counters, for credits, corrections and new settings. No call waits for it or does anything
@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from addon.alerts import events
-from addon.alerts.alert_ledger import AlertLedger
-from addon.alerts.event import Event
+from addon.alerts.events import Event
+from addon.alerts.ledger_thread import LedgerThread
 from addon.runtime.clock import Clock
 from addon.settings.settings import Settings
 from addon.store.ledger.alerts import (
@@ -62,10 +62,10 @@ class _Window(NamedTuple):
     retail_nanousd: int
 
 
-class Watch:
-    """The view of the one process that watches. It knows all marks, because only it writes them."""
+class Detector:
+    """Finds events in the one process that leads. It knows all marks, because only it writes them."""
 
-    def __init__(self, ledger: AlertLedger, store: Store, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, ledger: LedgerThread, store: Store, metrics: Metrics, clock: Clock) -> None:
         self._ledger = ledger
         self._store = store
         self._metrics = metrics
@@ -111,7 +111,7 @@ class Watch:
         return self._marks
 
     async def _begin(self) -> None:
-        """Read the marks of the process that watched before, and the rescued calls of its last minutes."""
+        """Read the marks of the process that led before, and the rescued calls of its last minutes."""
         since = format_utc(self._clock.now() - timedelta(seconds=RESCUE_WINDOW_S))
         self._last_row = await self._ledger.run(last_row)
         self._add_rescues(await self._ledger.run(read_fallbacks, since))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Concatenate
 
 
-class AlertLedger:
+class LedgerThread:
     """The file ``database``. It exists. All methods raise OSError and ``sqlite3.Error``."""
 
     def __init__(self, database: Path) -> None:
@@ -25,7 +25,7 @@ class AlertLedger:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process watches and sends for all processes with this ledger."""
+        """Whether this process finds and sends alerts for all processes with this ledger."""
         return self._lock is not None
 
     async def lead(self) -> bool:

@@ -16,7 +16,7 @@ from rig.egress_proxy import run_egress_proxy
 from rig.scripts import CLOSE, RESET, UNTIL_CLIENT_LEAVES, Script, response_head, whole
 from rig.upstream import RefusingPort
 
-from addon.alerts.delivery import NO_ANSWER, Outcome, Webhook
+from addon.alerts.webhook import NO_ANSWER, Outcome, Webhook
 from addon.settings.alert_target import AlertTarget
 from addon.settings.egress_proxy import parse_proxy
 
