@@ -3,7 +3,7 @@
 | an event | waits |
 |---|---|
 | while the ledger can be written | in the ledger's table ``alerts``, in the same transaction as its mark |
-| of an outage of the store itself | in memory, at most ``sender.MAX_IN_MEMORY``, until it is sent or the ledger is back |
+| of an outage of the store | in memory, at most ``sender.MAX_IN_MEMORY``, until it is sent or the ledger is back |
 
 Nothing here is in the way of a call. Source: docs/alerts.md, docs/decisions/alerts-are-found-by-looking.md.
 """

@@ -72,6 +72,10 @@ class Port:
             one.close()
 
 
+type Ports = dict[str, Port]
+"""The ports by section: ``listen`` and ``admin``."""
+
+
 def spread(
     addresses: Iterable[Sequence[int]], workers: Sequence[int], serving: Collection[int]
 ) -> Mapping[int, list[int]]:

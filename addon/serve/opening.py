@@ -15,9 +15,11 @@ from typing import Protocol
 
 from addon.runtime.taken_ports import name_setting
 from addon.runtime.tasks import wait_for_first
-from addon.serve.handover import Offer, Ports, Running, find_running, socket_file
-from addon.serve.listening_sockets import MAX_SOCKETS, Address, Port
+from addon.serve.listening_sockets import MAX_SOCKETS, Address, Port, Ports
+from addon.serve.running_gateway import Running, find_running
 from addon.serve.systemd import InheritedSockets, ServiceManager
+from addon.serve.takeover_offer import Offer
+from addon.serve.takeover_protocol import socket_file
 from addon.settings.settings import Settings
 
 log = logging.getLogger("tollgate.takeover")

@@ -28,8 +28,7 @@ from time import monotonic
 
 from addon.runtime.folder_lock import hold_lock, is_locked
 from addon.runtime.tasks import wait_for_first
-from addon.serve.handover import Ports
-from addon.serve.listening_sockets import group_by_address, spread
+from addon.serve.listening_sockets import Ports, group_by_address, spread
 from addon.serve.opening import Start, opened
 from addon.serve.signals import stop_signals
 from addon.serve.worker_process import WorkerFailed, WorkerProcess

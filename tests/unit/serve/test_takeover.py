@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from rig.bounds import BOUND_S
 
-from addon.serve import handover
-from addon.serve.handover import Offer, Running, TakeoverFailed, find_running, socket_file
+from addon.serve import takeover_offer, takeover_protocol
 from addon.serve.listening_sockets import Address, Port
+from addon.serve.running_gateway import Running, TakeoverFailed, find_running
+from addon.serve.takeover_offer import Offer
+from addon.serve.takeover_protocol import socket_file
 
 CONF = Address("127.0.0.1", 0)
 WANTED = {"listen": CONF, "admin": CONF}
@@ -178,7 +180,7 @@ async def test_a_peer_that_breaks_the_protocol_gets_nothing_and_blocks_no_one(
 async def test_a_peer_that_hangs_is_left_behind(
     file: Path, ports: dict[str, Port], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "ANSWER_S", 0.2)
+    monkeypatch.setattr(takeover_offer, "ANSWER_S", 0.2)
     async with offered(file, ports) as (offer, accepting):
         with _connect(file) as silent:
             assert await asyncio.to_thread(silent.recv, 1) == b""
@@ -221,7 +223,7 @@ def _start_other(*arguments: str) -> "subprocess.Popen[bytes]":
 DYING = """
 import asyncio, sys
 from pathlib import Path
-from addon.serve.handover import Offer
+from addon.serve.takeover_offer import Offer
 from addon.serve.listening_sockets import Address, Port
 
 async def nothing():
@@ -316,7 +318,7 @@ async def test_a_process_outside_the_service_is_told_to_reload_it(
     file: Path, ports: dict[str, Port], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = iter(["0::/system.slice/tollgate.service", "0::/user.slice"])
-    monkeypatch.setattr(handover, "_control_group", lambda _: next(groups))
+    monkeypatch.setattr(takeover_offer, "_control_group", lambda _: next(groups))
     async with offered(file, ports, "/run/notify"):
         running = await _find(file)
         with pytest.raises(TakeoverFailed, match=r"let the service manager reload it \(systemctl reload\)"):
@@ -348,7 +350,7 @@ async def test_another_user_gets_nothing(file: Path, ports: dict[str, Port]) -> 
 def test_the_peers_user_must_be_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with one, other:
-        assert handover._peer(one) == os.getpid()
+        assert takeover_protocol.find_peer(one) == os.getpid()
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        with pytest.raises(handover.Refused, match="belongs to another user"):
-            handover._peer(one)
+        with pytest.raises(takeover_protocol.Refused, match="belongs to another user"):
+            takeover_protocol.find_peer(one)
