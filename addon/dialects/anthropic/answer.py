@@ -6,14 +6,20 @@ Source: Anthropic, API reference, "Messages" and "Streaming Messages"; the types
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, override
 
 from addon.answers.usage import read_count, sum_counts
-from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
+from addon.dialects.chat_shape import Identity, choice, chunk, completion
+from addon.dialects.content_blocks import (
+    MALFORMED,
+    BlockStream,
+    call_head,
+    finish_reason,
+    make_message,
+    text_of,
+    whole_call,
+)
 from addon.text.json_encode import encode_json
-
-REASONING_FORMAT: Final = "anthropic-claude-v1"
-"""The ``reasoning_details`` format that only Anthropic's models understand. Source: OpenRouter, "Reasoning Tokens"."""
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {
@@ -27,8 +33,6 @@ _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     }
 )
 _RUNNING: Final = ("output_tokens", "output_tokens_details")
-# The errors that a missing member, or one of another type, causes.
-_MALFORMED: Final = (AttributeError, KeyError, TypeError)
 
 
 def to_completion(
@@ -39,13 +43,13 @@ def to_completion(
     ``answer_id`` is for an answer without an id of its own. Raises ValueError for anything but a message of the API.
     """
     try:
-        identity = Identity(_text(answer.get("id") or answer_id), created_s, model_slug)
+        identity = Identity(text_of(answer.get("id") or answer_id), created_s, model_slug)
         message = _message(answer["content"])
         if explanation := _refusal(answer):
             message["refusal"] = explanation
-        reason = _finish_reason(answer.get("stop_reason"), has_calls="tool_calls" in message)
+        reason = finish_reason(_FINISH_REASONS, answer.get("stop_reason"), has_calls="tool_calls" in message)
         return completion(identity, [choice(message, reason)], chat_usage(answer.get("usage") or {}))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ValueError("it is not a message of the API") from error
 
 
@@ -73,19 +77,13 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     return usage or None
 
 
-class AnthropicStream:
+class AnthropicStream(BlockStream):
     """One streamed answer; see ``chat_shape.StreamTranslator``. ``created_s`` is a Unix time in seconds."""
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
-        self.is_closed = False
-        self.usage: dict[str, Any] | None = None
-        self._identity = Identity(answer_id, created_s, model_slug)
+        super().__init__(model_slug, created_s, answer_id)
         self._counts: dict[str, Any] = {}
-        self._stop_reason: object = None
         self._refusal: str | None = None
-        # One index counts all content blocks. These say which tool call, or which reasoning detail, a block is.
-        self._calls: dict[int, int] = {}
-        self._details: dict[int, int] = {}
         self._unsent_inputs: dict[int, Any] = {}  # of calls without a streamed argument so far
 
     def read(self, event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,29 +91,28 @@ class AnthropicStream:
         try:
             reader = _EVENTS.get(event["type"])
             return reader(self, event) if reader else []
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise ValueError("it is not an event of the API") from error
 
     @property
+    @override
     def has_finished(self) -> bool:
         """Whether the reason of the answer's end was read."""
         return self.is_closed or self._stop_reason is not None
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Return what is left to send, the reason of the end, and the usage if there is one."""
-        chunks = self._end() if self.has_finished else []
-        return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
-
+    @override
     def _end(self) -> list[dict[str, Any]]:
         inputs = [made for index in list(self._unsent_inputs) for made in self._send_input(index)]
         delta = {"refusal": self._refusal} if self._refusal else {}
-        reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
+        reason = finish_reason(_FINISH_REASONS, self._stop_reason, has_calls=bool(self._calls))
         return [*inputs, chunk(self._identity, delta, reason)]
 
     def _message_start(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         message = event["message"]
         self._identity = Identity(
-            _text(message.get("id") or self._identity.id), self._identity.created_s, self._identity.model_slug
+            text_of(message.get("id") or self._identity.id),
+            self._identity.created_s,
+            self._identity.model_slug,
         )
         self._read_counts(message.get("usage"), _RUNNING)
         return [chunk(self._identity, {"role": "assistant"})]
@@ -132,7 +129,7 @@ class AnthropicStream:
             case "tool_use":
                 call = self._calls.setdefault(index, len(self._calls))
                 self._unsent_inputs[index] = block.get("input") or {}
-                return [self._call(call, _call_head(block))]
+                return [self._call(call, call_head(block["id"], block["name"]))]
         return []
 
     def _block_delta(self, event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,19 +152,19 @@ class AnthropicStream:
         return []
 
     def _send_text(self, _index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(part["text"])
+        text = text_of(part["text"])
         return [chunk(self._identity, {"content": text})] if text else []
 
     def _send_thinking(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(part["thinking"])
+        text = text_of(part["thinking"])
         return [self._detail(index, {"type": "reasoning.text", "text": text}, text)] if text else []
 
     def _send_signature(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
-        signature = _text(part.get("signature") or "")
+        signature = text_of(part.get("signature") or "")
         return [self._detail(index, {"type": "reasoning.text", "signature": signature})] if signature else []
 
     def _send_arguments(self, index: int, part: dict[str, Any]) -> list[dict[str, Any]]:
-        text = _text(part["partial_json"])
+        text = text_of(part["partial_json"])
         if not text or index not in self._calls:
             return []  # Tools that the provider runs itself get arguments too.
         self._unsent_inputs.pop(index, None)
@@ -179,15 +176,6 @@ class AnthropicStream:
             return []
         arguments = encode_json(self._unsent_inputs.pop(index)).decode()
         return [self._call(self._calls[index], {"function": {"arguments": arguments}})]
-
-    def _call(self, call: int, members: dict[str, Any]) -> dict[str, Any]:
-        return chunk(self._identity, {"tool_calls": [{"index": call, **members}]})
-
-    def _detail(self, index: int, detail: dict[str, Any], text: str = "") -> dict[str, Any]:
-        place = self._details.setdefault(index, len(self._details))
-        details = [{**detail, "format": REASONING_FORMAT, "index": place}]
-        content = {"reasoning_content": text} if text else {}
-        return chunk(self._identity, {**content, "reasoning_details": details})
 
     def _read_counts(self, counts: object, running: tuple[str, ...] = ()) -> None:
         """Read the counts that are final. A later count wins, and an absent one changes nothing."""
@@ -222,46 +210,25 @@ _DELTAS: Final[Mapping[object, Callable[[AnthropicStream, int, dict[str, Any]], 
 
 
 def _message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    text = "".join([_text(block["text"]) for block in blocks if block["type"] == "text"])
-    calls = [_whole_call(block) for block in blocks if block["type"] == "tool_use"]
+    text = "".join([text_of(block["text"]) for block in blocks if block["type"] == "text"])
+    calls = [
+        whole_call(block["id"], block["name"], block.get("input"))
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
     details = [_whole_detail(block) for block in blocks if block["type"] in ("thinking", "redacted_thinking")]
-    message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
-    if reasoning := "".join([detail.get("text", "") for detail in details]):
-        message["reasoning_content"] = reasoning
-    if details:
-        message["reasoning_details"] = [
-            {**detail, "format": REASONING_FORMAT, "index": index} for index, detail in enumerate(details)
-        ]
-    if calls:
-        message["tool_calls"] = calls
-    return message
+    return make_message(text, details, calls)
 
 
 def _whole_detail(block: dict[str, Any]) -> dict[str, Any]:
     if block["type"] == "redacted_thinking":
         return _encrypted(block)
     signature = {"signature": block["signature"]} if block.get("signature") else {}
-    return {"type": "reasoning.text", "text": _text(block["thinking"]), **signature}
+    return {"type": "reasoning.text", "text": text_of(block["thinking"]), **signature}
 
 
 def _encrypted(block: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": _text(block["data"])}
-
-
-def _whole_call(block: dict[str, Any]) -> dict[str, Any]:
-    head = _call_head(block)
-    head["function"]["arguments"] = encode_json(block.get("input") or {}).decode()
-    return head
-
-
-def _call_head(block: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": _text(block["name"]), "arguments": ""}
-    return {"id": _text(block["id"]), "type": "function", "function": function}
-
-
-def _finish_reason(stop_reason: object, *, has_calls: bool) -> str:
-    """Return the chat shape's word. For a reason unknown today, the content decides."""
-    return _FINISH_REASONS.get(stop_reason) or ("tool_calls" if has_calls else "stop")
+    return {"type": "reasoning.encrypted", "data": text_of(block["data"])}
 
 
 def _refusal(stopped: Mapping[str, Any]) -> str | None:
@@ -277,9 +244,3 @@ def _count(counts: object, name: str) -> int | None:
 
 def _reported(**counts: int | None) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from addon.dialects.anthropic.answer import REASONING_FORMAT
 from addon.dialects.anthropic.parts import Block, refuse, text_blocks, user_blocks, with_cache_control
+from addon.dialects.content_blocks import REASONING_FORMAT
 from addon.text.json_decode import decode_object
 from policies.large_text import whole_text
 from policies.refusal import Refusal

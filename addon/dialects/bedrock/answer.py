@@ -8,12 +8,20 @@ recorded traffic.
 import base64
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, override
 
 from addon.answers.usage import read_count, sum_counts
-from addon.dialects.anthropic.answer import REASONING_FORMAT
-from addon.dialects.chat_shape import Identity, choice, chunk, completion, usage_chunk
-from addon.text.json_encode import encode_json
+from addon.dialects.chat_shape import Identity, choice, chunk, completion
+from addon.dialects.content_blocks import (
+    MALFORMED,
+    BlockStream,
+    Chunks,
+    call_head,
+    finish_reason,
+    make_message,
+    text_of,
+    whole_call,
+)
 
 _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     {
@@ -27,10 +35,6 @@ _FINISH_REASONS: Final[Mapping[object, str]] = MappingProxyType(
     }
 )
 _SERVER_TOOL: Final = "server_tool_use"
-# The errors that a missing member, or one of another type, causes.
-_MALFORMED: Final = (AttributeError, KeyError, TypeError)
-
-type Chunks = list[dict[str, Any]]
 
 
 def to_completion(
@@ -43,10 +47,10 @@ def to_completion(
     """
     try:
         message = _message(answer["output"]["message"]["content"])
-        reason = _finish_reason(answer["stopReason"], has_calls="tool_calls" in message)
+        reason = finish_reason(_FINISH_REASONS, answer["stopReason"], has_calls="tool_calls" in message)
         usage = chat_usage(answer.get("usage") or {})
         return completion(Identity(answer_id, created_s, model_slug), [choice(message, reason)], usage)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ValueError("it is not an answer of the API") from error
 
 
@@ -69,27 +73,16 @@ def chat_usage(counts: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: count for name, count in usage.items() if count is not None} or None
 
 
-class BedrockStream:
+class BedrockStream(BlockStream):
     """One streamed answer; see ``chat_shape.StreamTranslator``. ``created_s`` is a Unix time in seconds.
 
-    An event is an object with one member: the type of the event, and its payload.
+    An event is an object with one member: the type of the event, and its payload. The stream is closed after both the
+    reason of the end and the usage: they are in the last two events.
     """
 
     def __init__(self, model_slug: str, created_s: int, answer_id: str = "") -> None:
-        self.is_closed = False
-        """Both the reason of the end and the usage were read. They are in the last two events."""
-        self.usage: dict[str, Any] | None = None
-        self._identity = Identity(answer_id, created_s, model_slug)
-        self._stop_reason: object = None
-        # One index counts all content blocks. These say which tool call, or which reasoning detail, a block is.
-        self._calls: dict[int, int] = {}
-        self._details: dict[int, int] = {}
+        super().__init__(model_slug, created_s, answer_id)
         self._without_input: set[int] = set()  # calls without a streamed argument so far
-
-    @property
-    def has_finished(self) -> bool:
-        """Whether the reason of the answer's end was read."""
-        return self._stop_reason is not None
 
     def read(self, event: dict[str, Any]) -> Chunks:
         """Return the chunks of one event. Raises ValueError for an event that makes no sense."""
@@ -100,17 +93,13 @@ class BedrockStream:
                 if (reader := _EVENTS.get(name))
                 for made in reader(self, payload)
             ]
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise ValueError("it is not an event of the API") from error
 
-    def finish(self) -> Chunks:
-        """Return what is left to send, the reason of the end, and the usage if there is one."""
-        chunks = self._end() if self.has_finished else []
-        return [*chunks, usage_chunk(self._identity, self.usage)] if self.usage else chunks
-
+    @override
     def _end(self) -> Chunks:
         inputs = [made for index in sorted(self._without_input) for made in self._send_empty_input(index)]
-        reason = _finish_reason(self._stop_reason, has_calls=bool(self._calls))
+        reason = finish_reason(_FINISH_REASONS, self._stop_reason, has_calls=bool(self._calls))
         return [*inputs, chunk(self._identity, {}, reason)]
 
     def _message_start(self, _payload: dict[str, Any]) -> Chunks:
@@ -122,7 +111,7 @@ class BedrockStream:
             return []
         call = self._calls.setdefault(index, len(self._calls))
         self._without_input.add(index)
-        return [self._call(call, _call_head(used))]
+        return [self._call(call, call_head(used["toolUseId"], used["name"]))]
 
     def _block_delta(self, payload: dict[str, Any]) -> Chunks:
         index = payload["contentBlockIndex"]
@@ -137,7 +126,7 @@ class BedrockStream:
         return self._send_empty_input(payload["contentBlockIndex"])
 
     def _message_stop(self, payload: dict[str, Any]) -> Chunks:
-        self._stop_reason = _text(payload["stopReason"])
+        self._stop_reason = text_of(payload["stopReason"])
         self.is_closed = self.usage is not None
         return []
 
@@ -147,18 +136,18 @@ class BedrockStream:
         return []
 
     def _send_text(self, _index: int, text: object) -> Chunks:
-        return [chunk(self._identity, {"content": _text(text)})] if text else []
+        return [chunk(self._identity, {"content": text_of(text)})] if text else []
 
     def _send_reasoning(self, index: int, part: dict[str, Any]) -> Chunks:
-        if text := _text(part.get("text") or ""):
+        if text := text_of(part.get("text") or ""):
             return [self._detail(index, {"type": "reasoning.text", "text": text}, text)]
-        if signature := _text(part.get("signature") or ""):
+        if signature := text_of(part.get("signature") or ""):
             return [self._detail(index, {"type": "reasoning.text", "signature": signature})]
         sealed = _unsealed(part.get("redactedContent"))
         return [self._detail(index, {"type": "reasoning.encrypted", "data": sealed})] if sealed else []
 
     def _send_arguments(self, index: int, part: dict[str, Any]) -> Chunks:
-        text = _text(part["input"])
+        text = text_of(part["input"])
         if not text or index not in self._calls:
             return []  # Tools that the provider runs itself get arguments too.
         self._without_input.discard(index)
@@ -170,15 +159,6 @@ class BedrockStream:
             return []
         self._without_input.discard(index)
         return [self._call(self._calls[index], {"function": {"arguments": "{}"}})]
-
-    def _call(self, call: int, members: dict[str, Any]) -> dict[str, Any]:
-        return chunk(self._identity, {"tool_calls": [{"index": call, **members}]})
-
-    def _detail(self, index: int, detail: dict[str, Any], text: str = "") -> dict[str, Any]:
-        place = self._details.setdefault(index, len(self._details))
-        details = [{**detail, "format": REASONING_FORMAT, "index": place}]
-        content = {"reasoning_content": text} if text else {}
-        return chunk(self._identity, {**content, "reasoning_details": details})
 
 
 _EVENTS: Final[Mapping[str, Callable[[BedrockStream, dict[str, Any]], Chunks]]] = MappingProxyType(
@@ -203,29 +183,24 @@ _DELTAS: Final[Mapping[str, Callable[[BedrockStream, int, Any], Chunks]]] = Mapp
 def _message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     text = "".join([_shown_text(block) for block in blocks])
     used = [block["toolUse"] for block in blocks if "toolUse" in block]
-    calls = [_whole_call(one) for one in used if one.get("type") != _SERVER_TOOL]
+    calls = [
+        whole_call(one["toolUseId"], one["name"], one.get("input"))
+        for one in used
+        if one.get("type") != _SERVER_TOOL
+    ]
     details = [
         detail for block in blocks if (detail := _whole_detail(block.get("reasoningContent"))) is not None
     ]
-    message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
-    if reasoning := "".join([detail.get("text", "") for detail in details]):
-        message["reasoning_content"] = reasoning
-    if details:
-        message["reasoning_details"] = [
-            {**detail, "format": REASONING_FORMAT, "index": index} for index, detail in enumerate(details)
-        ]
-    if calls:
-        message["tool_calls"] = calls
-    return message
+    return make_message(text, details, calls)
 
 
 def _shown_text(block: dict[str, Any]) -> str:
     """Return the text of a block. A cited text is a part of the answer."""
     if "citationsContent" in block:
         return "".join(
-            [_text(part.get("text") or "") for part in block["citationsContent"].get("content") or ()]
+            [text_of(part.get("text") or "") for part in block["citationsContent"].get("content") or ()]
         )
-    return _text(block.get("text") or "")
+    return text_of(block.get("text") or "")
 
 
 def _whole_detail(content: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -233,7 +208,7 @@ def _whole_detail(content: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     if (said := content.get("reasoningText")) is not None:
         signature = {"signature": said["signature"]} if said.get("signature") else {}
-        return {"type": "reasoning.text", "text": _text(said["text"]), **signature}
+        return {"type": "reasoning.text", "text": text_of(said["text"]), **signature}
     sealed = _unsealed(content.get("redactedContent"))
     return {"type": "reasoning.encrypted", "data": sealed} if sealed else None
 
@@ -249,25 +224,3 @@ def _unsealed(sealed: object) -> str:
         return base64.b64decode(sealed, validate=True).decode("ascii")
     except ValueError:
         return ""
-
-
-def _whole_call(used: dict[str, Any]) -> dict[str, Any]:
-    head = _call_head(used)
-    head["function"]["arguments"] = encode_json(used.get("input") or {}).decode()
-    return head
-
-
-def _call_head(used: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": _text(used["name"]), "arguments": ""}
-    return {"id": _text(used["toolUseId"]), "type": "function", "function": function}
-
-
-def _finish_reason(stop_reason: object, *, has_calls: bool) -> str:
-    """Return the chat shape's word. For a reason unknown today, the content decides."""
-    return _FINISH_REASONS.get(stop_reason) or ("tool_calls" if has_calls else "stop")
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value
