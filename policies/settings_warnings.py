@@ -28,6 +28,7 @@ type WarningKind = Literal[
     "overage_protection_off",
     "overlay_hides_nothing",
     "alerts_unset",
+    "redis_password_bare",
 ]
 type WarningPlace = Literal["workspaces", "workspace", "providers", "models"]
 

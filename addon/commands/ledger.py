@@ -61,7 +61,7 @@ def _verify_ledger(conf: ProxyConf) -> tuple[dict[str, int], list[str]]:
     path = conf.paths.database
     if conf.state.backend == "redis":
         with report_ledger_errors(path):
-            discrepancies = asyncio.run(verify_redis(conf.state.redis_url, path))
+            discrepancies = asyncio.run(verify_redis(require_redis_url(conf), path))
         with open_ledger(path) as connection:
             checked = count_rows(connection)
         # Counters and holds are in Redis, so they are not counted here.

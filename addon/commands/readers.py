@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from addon.commands.errors import report_ledger_errors
 from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import Settings, SettingsFiles
+from addon.store.backends import find_redis_url
 from addon.store.ledger.report import open_report
 
 
@@ -33,9 +34,12 @@ def open_ledger(ledger: Path) -> Iterator[sqlite3.Connection]:
 
 
 def require_redis_url(conf: ProxyConf) -> SecretStr:
-    """Return the URL of Redis. Raises ``ClickException`` when the state is not in Redis."""
+    """Return the URL of Redis. Raises ``ClickException`` when the state is not in Redis.
+
+    Raises ``StoreUnavailable`` when the secret that holds the URL can't be read.
+    """
     if conf.state.backend != "redis":
         raise click.ClickException(
             f'[state] backend is "{conf.state.backend}": everything is in the ledger itself, there is nothing to do'
         )
-    return conf.state.redis_url
+    return find_redis_url(conf)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from addon.settings.redis_url import has_bare_password
 from addon.settings.settings import Settings
 from policies.settings_warnings import SettingsWarning, WarningKind, find_warnings
 
@@ -62,6 +63,11 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
     if settings.conf.alerts.webhook and settings.alert_target is None:
         reason = "an environment variable that it names is not set, so no alert is sent"
         warnings.append(FileWarning("alerts_unset", settings.conf_file, "alerts", reason))
+    if has_bare_password(settings.written.state.redis_url):
+        reason = (
+            "holds a password, which anyone who reads the file sees; keep the URL as env:NAME or file:PATH"
+        )
+        warnings.append(FileWarning("redis_password_bare", settings.conf_file, "state.redis_url", reason))
     return warnings
 
 

@@ -75,6 +75,12 @@ class Secrets:
             raise ValueError(f"{name} is empty")
         return secret
 
+    def require(self, reference: SecretReference, folder: Path) -> str:
+        """Return a secret as ``read`` does, but never an empty text. Raises ValueError."""
+        if not (secret := self.read(reference, folder)):
+            raise ValueError("the environment variable that it names is not set")
+        return secret
+
     def find(self, reference: SecretReference, auth: Auth, file: Path, *path: str | int) -> SecretStr | None:
         """Return the secret that ``file`` refers to at ``path``, or None when its variable is unset or empty.
 

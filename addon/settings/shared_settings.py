@@ -14,10 +14,11 @@ from typing import Final
 
 from addon.settings.alert_target import AlertTarget, load_alert_target
 from addon.settings.catalog_builder import CatalogBuilder
-from addon.settings.conf_schema import ProxyConf
+from addon.settings.conf_schema import ProxyConf, State
 from addon.settings.egress_proxy import EgressProxy, parse_proxy
 from addon.settings.errors import ErrorList, SettingsError, raise_first
 from addon.settings.policy_modules import load_policies
+from addon.settings.redis_url import read_redis_url
 from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.settings.validation import validate
@@ -100,6 +101,8 @@ def try_shared_settings(
     with errors.collect():
         egress_proxy = _load_egress_proxy(conf.upstream.proxy, conf_file, secrets)
     with errors.collect():
+        _check_redis_url(written.state, conf_file, secrets)
+    with errors.collect():
         alert_target = load_alert_target(conf.alerts, conf_file, secrets)
     shared = SharedSettings(
         conf_file=conf_file,
@@ -148,12 +151,20 @@ def _load_egress_proxy(
     if not setting:
         return None
     try:
-        url = setting if isinstance(setting, str) else secrets.read(setting, conf_file.parent)
-        if not url:
-            raise ValueError("the environment variable that it names is not set")
-        return parse_proxy(url)
+        return parse_proxy(
+            setting if isinstance(setting, str) else secrets.require(setting, conf_file.parent)
+        )
     except ValueError as error:
         raise SettingsError(conf_file, "upstream.proxy", str(error)) from None
+
+
+def _check_redis_url(state: State, conf_file: Path, secrets: Secrets) -> None:
+    """Raise ``SettingsError`` when the URL of Redis is needed, but can't be read."""
+    try:
+        if state.backend == "redis":
+            read_redis_url(state.redis_url, secrets)
+    except ValueError as error:
+        raise SettingsError(conf_file, "state.redis_url", str(error)) from None
 
 
 def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:

@@ -42,6 +42,7 @@ _OWN_HEADERS = frozenset(
         *("proxy-connection", "http2-settings"),
     }
 )
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,27 @@ def _check_header_name(name: str) -> str:
     return name
 
 
-def _check_redis_url(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+def check_redis_url(url: str) -> None:
+    """Raise ValueError, which shows no part of ``url``, when it is not the URL of a Redis."""
+    if not url.startswith(_REDIS_SCHEMES):
         raise ValueError("must begin with redis://, rediss:// or unix://")
-    return value
+
+
+def _parse_redis_url(value: object, info: ValidationInfo) -> SecretReference | SecretStr:
+    """Return the URL of Redis, or a reference to a secret URL, with an absolute path if that is a file."""
+    if not isinstance(value, str):
+        raise ValueError('must be a string such as "redis://HOST:PORT/0"')
+    if value.startswith(_REDIS_SCHEMES):
+        return SecretStr(value)
+    try:
+        reference = _parse_secret(value)
+    except ValueError:
+        raise ValueError(
+            "must begin with redis://, rediss:// or unix://, or be env:NAME, file:PATH or sealed:TOKEN"
+        ) from None
+    if reference.kind == "file":
+        return SecretReference("file", str(_make_absolute(reference.name, info)))
+    return reference
 
 
 def _make_absolute(value: object, info: ValidationInfo) -> Path:
@@ -255,7 +273,7 @@ type HeaderName = Annotated[str, AfterValidator(_check_header_name)]
 type HeaderValue = Annotated[
     str, _require_match(r"[!-~]([ -~]*[!-~])?", "a line of printable ASCII, not empty")
 ]
-type RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+type RedisUrl = Annotated[SecretReference | SecretStr, BeforeValidator(_parse_redis_url)]
 type AbsolutePath = Annotated[Path, BeforeValidator(_make_absolute)]
 type CatalogPath = Annotated[Path, BeforeValidator(_find_catalog)]
 type OptionalPath = Annotated[Path | None, BeforeValidator(_make_optional)]

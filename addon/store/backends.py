@@ -3,15 +3,29 @@
 The client of Redis takes long to import, so only those who use it do.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pydantic import SecretStr
+
 from addon.runtime.clock import SYSTEM_CLOCK, Clock
 from addon.settings.conf_schema import ProxyConf
+from addon.settings.redis_url import read_redis_url
+from addon.settings.secrets import Secrets
+from addon.settings.sources import Sources
 from addon.store.ledger.report import ReadUsed, ledger_counters
 from addon.store.protocol import Store, StoreUnavailable
 from addon.store.sqlite.store import SqliteStore
+
+
+def find_redis_url(conf: ProxyConf) -> SecretStr:
+    """Return the URL of Redis. Raise ``StoreUnavailable`` when the secret that holds it can't be read."""
+    try:
+        return read_redis_url(conf.state.redis_url, Secrets(os.environ, Sources()))
+    except ValueError as error:
+        raise StoreUnavailable(f"state.redis_url: {error}") from None
 
 
 def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
@@ -19,7 +33,7 @@ def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
     if conf.state.backend == "redis":
         from addon.store.redis.store import RedisStore
 
-        return RedisStore(conf.paths.database, conf.state.redis_url, clock)
+        return RedisStore(conf.paths.database, find_redis_url(conf), clock)
     return SqliteStore(conf.paths.database, clock)
 
 
@@ -35,5 +49,5 @@ def open_counters(conf: ProxyConf, ledger: sqlite3.Connection) -> Iterator[ReadU
     identity = read_identity(ledger)
     if identity.state is None and not identity.is_empty:
         raise StoreUnavailable(UNCOUNTED)
-    with redis_counters(conf.state.redis_url, identity.state) as read_used:
+    with redis_counters(find_redis_url(conf), identity.state) as read_used:
         yield read_used

@@ -320,6 +320,14 @@ BROKEN = {
         "proxy.conf",
         f'\n[state]\nbackend = "redis"\nredis_url = "redis://user:{REDIS}@127.0.0.1:1/0"\n',
     ),
+    "a secret URL of a Redis that is not there": (
+        "proxy.conf",
+        '\n[state]\nbackend = "redis"\nredis_url = "env:REDIS_URL"\n',
+    ),
+    "a secret that is not a URL of Redis": (
+        "proxy.conf",
+        '\n[state]\nbackend = "redis"\nredis_url = "env:NOT_REDIS_URL"\n',
+    ),
 }
 
 
@@ -370,8 +378,8 @@ def test_readyz_of_broken_files_shows_no_secret(scene: Scene) -> None:
     gateway.wait_until(lambda: any(line.get("event") == "file mended" for line in gateway.logs))
 
 
-def test_a_failed_start_shows_no_secret(scene: Scene, tmp_path: Path) -> None:
-    url = f"redis://user:{REDIS}@127.0.0.1:1/0"
+@pytest.mark.parametrize("url", [f"redis://user:{REDIS}@127.0.0.1:1/0", "env:REDIS_URL"], ids=["bare", "env"])
+def test_a_failed_start_shows_no_secret(scene: Scene, tmp_path: Path, url: str) -> None:
     settings = scene.settings | {"sections": {"state": {"backend": "redis", "redis_url": url}}}
     ended = run_to_its_end(Configuration(**settings), tmp_path)
     assert ended.returncode == 1

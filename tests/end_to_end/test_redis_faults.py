@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,15 +29,16 @@ REFUSED = (503, "rate_limit_unavailable", "api_error")
 
 
 class OnRedis:
-    """A gateway with two workers, on a Redis that the test may break."""
+    """A gateway with two workers, on a Redis that the test may break. The file ``url`` has the URL, with a password."""
 
-    def __init__(self, redis: RedisServer, start: StartGateway, upstream: Upstream) -> None:
+    def __init__(self, redis: RedisServer, start: StartGateway, upstream: Upstream, url: Path) -> None:
         self.redis, self.upstream, self.key = redis, upstream, new_key()
+        url.write_text(redis.url)
         made = workspace(("ci", self.key, True), plan="standard", overage_protection=True)
         self.gateway: Gateway = start(
             models=MODELS,
             workspaces={"acme": made},
-            sections={"state": {"backend": "redis", "redis_url": redis.url}},
+            sections={"state": {"backend": "redis", "redis_url": f"file:{url}"}},
             arguments=("--port", "0", "--workers", "2"),
         )
         self.outcomes: list[Outcome] = []
@@ -90,8 +92,11 @@ class OnRedis:
 
 
 @pytest.fixture
-def on_redis(start_redis: StartRedis, start_gateway: StartGateway, upstream: Upstream) -> Iterator[OnRedis]:
-    made = OnRedis(start_redis(appendonly=True), start_gateway, upstream)
+def on_redis(
+    start_redis: StartRedis, start_gateway: StartGateway, upstream: Upstream, tmp_path: Path
+) -> Iterator[OnRedis]:
+    redis = start_redis(appendonly=True, password="obviously-fake")
+    made = OnRedis(redis, start_gateway, upstream, tmp_path / "redis.url")
     yield made
     assert made.gateway.stop() == 0
 

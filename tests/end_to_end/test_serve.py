@@ -114,6 +114,10 @@ REFUSED_SECTIONS = {
         {"state": {"backend": "redis", "redis_url": "redis://:hunter2@127.0.0.1:1/0"}},
         "Redis at 127.0.0.1:1: ",
     ),
+    "a Redis whose variable is not set": (
+        {"state": {"backend": "redis", "redis_url": "env:REDIS_URL_THAT_IS_NOT_SET"}},
+        "proxy.conf: state.redis_url: the environment variable that it names is not set",
+    ),
     "no certificate": ({"listen": {"tls_certificate": "none.pem"}}, "listen.tls_certificate"),
     "a wrong certificate": ({"listen": {"tls_certificate": "proxy.conf"}}, "is not a PEM file"),
     "a ledger that is a folder": ({"paths": {"database": "catalog_data"}}, "catalog_data: can't be opened"),

@@ -264,6 +264,8 @@ def configuration(providers: dict[str, Upstream], tokens: Upstream, secrets: Pat
         "environment": {
             "ALPHA_KEY": PROVIDER_SECRETS["ALPHA", "platform"],
             "OTHER_ALPHA_KEY": PROVIDER_SECRETS["ALPHA", "platform's other"],
+            "REDIS_URL": f"redis://user:{REDIS}@127.0.0.1:1/0",
+            "NOT_REDIS_URL": f"http://user:{REDIS}@127.0.0.1:1/0",
             "CUSTOMER_KEY": PROVIDER_SECRETS["ALPHA", "customer"],
             "TOLLGATE_SECRET_KEY": MASTER,
         },

@@ -6,6 +6,7 @@ import pytest
 from rig.stores import WORKSPACE, request, settlement, wallet
 
 from addon.settings.conf_schema import ProxyConf
+from addon.settings.validation import validate
 from addon.store.backends import open_counters, open_store
 from addon.store.ledger.report import open_report
 from addon.store.protocol import StoreUnavailable
@@ -16,7 +17,7 @@ from policies.spend import CounterUse
 
 def conf_of(ledger_path: Path, **state: str) -> ProxyConf:
     paths = {"database": str(ledger_path)}
-    return ProxyConf.model_validate({"paths": paths, "state": state}, context={"folder": ledger_path.parent})
+    return validate(ProxyConf, ledger_path.with_name("proxy.conf"), {"paths": paths, "state": state})
 
 
 async def test_the_default_store_is_sqlite_and_reports_read_its_file(ledger_path: Path) -> None:
