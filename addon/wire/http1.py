@@ -253,8 +253,14 @@ class Http1Connection(Connection):
         """Answer a request that does not become a call, and close."""
         stream = self._new_stream(EMPTY_HEAD, Framing(0))
         stream.is_last = True
-        stream.respond_now(self.settings.refuse(refusal))
-        self.settings.refusals.info("a request was refused", event="request refused", error_code=refusal.code)
+        response = self.settings.refuse(refusal)
+        stream.respond_now(response)
+        self.settings.refusals.info(
+            "a request was refused",
+            event="request refused",
+            id=response.headers.get("x-request-id"),
+            error_code=refusal.code,
+        )
         self._linger_and_close()
 
     def _linger_and_close(self) -> None:

@@ -65,13 +65,20 @@ class Refusing:
             self._post("", {"user": "x" * 100_000})
             self._post("", {}, path="/v1/nothing")
             self._post("", {}, method="PUT")
-            with RawClient(self.gateway.url) as client:  # Never became a call.
-                client.send(b"no request at all\r\n\r\n")
-                assert client.read_head().status == 400
-            self.expected["", "", "bad_request"] += 1
+            self._send_malformed_request()
         if not self.expected["slow", "ci", "rate_limit_exceeded"]:
             self._post("slow", {"model": "paid"}, is_refused=False)  # Its bucket is empty for a minute.
         self._post("slow", {"model": "paid"})
+
+    def _send_malformed_request(self) -> None:
+        """Send a request that never becomes a call, and expect its id in the log."""
+        with RawClient(self.gateway.url) as client:
+            client.send(b"no request at all\r\n\r\n")
+            head = client.read_head()
+        assert head.status == 400
+        line = self.gateway.wait_for_log(lambda line: line.get("id") == head.header("x-request-id"))
+        assert line["event"] == "request refused"
+        self.expected["", "", "bad_request"] += 1
 
     def _post(
         self,
