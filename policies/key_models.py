@@ -50,13 +50,14 @@ def _matches_any(pattern: str, slugs: Iterable[str], prefixes: Iterable[str]) ->
 
 
 def _not_allowed(slug: str, decided_by: str, allowed: AllowedModels) -> Refusal:
-    listed = f"it may use {allowed}"
+    # A rule decides before the name, so another name does not help.
+    is_of_rule = decided_by.startswith("rule ")
+    remedy = "Use another key." if is_of_rule else "Name one of these, or use another key."
+    listed = f"it may use {allowed}. {remedy}"
     if decided_by == CUSTOM:  # The name is the client's own text.
-        message = f"This API key may not use that model: {listed}. Name one of these, or use another key."
-        return Refusal("byok_required", message, "model")
+        return Refusal("byok_required", f"This API key may not use that model: {listed}", "model")
     if decided_by in (PINNED, TIER_1):
-        message = f"This API key may not use '{slug}': {listed}. Name one of these, or use another key."
-        return Refusal("byok_required", message, "model")
+        return Refusal("byok_required", f"This API key may not use '{slug}': {listed}", "model")
     chosen_by = decided_by.partition(" (")[0]  # A keyword is the operator's own.
-    message = f"The workspace's file chose '{slug}' ({chosen_by}), which this API key may not use: {listed}."
+    message = f"The workspace's file chose '{slug}' ({chosen_by}), which this API key may not use: {listed}"
     return Refusal("byok_required", message)

@@ -462,21 +462,21 @@ OF_KEYS = [
         ["gpt*", "kimi"],
         None,
         "byok_required None: The workspace's file chose 'llama' (default), which this API key may not use: it may use "
-        "gpt*, kimi.",
+        "gpt*, kimi. Name one of these, or use another key.",
     ),
     (
         When("gpt", text="some sql", rules=(("sql", "llama"),)),
         ["gpt"],
         None,
         "byok_required None: The workspace's file chose 'llama' (rule 1), which this API key may not use: "
-        "it may use gpt.",
+        "it may use gpt. Use another key.",
     ),
     (
         When(heuristics=(Heuristic("tools", "llama"),), more={"tools": [{}]}),
         ["gpt"],
         None,
         "byok_required None: The workspace's file chose 'llama' (heuristic tools), which this API key may not "
-        "use: it may use gpt.",
+        "use: it may use gpt. Name one of these, or use another key.",
     ),
     (When("gpt", text="some sql", rules=(("sql", "llama"),)), ["llama"], None, "llama"),
     # Customers' own keys, in the catalog and outside it.
