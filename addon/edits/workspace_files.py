@@ -67,8 +67,12 @@ def unknown_key_error(workspace: str, key_id: str, known: Iterable[str]) -> Edit
 
 @contextmanager
 def lock_workspaces(conf_file: Path) -> Iterator[Path]:
-    """Lock the folder of workspace files against other edits, and return it. Raises ``SettingsError`` or OSError."""
+    """Lock the folder of workspace files against other edits, and return it. Raises ``SettingsError`` or OSError.
+
+    Before the first start, make it.
+    """
     folder = load_conf(conf_file).paths.workspaces
+    folder.mkdir(exist_ok=True)
     with locked(folder):
         yield folder
 

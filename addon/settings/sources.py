@@ -80,6 +80,7 @@ class Sources:
         self._overlay = {make_absolute(file): text.encode() for file, text in overlay.items()}
         self._files: dict[Path, _WatchedFile] = {}
         self._folders: dict[Path, set[str] | None] = {}
+        self._not_made: set[Path] = set()
         self._looked_at_s: float | None = None
         self._texts: set[Path] = set()
         self._last_version = 0
@@ -116,12 +117,22 @@ class Sources:
         return now == versions
 
     def list_toml(self, folder: Path) -> list[Path]:
-        """Return the ``*.toml`` files of a folder by name, without hidden ones. Raises ``SettingsError``."""
+        """Return the ``*.toml`` files of a folder by name, without hidden ones. Raises ``SettingsError``.
+
+        A folder that is not made yet has none: ``serve`` makes it at its first start. A folder that disappears is an
+        error.
+        """
         folder = make_absolute(folder)
         if folder not in self._folders:
             self._folders[folder] = _list_toml_names(folder)
+            if self._folders[folder] is None and folder.parent.is_dir() and not folder.exists():
+                self._not_made.add(folder)
         names = self._folders[folder]
-        if names is None:
+        if names is not None:
+            self._not_made.discard(folder)
+        elif folder in self._not_made:
+            names = set()
+        else:
             raise SettingsError(folder, "", "no such folder")
         files = {folder / name for name in names} | set(self._find_watched(folder))
         existing = {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.commands import run_alone
 from rig.settings_files import ACME, contents
 
 from addon.commands.workspaces import workspaces
@@ -73,3 +74,15 @@ def test_no_workspaces(folder: Path) -> None:
     for file in (folder / ACME).parent.iterdir():
         file.unlink()
     assert run(folder, "list").stdout == "no workspaces\n"
+
+
+def test_before_the_first_start_the_folder_of_workspaces_is_not_made(folder: Path) -> None:
+    for file in (folder / ACME).parent.iterdir():
+        file.unlink()
+    (folder / ACME).parent.rmdir()
+    assert run(folder, "list").stdout == "no workspaces\n"
+    catalog = run_alone(folder, "catalog", "list", "--conf", str(folder / "proxy.conf"))
+    assert (catalog.returncode, catalog.stderr) == (0, "")
+    assert not (folder / ACME).parent.exists()
+    assert run(folder, "create", "first").exit_code == 0
+    assert "first" in run(folder, "list").stdout

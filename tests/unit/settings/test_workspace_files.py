@@ -1,6 +1,7 @@
 """Each workspace file is loaded by itself. A broken one keeps its last good settings and affects no other."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 from rig.live_settings import LiveSettings
 from rig.settings_files import ACME, BETA, CONF, HASH_A, HASH_B, MODELS, PROVIDERS, edit, write_files
 
+from addon.settings.errors import SettingsError
 from addon.settings.file_content import MAX_FILE_BYTES
+from addon.settings.settings import SettingsFiles
 
 NEW = "policies/workspaces/new.toml"
 BYOK = '[byok.OPENAI]\nsecret = "file:../../acme.secret"\nrouting = true\n'
@@ -123,6 +126,16 @@ def test_a_deleted_folder_revokes_all_and_is_reported(live: LiveSettings) -> Non
     (live.folder / "elsewhere").rename(live.folder / "policies/workspaces")
     live.after(2)
     assert (live.find_owner(HASH_A), live.problems) == ("acme", "")
+
+
+def test_a_folder_that_is_not_made_yet_has_no_workspace(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    folder = tmp_path / "policies/workspaces"
+    shutil.rmtree(folder)
+    assert SettingsFiles(tmp_path / CONF).load().workspaces == {}
+    shutil.rmtree(folder.parent)
+    with pytest.raises(SettingsError, match="policies/workspaces: no such folder"):
+        SettingsFiles(tmp_path / CONF).load()
 
 
 # After a change of the catalog or of a secret.
