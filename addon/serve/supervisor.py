@@ -3,41 +3,27 @@
 The supervisor serves no call. It holds the listening sockets, watches the files for all workers, and has the one admin
 port. The workers do everything else, so that little in the supervisor can fail. Each worker has all sockets. It accepts
 on those that the supervisor assigns to it. Source: docs/operating.md.
-
-It shares one folder with its workers, ``workers-HOST-PORT-*`` next to the ledger:
-
-| file | written by | what |
-|---|---|---|
-| `settings.snapshot` | the supervisor | the last settings that loaded |
-| `lock` | the supervisor | nothing; the supervisor has it locked as long as it lives |
-| `question` | the supervisor | nothing; its time is the number of the last question for the workers' readiness |
-| `worker-N.json` | worker N | its readiness, or the fault that ended it; touched as a sign of life |
-| `*.db` | each worker | its metrics |
 """
 
 import asyncio
 import logging
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from addon.runtime.folder_lock import hold_lock, is_locked
 from addon.runtime.tasks import wait_for_first
 from addon.serve.listening_sockets import Ports, group_by_address, spread
 from addon.serve.opening import Start, opened
 from addon.serve.signals import stop_signals
+from addon.serve.snapshot_writer import SnapshotWriter
+from addon.serve.worker_folder import make_worker_folder
 from addon.serve.worker_process import WorkerFailed, WorkerProcess
-from addon.serve.worker_status import ReadinessQuestion
-from addon.settings.errors import describe_error
-from addon.settings.file_content import make_absolute
-from addon.settings.sealed_secrets import make_master_key
+from addon.serve.worker_status import CHECKS, ReadinessQuestion, merged_checks
 from addon.settings.settings import Settings, SettingsFiles
-from addon.settings.snapshot import SNAPSHOT_FILE, SNAPSHOT_KEY_VARIABLE, Snapshot
+from addon.settings.snapshot import SNAPSHOT_KEY_VARIABLE
 from addon.settings.watcher import Watcher
 from addon.telemetry.admin import Admin, Readiness
 from addon.telemetry.metrics import FOLDER_VARIABLE
@@ -54,19 +40,11 @@ ANSWER_S = 2.0
 SILENT_S = 15.0
 """A worker without a sign of life for so long is killed: its clients wait in vain."""
 
-WRITE_AGAIN_S = 1.0
-"""How soon the snapshot is written again after it could not be written."""
-
 SLACK_S = 10.0
 """How long a worker may take to end after ``drain_timeout_s``, before it is killed."""
 
 STEADY_S = 10.0
 """A worker that lived for so long did not die of its start."""
-
-LOCK_FILE = "lock"
-
-CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
-"""The checks of each worker."""
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
 
@@ -74,22 +52,6 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
 def restart_delay_s(early_deaths: int) -> float:
     """Return the wait before the next start of a worker that died so often in a row soon after its start."""
     return min(FIRST_DELAY_S * 2.0 ** min(early_deaths, 30), LONGEST_DELAY_S)
-
-
-def merged_checks(reports: Mapping[int, Readiness]) -> dict[str, str]:
-    """Return the checks of all workers: the result that they share, or each complaint with its worker's number."""
-    if not reports:
-        return dict.fromkeys(CHECKS, "no worker is there to ask")
-    names = next(iter(reports.values())).checks
-    return {
-        name: _merged({number: report.checks[name] for number, report in reports.items()}) for name in names
-    }
-
-
-def _merged(found: Mapping[int, str]) -> str:
-    if len(results := set(found.values())) == 1:
-        return results.pop()
-    return "; ".join(f"worker {number}: {result}" for number, result in found.items() if result != "ok")
 
 
 class Supervisor:
@@ -100,12 +62,8 @@ class Supervisor:
         self.listen = settings.conf.listen
         self.workers: dict[int, WorkerProcess] = {}
         self.folder = folder
-        self._key = make_master_key()
         self._question = ReadinessQuestion(folder)
-        self._files = files
-        self._started_conf = files.built_from().shared_files[make_absolute(files.conf_file)]
-        self._write_fault: str | None = None
-        self._next_write: asyncio.TimerHandle | None = None
+        self._snapshots = SnapshotWriter(files, folder)
         self.metrics = WorkerMetrics(folder)
         self.admin = Admin(self.readiness)
         self.admin.pages["/metrics"] = self._metrics
@@ -121,7 +79,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start everything, and return when every worker is ready to accept. Raises OSError or WorkerFailed."""
-        self._snapshot(self.settings).write(self.folder / SNAPSHOT_FILE, self._key)
+        self._snapshots.write_first(self.settings)
         try:
             async with asyncio.timeout(START_S):
                 workers = [await self._start_worker(number + 1) for number in range(self.listen.workers)]
@@ -186,8 +144,7 @@ class Supervisor:
             self._log_drain()
         await self._stop_keepers()
         await self.watcher.stop()
-        if self._next_write:
-            self._next_write.cancel()
+        self._snapshots.close()
         bound_s = self.listen.drain_timeout_s + SLACK_S
         workers = list(self.workers.values())
         ended = await asyncio.gather(*(worker.stop(bound_s) for worker in workers))
@@ -211,25 +168,7 @@ class Supervisor:
     def apply(self, settings: Settings) -> None:
         """Give ``settings`` to every worker, also to those that start later."""
         self.settings = settings
-        self._write(self._snapshot(settings))
-
-    def _snapshot(self, settings: Settings) -> Snapshot:
-        return Snapshot.of(self._files, settings, self._started_conf)
-
-    def _write(self, snapshot: Snapshot) -> None:
-        """Write ``snapshot`` for the workers. Try again later when it can't be written."""
-        if self._next_write:
-            self._next_write.cancel()
-            self._next_write = None
-        try:
-            snapshot.write(self.folder / SNAPSHOT_FILE, self._key)
-            self._write_fault = None
-        except OSError as error:
-            if self._write_fault is None:
-                log.error("the settings do not reach the workers: %s", error)
-            self._write_fault = f"the last edits do not reach the workers: {describe_error(error)}"
-            loop = asyncio.get_running_loop()
-            self._next_write = loop.call_later(WRITE_AGAIN_S, self._write, snapshot)
+        self._snapshots.write(settings)
 
     async def readiness(self) -> Readiness:
         """Whether this gateway should get calls: yes while a worker serves. The checks are those of its workers."""
@@ -243,14 +182,14 @@ class Supervisor:
         count = self.listen.workers
         checks["workers"] = "ok" if len(reports) == count else f"{len(reports)} of {count} running"
         # Files that do not load are reported, but the last good settings serve on.
-        checks["settings"] = self.watcher.error or self._write_fault or checks["settings"]
+        checks["settings"] = self.watcher.error or self._snapshots.fault or checks["settings"]
         if self.draining:
             checks["drain"] = "draining"
         ready = not self.draining and any(report.ready for report in reports.values())
         return Readiness(ready, checks)
 
     async def _start_worker(self, number: int) -> WorkerProcess:
-        shared = {FOLDER_VARIABLE: str(self.folder), SNAPSHOT_KEY_VARIABLE: self._key}
+        shared = {FOLDER_VARIABLE: str(self.folder), SNAPSHOT_KEY_VARIABLE: self._snapshots.key}
         sockets = [one.fileno() for one in self._ports["listen"].sockets]
         worker = await WorkerProcess.start(number, self.folder, os.environ | shared, sockets)
         self.workers[number] = worker
@@ -323,31 +262,10 @@ class Supervisor:
 
     async def _metrics(self) -> tuple[int, str, bytes]:
         gauges = {
-            "tollgate_reload_failed": bool(self.watcher.error or self._write_fault),
+            "tollgate_reload_failed": bool(self.watcher.error or self._snapshots.fault),
             "tollgate_settings_age_seconds": self.watcher.age_s,
         }
         return 200, *self.metrics.render(gauges)
-
-
-@contextmanager
-def _worker_folder(settings: Settings) -> Iterator[Path]:
-    """Give a new folder to share with the workers. Remove those that killed supervisors of the same port have left.
-
-    In a takeover, the running supervisor still has one: it has the file ``lock`` locked.
-    """
-    folder, listen = settings.conf.paths.database.parent, settings.conf.listen
-    prefix = f"workers-{listen.host}-{listen.port}-"
-    for old in folder.glob(f"{prefix}*"):
-        if not is_locked(old / LOCK_FILE):
-            shutil.rmtree(old, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A new name: workers of a killed supervisor may still drain, and write to their own folder.
-    new = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
-    try:
-        with hold_lock(new / LOCK_FILE):
-            yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _event(event: str, worker: WorkerProcess) -> dict[str, object]:
@@ -365,7 +283,7 @@ async def supervise(
         raise OSError("more than one worker needs Linux, which spreads connections over processes")
     with stop_signals() as stop, opened(settings, files.conf_file, start) as opening:
         settings = settings.with_listen(port=opening.ports["listen"].number)
-        with _worker_folder(settings) as folder:
+        with make_worker_folder(settings) as folder:
             supervisor = Supervisor(files, settings, folder, opening.ports)
             try:
                 if opening.running is None:

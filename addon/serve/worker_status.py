@@ -6,6 +6,7 @@ none is made that no one needs.
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from addon.telemetry.admin import Readiness
 
 MAX_BYTES = 65_536
 """The most that is read of a status: a worker talks to strangers."""
+
+CHECKS = ("settings", "store", "drain", "platform_keys", "circuits")
+"""The checks of each worker."""
 
 
 class ReadinessQuestion:
@@ -106,3 +110,19 @@ class WorkerStatus:
                 return json.loads(stream.read(MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
+
+
+def merged_checks(reports: Mapping[int, Readiness]) -> dict[str, str]:
+    """Return the checks of all workers: the result that they share, or each complaint with its worker's number."""
+    if not reports:
+        return dict.fromkeys(CHECKS, "no worker is there to ask")
+    names = next(iter(reports.values())).checks
+    return {
+        name: _merged({number: report.checks[name] for number, report in reports.items()}) for name in names
+    }
+
+
+def _merged(found: Mapping[int, str]) -> str:
+    if len(results := set(found.values())) == 1:
+        return results.pop()
+    return "; ".join(f"worker {number}: {result}" for number, result in found.items() if result != "ok")

@@ -25,7 +25,7 @@ from rig.scripts import DONE, Gate, Script, chunk, chunked, event
 from rig.settings_files import replace
 from rig.upstream import Upstream
 
-from addon.serve.supervisor import CHECKS
+from addon.serve.worker_status import CHECKS
 from addon.settings.snapshot import SNAPSHOT_FILE
 
 CHAT = "/v1/chat/completions"

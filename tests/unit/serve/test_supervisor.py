@@ -2,7 +2,8 @@
 
 import pytest
 
-from addon.serve.supervisor import CHECKS, LONGEST_DELAY_S, merged_checks, restart_delay_s
+from addon.serve.supervisor import LONGEST_DELAY_S, restart_delay_s
+from addon.serve.worker_status import CHECKS, merged_checks
 from addon.telemetry.admin import Readiness
 
 
