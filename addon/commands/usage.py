@@ -19,7 +19,8 @@ from addon.commands.usage_options import (
 )
 from addon.commands.usage_reader import RECENT_ROWS, UsageReader
 from addon.settings.settings import load_conf
-from addon.store.ledger.totals import GROUPS, Filter
+from addon.store.ledger.call_filter import Filter
+from addon.store.ledger.totals import GROUPS
 
 
 @click.command("usage")

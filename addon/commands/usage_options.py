@@ -13,8 +13,9 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.errors import SettingsError, suggest_name
 from addon.settings.settings import Settings, SettingsFiles
 from addon.settings.sources import Sources
+from addon.store.ledger.call_filter import FAILED, Filter
 from addon.store.ledger.report import find_names
-from addon.store.ledger.totals import FAILED, GROUPS, Filter
+from addon.store.ledger.totals import GROUPS
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"

@@ -16,8 +16,8 @@ from addon.commands.usage_tables import UsageTables
 from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
+from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import Table, find_limits, find_recent, find_refusals, find_totals
-from addon.store.ledger.totals import Filter
 from addon.store.protocol import StoreUnavailable
 
 RECENT_ROWS: Final = 20

@@ -8,9 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.migrations import migrate
+from addon.store.ledger.recent_calls import select_recent
 from addon.store.ledger.refusals import has_refusals
-from addon.store.ledger.totals import GROUPS, Filter, find_recorded_names, select_recent, select_totals
+from addon.store.ledger.totals import GROUPS, find_recorded_names, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter

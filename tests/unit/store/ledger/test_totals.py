@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from rig.ledger import make_row
 from rig.rollups import NOW, ROWS, build_all, open_ledger, write
 
+from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.report import find_recent, find_totals
 from addon.store.ledger.rollups import build_step
-from addon.store.ledger.totals import GROUPS, TIMES, Filter, columns_of, find_recorded_names
+from addon.store.ledger.totals import GROUPS, TIMES, columns_of, find_recorded_names
 
 MOMENTS = st.one_of(
     st.none(),
