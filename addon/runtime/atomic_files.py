@@ -41,7 +41,11 @@ def replace_unchanged(file: Path, text: str | bytes, before: bytes | None) -> No
 
 def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
     file = file.resolve()
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    except OSError as error:
+        error.filename = str(file.parent)  # An error names no random name.
+        raise
     try:
         with os.fdopen(descriptor, "wb") as stream:
             if file.exists():
@@ -51,8 +55,10 @@ def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
             os.fsync(stream.fileno())
         check()
         Path(temporary).replace(file)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            error.filename = str(file)
         raise
     sync_folder(file.parent)
 

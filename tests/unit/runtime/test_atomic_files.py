@@ -1,5 +1,6 @@
 """An atomic write replaces the whole content, keeps the access rights, and leaves nothing else behind."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -65,3 +66,20 @@ def test_a_text_that_no_one_else_changed_is_replaced(tmp_path: Path) -> None:
     replace_unchanged(tmp_path / "file", "old", None)
     replace_unchanged(tmp_path / "file", "new", b"old")
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_errors_name_the_file_or_its_folder_and_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        write_atomically(tmp_path / "none" / "file", "new")
+    assert missing.value.filename == str(tmp_path / "none")
+
+    def sync_to_a_full_disk(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", sync_to_a_full_disk)
+    with pytest.raises(OSError, match="No space left on device") as full:
+        write_atomically(tmp_path / "file", "new")
+    assert full.value.filename == str(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
