@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from addon.commands.text_table import Column, Kind, format_columns
+from addon.commands.text_table import Column, Kind, TextTable, format_columns
 from addon.store.ledger.report import Table
 from policies.money import format_nanousd
 
@@ -77,10 +77,15 @@ def format_table(
     ]
     width = None if form == "wide" else TABLE_WIDTH
     found = format_columns(columns, width, [table.columns.index(name) for name in optional])
-    if not found.left_out:
-        return found.text
-    names = ", ".join(table.columns[place] for place in found.left_out)
-    return f"{found.text}\n\nNot shown: {names} (--wide shows all)"
+    return name_left_out(found, table.columns)
+
+
+def name_left_out(shown: TextTable, names: Sequence[str]) -> str:
+    """Return a table as text, with a last line that names the columns that did not fit."""
+    if not shown.left_out:
+        return shown.text
+    left_out = ", ".join(names[place] for place in shown.left_out)
+    return f"{shown.text}\n\nNot shown: {left_out} (--wide shows all)"
 
 
 def join_list(value: Any) -> Any:
@@ -88,7 +93,7 @@ def join_list(value: Any) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def format_limit(row: Mapping[str, Any]) -> list[str]:
+def format_limit(row: Mapping[str, Any], format_usd: Callable[[int], str] = format_nanousd) -> list[str]:
     """Return the cells of one limit under ``LIMIT_HEADERS``. ``row`` is a record of ``report.find_limits``.
 
     Counts of requests and amounts of money share the columns.
@@ -98,7 +103,7 @@ def format_limit(row: Mapping[str, Any]) -> list[str]:
         counts = (row["requests"], row["requests_in_flight"], row["request_cap"], row["requests_left"])
         return [*name, *(str(count) for count in counts)]
     amounts = (row["spent_nanousd"], row["held_nanousd"], row["cap_nanousd"], row["left_nanousd"])
-    return [*name, *("" if amount is None else f"{format_nanousd(amount)} USD" for amount in amounts)]
+    return [*name, *("" if amount is None else f"{format_usd(amount)} USD" for amount in amounts)]
 
 
 def escape_unprintable(text: str) -> str:

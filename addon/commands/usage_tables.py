@@ -8,14 +8,16 @@ from addon.commands.output import (
     LIMIT_HEADERS,
     TABLE_WIDTH,
     Form,
+    escape_unprintable,
     format_csv,
     format_json,
     format_limit,
     format_table,
+    name_left_out,
 )
 from addon.commands.text_table import Column, Kind, format_columns
 from addon.store.ledger.report import Table
-from policies.money import format_nanousd_rounded
+from policies.money import format_nanousd, format_nanousd_rounded
 
 _CALL_COLUMNS = (
     "created_at",
@@ -34,6 +36,7 @@ _CALL_COLUMNS = (
 )
 _CALLS_OPTIONAL = ("usage_source", "fallback", "mode")
 _TOTALS_OPTIONAL = ("wholesale_nanousd", "cached_tokens", "failed_calls")
+_LIMITS_OPTIONAL = ("label", "in flight", "period")
 """The columns that a table leaves out first when it is too wide."""
 
 
@@ -102,14 +105,25 @@ def _format_limits(limits: Table, form: Form) -> str:
     placed = _place_labels(limits)
     names = [name for name in ("workspace", "key_id", "label") if name in placed.columns]
     headers = [*("key" if name == "key_id" else name for name in names), *LIMIT_HEADERS]
-    rows = [[*(row[name] or "" for name in names), *format_limit(row)] for row in placed.records()]
+    format_usd = format_nanousd if form == "wide" else _format_short
+    rows = [
+        [*(escape_unprintable(row[name] or "") for name in names), *format_limit(row, format_usd)]
+        for row in placed.records()
+    ]
     kinds: list[Kind] = ["text" for _ in names]
     kinds += ["moment", "moment", "number", "number", "number", "number"]
     columns = [
         Column(header, kind, [row[place] for row in rows])
         for place, (header, kind) in enumerate(zip(headers, kinds, strict=True))
     ]
-    return format_columns(columns, None if form == "wide" else TABLE_WIDTH).text
+    optional = [headers.index(name) for name in _LIMITS_OPTIONAL if name in headers]
+    return name_left_out(format_columns(columns, None if form == "wide" else TABLE_WIDTH, optional), headers)
+
+
+def _format_short(amount_nanousd: int) -> str:
+    """Return an amount with at most six decimals: nine in each column do not fit into a table."""
+    is_exact = amount_nanousd % 1_000 == 0
+    return (format_nanousd if is_exact else format_nanousd_rounded)(amount_nanousd)
 
 
 def _place_labels(table: Table) -> Table:

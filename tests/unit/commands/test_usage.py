@@ -491,6 +491,20 @@ def test_limits_are_at_the_end_with_amounts_used_in_flight_and_left(limited: Pat
     assert run(limited, "--by", "limits").stdout == "Limits (UTC)" + shown.split("Limits (UTC)")[1]
 
 
+def test_a_table_of_limits_always_shows_what_is_left(limited: Path) -> None:
+    """Amounts in nano-USD, and a long name and label, make the table wider than a terminal."""
+    file = limited.parent / "policies/workspaces/acme.toml"
+    edit(file, 'id = "ci"', 'id = "ci-of-the-shop-in-the-cloud"\nlabel = "the team of the shop in the cloud"')
+    edit(file, 'monthly_spend_cap_usd = "250"', 'monthly_spend_cap_usd = "8999999.999999999"')
+    shown = run(limited, "--by", "limits").stdout
+    assert max(map(len, shown.splitlines())) <= 100
+    assert " left\n" in shown
+    assert "9000000.000000 USD" in shown
+    assert shown.splitlines()[-1].startswith("Not shown: ")
+    assert shown.splitlines()[-1].endswith(" (--wide shows all)")
+    assert "8999999.999999999 USD" in run(limited, "--by", "limits", "--wide").stdout
+
+
 def test_programs_get_limits_as_exact_integers_with_units(limited: Path) -> None:
     shown = run_json(limited)
     assert list(shown) == ["recent", "totals", "refusals", "limits"]
