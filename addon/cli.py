@@ -2,32 +2,44 @@
 
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from addon import VERSION
 from addon.text.masking import mask_credentials
 
+
+class _Command(NamedTuple):
+    """Where a command is defined, and its line in the list of commands."""
+
+    module: str
+    function: str
+    summary: str
+
+
 COMMANDS: Final = MappingProxyType(
     {
-        "alerts": "addon.commands.alerts:alerts",
-        "catalog": "addon.commands.catalog:catalog",
-        "check": "addon.commands.check:check",
-        "completion": "addon.commands.completion:completion",
-        "explain": "addon.commands.explain:explain_command",
-        "init": "addon.commands.init:init",
-        "keys": "addon.commands.keys:keys",
-        "ledger": "addon.commands.ledger:ledger",
-        "secrets": "addon.commands.secrets:secrets",
-        "serve": "addon.commands.serve:serve",
-        "state": "addon.commands.state:state",
-        "usage": "addon.commands.usage:usage",
-        "wallet": "addon.commands.wallet:wallet",
-        "workspaces": "addon.commands.workspaces:workspaces",
+        "alerts": _Command("alerts", "alerts", "Test the webhook of [alerts], and list its events."),
+        "catalog": _Command("catalog", "catalog", "Show models, add some, check and update prices."),
+        "check": _Command("check", "check", "Check all files as serve would load them."),
+        "completion": _Command("completion", "completion", "Print the completion script of a shell."),
+        "explain": _Command(
+            "explain", "explain_command", "Show what would happen to a chat request, and why."
+        ),
+        "init": _Command("init", "init", "Make a deployment folder for one gateway."),
+        "keys": _Command("keys", "keys", "Create, change, rotate, list and revoke API keys."),
+        "ledger": _Command("ledger", "ledger", "Check, back up and restore the ledger."),
+        "secrets": _Command("secrets", "secrets", "Make master keys, and seal secrets with them."),
+        "serve": _Command("serve", "serve", "Run the gateway until SIGTERM or SIGINT."),
+        "state": _Command("state", "state", "Restore limits, holds and spend in Redis."),
+        "usage": _Command("usage", "usage", "Show calls, totals, refused calls and limits."),
+        "wallet": _Command("wallet", "wallet", "Credit wallets, and show balances and entries."),
+        "workspaces": _Command("workspaces", "workspaces", "Create, change and list workspaces."),
     }
 )
-"""The module and the function of each command. Only the module of the command that runs is imported."""
+"""The commands. Only the module of the command that runs is imported, so help and completion are quick."""
 
 
 class _Commands(click.Group):
@@ -39,9 +51,19 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), function)
+        place = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"addon.commands.{place.module}"), place.function)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        # The options of this group. Group.shell_complete itself would import all commands.
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

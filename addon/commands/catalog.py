@@ -21,7 +21,7 @@ from addon.commands.options import conf_option, listing_options
 from addon.commands.output import Form, echo_table, format_csv, format_table
 from addon.commands.published_prices import Comparison, Disagreement, compare_prices
 from addon.commands.readers import load_served_settings
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 from policies.model import Model
 
 _HEADERS: Final = MappingProxyType(

@@ -20,7 +20,7 @@ from addon.edits.keys import create_key, rotate_key, set_key
 from addon.edits.revocation import revoke_key
 from addon.edits.toml_lines import Value, format_value
 from addon.edits.workspace_files import ExistingWorkspaceError, UnknownWorkspaceError
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 from policies.model import Key, Workspace
 from policies.money import format_nanousd
 

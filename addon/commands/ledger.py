@@ -19,12 +19,13 @@ from addon.settings.conf_schema import ProxyConf
 from addon.settings.settings import load_conf
 from addon.store.ledger.backup import BackupRefused, CopyCheck, back_up, restore
 from addon.store.ledger.file import LedgerFile
-from addon.store.ledger.report import Table, count_rows
+from addon.store.ledger.report import count_rows
 from addon.store.ledger.rollups import find_wrong, repair
 from addon.store.ledger.verify import verify as verify_file
 from addon.store.ledger.verify import verify_redis
 from addon.store.protocol import MAINTENANCE_INTERVAL_S, StoreUnavailable
 from addon.store.redis.session import COMMAND_TIMEOUT_S, RedisSession, redis_session
+from addon.text.table import Table
 
 
 @click.group()

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import click
 
 from addon.commands.text_table import Column, Kind, TextTable, format_columns
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 from policies.money import format_nanousd
 
 type Form = Literal["table", "wide", "json", "csv"]

@@ -17,8 +17,9 @@ from addon.settings.errors import SettingsError, describe_error
 from addon.settings.settings import Settings
 from addon.store.backends import open_counters
 from addon.store.ledger.call_filter import Filter
-from addon.store.ledger.report import Table, find_limits, find_recent, find_refusals, find_totals
+from addon.store.ledger.report import find_limits, find_recent, find_refusals, find_totals
 from addon.store.protocol import StoreUnavailable
+from addon.text.table import Table
 
 RECENT_ROWS: Final = 20
 

@@ -16,7 +16,7 @@ from addon.commands.output import (
     name_left_out,
 )
 from addon.commands.text_table import Column, Kind, format_columns
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 from policies.money import format_nanousd, format_nanousd_rounded
 
 _CALL_COLUMNS = (

@@ -12,7 +12,7 @@ from addon.commands.output import Form, echo_table, join_list
 from addon.commands.readers import load_served_settings
 from addon.edits.toml_lines import Value
 from addon.edits.workspaces import create_workspace, set_workspace
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 from policies.model import Workspace
 from policies.money import format_nanousd
 

@@ -1,11 +1,13 @@
 """The clock, passed as an argument so that a test can use its own time."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -33,7 +35,9 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
-def time_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+def time_of(loop: "asyncio.AbstractEventLoop") -> Callable[[], float]:
     """Return ``loop.time``. asyncio's own only asks ``time.monotonic``, which is a function in C."""
+    import asyncio  # It takes long to import, and commands without an event loop need a clock too.
+
     is_asyncios = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
     return time.monotonic if is_asyncios else loop.time

@@ -2,14 +2,12 @@
 
 Values in, values out, except that Fernet puts randomness and the time into each token. No error shows a key, a token
 or a secret. Source: the Fernet specification (github.com/fernet/spec): version 0x80, 8 bytes of time, 16 of IV,
-blocks of 16, 32 of HMAC.
+blocks of 16, 32 of HMAC. Its library takes long to import, so only the functions that need it import it.
 """
 
 import base64
 import re
 from typing import Final
-
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 SCHEME: Final = "sealed:"
 
@@ -22,6 +20,8 @@ _OTHER_BYTES: Final = 1 + 8 + 16 + 32
 
 def make_master_key() -> str:
     """Return a new random master key: 32 bytes in URL-safe base64."""
+    from cryptography.fernet import Fernet
+
     return Fernet.generate_key().decode()
 
 
@@ -49,6 +49,8 @@ class MasterKeys:
                 raise ValueError(
                     f"is not made of master keys: number {number} is not 32 bytes in URL-safe base64"
                 )
+        from cryptography.fernet import Fernet, MultiFernet
+
         keys = [Fernet(word) for word in written]
         self._first = keys[0]
         self._all = MultiFernet(keys)
@@ -59,6 +61,8 @@ class MasterKeys:
 
     def unseal(self, token: str) -> str:
         """Return the secret in a token. Raises ValueError."""
+        from cryptography.fernet import InvalidToken
+
         check_token(token)
         try:
             return self._all.decrypt(token).decode()
@@ -69,6 +73,8 @@ class MasterKeys:
 
     def reseal(self, token: str) -> str:
         """Return a token of the same secret that the first key opens: ``token``, if it does. Raises ValueError."""
+        from cryptography.fernet import InvalidToken
+
         secret = self.unseal(token)
         try:
             self._first.decrypt(token)

@@ -4,7 +4,6 @@ They load as one set, or not at all. ``conf_schema`` and ``catalog_schema`` chec
 names that refer to other files. Source: docs/configuration.md.
 """
 
-import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -178,6 +177,8 @@ def load_conf(conf_file: Path, sources: Sources | None = None) -> ProxyConf:
 
 
 def _check_certificate(conf_file: Path, certificate: Path, sources: Sources) -> None:
+    import ssl  # It takes long to import, and most commands read no certificate.
+
     try:
         sources.read(certificate)
         # An encrypted key would ask for its password on the terminal. The empty password turns that into an error.

@@ -1,6 +1,6 @@
 """The choice that ``[state] backend`` makes: which store a gateway opens, and where a report reads the counters.
 
-The client of Redis takes long to import, so only those who use it do.
+The stores take long to import, so only a gateway that opens one imports it.
 """
 
 import os
@@ -17,7 +17,6 @@ from addon.settings.secrets import Secrets
 from addon.settings.sources import Sources
 from addon.store.ledger.report import ReadUsed, ledger_counters
 from addon.store.protocol import Store, StoreUnavailable
-from addon.store.sqlite.store import SqliteStore
 
 
 def find_redis_url(conf: ProxyConf) -> SecretStr:
@@ -34,6 +33,8 @@ def open_store(conf: ProxyConf, clock: Clock = SYSTEM_CLOCK) -> Store:
         from addon.store.redis.store import RedisStore
 
         return RedisStore(conf.paths.database, find_redis_url(conf), clock)
+    from addon.store.sqlite.store import SqliteStore
+
     return SqliteStore(conf.paths.database, clock)
 
 

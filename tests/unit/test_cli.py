@@ -1,13 +1,15 @@
 """The whole command line. Each command has its own tests."""
 
+import os
 import subprocess
 import sys
 import tomllib
 
+import click
 from click.testing import CliRunner
 from rig.configuration import ROOT
 
-from addon.cli import main
+from addon.cli import COMMANDS, main
 from addon.settings.api_keys import make_key
 
 
@@ -28,3 +30,30 @@ def test_a_key_in_place_of_a_name_is_not_shown() -> None:
         shown = CliRunner().invoke(main, [*words, key := make_key()])
         assert (shown.exit_code, key in shown.output) == (2, False)
         assert "***" in shown.output
+
+
+def test_help_and_completion_name_all_commands_and_import_none_of_them() -> None:
+    for environment, words in ({}, ["--help"]), ({"COMP_WORDS": "tollgate ", "COMP_CWORD": "1"}, []):
+        environment |= {"_TOLLGATE_COMPLETE": "zsh_complete"} if environment else {}
+        code = (
+            "import sys, atexit; from addon.cli import COMMANDS, main\n"
+            "atexit.register(lambda: print(*(name for name in sys.modules if 'addon.commands' in name)))\n"
+            f"main({words}, prog_name='tollgate')"
+        )
+        shown = subprocess.check_output(
+            [sys.executable, "-c", code], cwd=ROOT, text=True, env=os.environ | environment
+        )
+        assert {*COMMANDS} <= {*shown.split()}
+        assert "addon.commands" not in shown
+
+
+def test_the_list_of_commands_has_whole_lines() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).output
+    assert all(f" {place.summary}\n" in shown for place in COMMANDS.values())
+
+
+def test_each_command_is_found() -> None:
+    context = click.Context(main)
+    assert {name: main.get_command(context, name).name for name in COMMANDS} == {
+        name: name for name in COMMANDS
+    }

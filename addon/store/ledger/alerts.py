@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 
 MAX_WAITING: Final = 10_000
 """How many alerts may wait. One more is dropped."""

@@ -1,12 +1,17 @@
-"""The migrations of the ledger's tables. A released step is never edited; a new step follows it."""
+"""The migrations of the ledger's tables. A released step is never edited; a new step follows it.
+
+sqlite-utils takes long to import, and most commands migrate nothing. So only the functions that need it import it.
+"""
 
 import sqlite3
 from functools import cache
-
-from sqlite_utils import Database, Migrations
+from typing import TYPE_CHECKING
 
 from addon.store.ledger.recount import write_counters
 from addon.store.ledger.rollup_schema import AFTER_ALL, DAYS, FIRST_DAYS, FIRST_TABLES
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database, Migrations
 
 LARGEST = 10**16
 """The largest count, duration or cost (ten million USD in nano-USD) of one call: sums of them stay 64-bit integers."""
@@ -23,7 +28,7 @@ def count_statement(counters: int) -> str:
     """  # noqa: S608
 
 
-def m0001_usage(db: Database) -> None:
+def m0001_usage(db: "Database") -> None:
     """One row for every call that was sent upstream. Source: docs/ledger.md."""
     count = f"INTEGER CHECK (%s BETWEEN 0 AND {LARGEST})"
     must_count = f"INTEGER NOT NULL CHECK (%s BETWEEN 0 AND {LARGEST})"
@@ -63,7 +68,7 @@ def m0001_usage(db: Database) -> None:
     db.conn.execute("CREATE INDEX usage_workspace_created_at ON usage (workspace, created_at)")
 
 
-def m0002_money(db: Database) -> None:
+def m0002_money(db: "Database") -> None:
     """The tables that limits are checked with. Source: docs/limits.md."""
     db.conn.execute(f"""
         CREATE TABLE wallet_entries (
@@ -116,19 +121,19 @@ def m0002_money(db: Database) -> None:
     """)
 
 
-def m0003_ledger(db: Database) -> None:
+def m0003_ledger(db: "Database") -> None:
     """One row: the id of this ledger and the state in Redis that has its counters. NULL: table ``spend`` has them."""
     db.conn.execute("CREATE TABLE ledger (id TEXT NOT NULL, redis_state TEXT) STRICT")
     db.conn.execute("INSERT INTO ledger VALUES (lower(hex(randomblob(16))), NULL)")
 
 
-def m0004_cache_writes(db: Database) -> None:
+def m0004_cache_writes(db: "Database") -> None:
     """Tokens that a provider wrote into its cache, which have their own price. Source: docs/ledger.md."""
     check = f"CHECK (cache_write_tokens BETWEEN 0 AND {LARGEST})"
     db.conn.execute(f"ALTER TABLE usage ADD COLUMN cache_write_tokens INTEGER {check}")
 
 
-def m0005_circuits(db: Database) -> None:
+def m0005_circuits(db: "Database") -> None:
     """The circuits of providers that failed lately, by the clock of ``takes``. Rule: ``policies.circuit_breaker``."""
     db.conn.execute("""
         CREATE TABLE circuits (
@@ -140,7 +145,7 @@ def m0005_circuits(db: Database) -> None:
     """)
 
 
-def m0006_passed_over(db: Database) -> None:
+def m0006_passed_over(db: "Database") -> None:
     """Allow a fallback as the only attempt, for the case that a failing provider was skipped.
 
     SQLite can't change a CHECK in place, so the table is created again.
@@ -157,7 +162,7 @@ def m0006_passed_over(db: Database) -> None:
         db.conn.execute(index)
 
 
-def m0007_rollups(db: Database) -> None:
+def m0007_rollups(db: "Database") -> None:
     """The rollups of all rows that come from now on. ``RollupBuilder`` adds the earlier rows later."""
     db.conn.execute(
         "CREATE TABLE rollup_progress (hours_from TEXT NOT NULL, days_until TEXT NOT NULL) STRICT"
@@ -170,12 +175,12 @@ def m0007_rollups(db: Database) -> None:
             db.conn.execute(trigger)
 
 
-def m0008_client_request_id(db: Database) -> None:
+def m0008_client_request_id(db: "Database") -> None:
     """The id that a client gave its call. Source: docs/ledger.md."""
     db.conn.execute("ALTER TABLE usage ADD COLUMN client_request_id TEXT")
 
 
-def m0009_alerts(db: Database) -> None:
+def m0009_alerts(db: "Database") -> None:
     """The queue of alerts, with the last ones that were sent, and what was alerted before. Source: docs/ledger.md."""
     db.conn.execute("""
         CREATE TABLE alerts (
@@ -201,7 +206,7 @@ def m0009_alerts(db: Database) -> None:
     )
 
 
-def m0010_refusals(db: Database) -> None:
+def m0010_refusals(db: "Database") -> None:
     """The counts of calls that were not sent, and the ids of the batches that were added to them last."""
     db.conn.execute("""
         CREATE TABLE refusals (
@@ -219,7 +224,7 @@ def m0010_refusals(db: Database) -> None:
     )
 
 
-def m0011_days(db: Database) -> None:
+def m0011_days(db: "Database") -> None:
     """One table of sums by day, with all columns that calls are grouped by. ``RollupBuilder`` fills it later."""
     for table in FIRST_DAYS:
         for event in ("INSERT_NEW", "UPDATE_OLD", "UPDATE_NEW", "DELETE_OLD"):
@@ -245,9 +250,15 @@ STEPS = (
     m0011_days,
 )
 
-_MIGRATIONS = Migrations("tollgate")
-for _step in STEPS:
-    _MIGRATIONS()(_step)
+
+@cache
+def _migrations() -> "Migrations":
+    from sqlite_utils import Migrations
+
+    migrations = Migrations("tollgate")
+    for step in STEPS:
+        migrations()(step)
+    return migrations
 
 
 class NewerDatabaseError(sqlite3.DatabaseError):
@@ -260,25 +271,31 @@ def migrate(connection: sqlite3.Connection) -> None:
     ``connection`` has isolation level None. Raise ``sqlite3.Error``, and ``NewerDatabaseError`` when a newer version
     has changed the database: rows of this version might break its rules.
     """
-    # Plugins of sqlite-utils are code from elsewhere; the ledger runs none.
-    database = Database(connection, execute_plugins=False)
+    database = _open_database(connection)
     _refuse_newer(database)
-    if _MIGRATIONS.pending(database):
+    if _migrations().pending(database):
         with connection:
             # Another process may apply the steps before this one has the lock. ``apply`` checks again.
             connection.execute("BEGIN IMMEDIATE")
             _refuse_newer(database)
-            _MIGRATIONS.apply(database)
+            _migrations().apply(database)
 
 
 def find_pending(connection: sqlite3.Connection) -> list[str]:
     """Return the names of the steps that ``migrate`` would apply now. Raises as it does."""
-    database = Database(connection, execute_plugins=False)
+    database = _open_database(connection)
     _refuse_newer(database)
-    return [step.name for step in _MIGRATIONS.pending(database)]
+    return [step.name for step in _migrations().pending(database)]
 
 
-def _refuse_newer(database: Database) -> None:
+def _open_database(connection: sqlite3.Connection) -> "Database":
+    from sqlite_utils import Database
+
+    # Plugins of sqlite-utils are code from elsewhere; the ledger runs none.
+    return Database(connection, execute_plugins=False)
+
+
+def _refuse_newer(database: "Database") -> None:
     known = {step.__name__ for step in STEPS}
-    if unknown := [step.name for step in _MIGRATIONS.applied(database) if step.name not in known]:
+    if unknown := [step.name for step in _migrations().applied(database) if step.name not in known]:
         raise NewerDatabaseError(f"a newer version changed it ({', '.join(unknown)})")

@@ -35,12 +35,6 @@ def write_batch(connection: sqlite3.Connection, batch: RefusalBatch) -> None:
     connection.execute(_FORGET_BATCHES, (KEPT_BATCHES,))
 
 
-def has_refusals(connection: sqlite3.Connection) -> bool:
-    """Return False for a ledger that an older version has used last, before a gateway has opened it."""
-    sql = "SELECT 1 FROM sqlite_schema WHERE name = 'refusals'"
-    return connection.execute(sql).fetchone() is not None
-
-
 _NOTE_BATCH = "INSERT INTO refusal_batches (id) VALUES (?) ON CONFLICT (id) DO NOTHING"
 _FORGET_BATCHES = "DELETE FROM refusal_batches WHERE number <= (SELECT max(number) FROM refusal_batches) - ?"
 _ADD = (

@@ -1,35 +1,21 @@
 """Reports on calls, wallets and limits, read through a connection that can't write. Source: docs/ledger.md."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from addon.store.ledger.call_filter import Filter
 from addon.store.ledger.migrations import migrate
 from addon.store.ledger.recent_calls import select_recent
-from addon.store.ledger.refusals import has_refusals
 from addon.store.ledger.totals import GROUPS, find_recorded_names, select_totals
 from addon.store.protocol import StoreUnavailable, WalletEntry
 from addon.store.sqlite.transactions import read_used
+from addon.text.table import Table
 from policies.limits import LIMITS_OF_KEYS, Limit, limits_of, wallet_counter
 from policies.model import Workspace
 from policies.spend import CounterUse
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows with the names of their columns."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as mappings from column to value."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 @contextmanager
@@ -63,7 +49,7 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
     Workspace and key are None where no valid key was sent. An hour counts if any moment of it is wanted. Of the filter
     only workspace, key and time apply.
     """
-    if not has_refusals(connection):
+    if not _has_refusals(connection):
         return Table(REFUSAL_COLUMNS, [])
     conditions = {
         "workspace = ?": wanted.workspace,
@@ -81,6 +67,12 @@ def find_refusals(connection: sqlite3.Connection, wanted: Filter, limit: int | N
     return _table(connection.execute(sql, (*given.values(), -1 if limit is None else limit)))
 
 
+def _has_refusals(connection: sqlite3.Connection) -> bool:
+    """Return False for a ledger that an older version has used last, before a gateway has opened it."""
+    sql = "SELECT 1 FROM sqlite_schema WHERE name = 'refusals'"
+    return connection.execute(sql).fetchone() is not None
+
+
 def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = None) -> set[str]:
     """Return the names of a group, such as ``key``, that calls or refused calls have. Raises ``sqlite3.Error``.
 
@@ -89,7 +81,7 @@ def find_names(connection: sqlite3.Connection, by: str, workspace: str | None = 
     column = GROUPS[by][-1]
     within = workspace if by == "key" else None
     found = find_recorded_names(connection, column, within)
-    if by in {"workspace", "key"} and has_refusals(connection):
+    if by in {"workspace", "key"} and _has_refusals(connection):
         where, values = ("workspace = ?", [within]) if within else ("workspace <> ''", [])
         sql = f"SELECT DISTINCT {column} FROM refusals WHERE {where}"  # noqa: S608
         found.update(name for (name,) in connection.execute(sql, values))
@@ -201,7 +193,7 @@ def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
         "counters": "SELECT count(*) FROM spend",
         "holds": "SELECT count(*) FROM holds",
     }
-    if has_refusals(connection):
+    if _has_refusals(connection):
         counts["refusals"] = "SELECT coalesce(sum(count), 0) FROM refusals"
     return {name: connection.execute(sql).fetchone()[0] for name, sql in counts.items()}
 

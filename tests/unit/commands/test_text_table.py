@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from addon.commands.output import escape_unprintable, format_table
 from addon.commands.text_table import Column, format_columns, shorten, width_of
-from addon.store.ledger.report import Table
+from addon.text.table import Table
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=0, max_size=200)
 HEADERS = st.lists(
