@@ -59,6 +59,8 @@ def find_file_warnings(settings: Settings) -> list[FileWarning]:
     """Return all warnings about ``settings`` now, each with its file."""
     catalog, now = (settings.providers, settings.models), datetime.now(UTC)
     found = find_warnings(*catalog, settings.workspaces, now, settings.unknown_hidden)
+    if settings.problems:  # A file that does not load may hold the keys, and its own error says what to do.
+        found = [one for one in found if one.kind != "no_active_key"]
     warnings = [FileWarning(one.kind, _find_file(one, settings), one.key, one.reason) for one in found]
     if settings.conf.alerts.webhook and settings.alert_target is None:
         reason = "an environment variable that it names is not set, so no alert is sent"

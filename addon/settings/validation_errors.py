@@ -14,6 +14,7 @@ _TOML_WORDS: Final = {
     "model_type": "must be a table",
     "dict_type": "must be a table",
     "tuple_type": "must be an array",
+    "too_short": "must not be empty",
     "frozen_set_type": "must be an array of strings",
 }
 _UNKNOWN: Final = "extra_forbidden"

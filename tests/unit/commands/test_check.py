@@ -107,6 +107,14 @@ def test_a_broken_workspace_leaves_the_overview_of_the_others(folder: Path) -> N
     assert line.startswith("error: policies/workspaces/beta.toml: keys[0] (ci).secret: unknown key")
 
 
+def test_files_that_do_not_load_are_not_called_missing_workspaces(folder: Path) -> None:
+    edit(folder / ACME, 'plan = "pro"', 'plan = "gold"')
+    edit(folder / BETA, "[[keys]]", '[[keys]]\nplan = "pro"')
+    checked = Checked(folder)
+    assert (checked.status, checked.report["workspaces"]) == (1, 0)
+    assert [line.partition(":")[0] for line in checked.lines] == ["error", "error"]
+
+
 def test_warnings_are_lines_too_and_errors_with_strict(folder: Path) -> None:
     edit(folder / BETA, '"Beta"', '"Beta"\noverage_protection = false\ndefault_model = "openai/gpt-oss-20b"')
     edit(folder / BETA, "", '[byok.GROQ]\nsecret = "env:BETA_KEY"\nrouting = true\n')

@@ -178,7 +178,7 @@ PROVIDER_EDITS = {
     "a key without auth": (f'{KEY_LINE}\nauth = "none"', "OPENAI.platform_key", "must be absent"),
     "keys without auth": (f'{THREE}\nauth = "none"', "OPENAI.platform_keys", "must be absent"),
     "a key and keys": (f"{KEY_LINE}\n{THREE}", "OPENAI.platform_key", "must be absent when platform_keys is"),
-    "no keys": ("platform_keys = []", "OPENAI.platform_keys", "at least 1"),
+    "no keys": ("platform_keys = []", "OPENAI.platform_keys", "must not be empty"),
     "keys that are no array": ('platform_keys = "env:ONE"', "OPENAI.platform_keys", "must be an array"),
     "a bare key": (f'platform_keys = ["env:ONE", "{SECRET}"]', "OPENAI.platform_keys[1]", "a bare secret"),
     "a key twice": ('platform_keys = ["env:A", "env:B", "env:A"]', "OPENAI.platform_keys[2]", "names the same"),

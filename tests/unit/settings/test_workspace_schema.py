@@ -125,7 +125,7 @@ EDITS = {
         "keys[0] (ci).expires_at",
         "a year from 1 to 9999",
     ),
-    "no models": (ACME, "active = true", "models = []", "keys[0] (ci).models", "at least 1"),
+    "no models": (ACME, "active = true", "models = []", "keys[0] (ci).models", "must not be empty"),
     "models as a string": (
         ACME,
         "active = true",
@@ -223,7 +223,7 @@ EDITS = {
         "",
         '[[rules]]\nkeywords = []\nmodel = "x"\n',
         "rules[0].keywords",
-        "at least 1",
+        "must not be empty",
     ),
     "rule with an unknown model": (
         ACME,
