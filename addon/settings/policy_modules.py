@@ -22,6 +22,7 @@ OWN_MODULES: Final = frozenset(
         *(
             "alert_rules",
             "allowed_models",
+            "call_stages",
             "circuit_breaker",
             "completion_cap",
             "estimate",
@@ -29,9 +30,19 @@ OWN_MODULES: Final = frozenset(
             "fallback",
             "family",
         ),
-        *("field_change", "field_rules", "key_claims", "key_cooldown", "keywords", "large_text", "limits"),
+        *(
+            "field_change",
+            "field_rules",
+            "key_claims",
+            "key_cooldown",
+            "key_models",
+            "keywords",
+            "large_text",
+            "limits",
+        ),
         *("messages", "model", "money", "plausible_usage", "refusal", "request_facts", "review"),
         *(
+            "route",
             "route_table",
             "routing",
             "sanitize",
