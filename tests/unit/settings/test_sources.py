@@ -43,9 +43,12 @@ def test_a_folder_in_place_of_a_file_is_reported(conf_file: Path) -> None:
         load_settings(conf_file, {})
 
 
-@pytest.mark.parametrize(("key", "file"), [("workspaces", "no"), ("catalog", "no/families.toml")])
-def test_a_missing_folder_is_reported(conf_file: Path, key: str, file: str) -> None:
-    edit(conf_file, "", f'[paths]\n{key} = "no"\n')
+@pytest.mark.parametrize(
+    ("key", "folder", "file"),
+    [("workspaces", "no/folder", "no/folder"), ("catalog", "no", "no/families.toml")],
+)
+def test_a_missing_folder_is_reported(conf_file: Path, key: str, folder: str, file: str) -> None:
+    edit(conf_file, "", f'[paths]\n{key} = "{folder}"\n')
     with pytest.raises(SettingsError, match="no such") as caught:
         load_settings(conf_file, {})
     assert caught.value.file == conf_file.parent / file
