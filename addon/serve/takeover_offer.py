@@ -126,8 +126,9 @@ class Offer:
     async def _hand_over(self, connection: socket.socket) -> None:
         """Hand the ports to the process at the other end. Raise OSError or Refused when that fails."""
         successor = find_peer(connection)
-        self._check_service(connection, successor)
+        # A refusal comes after the question. Otherwise the other process gets an error of its socket instead.
         await receive(connection, "sockets?", ANSWER_S)
+        self._check_service(connection, successor)
         self._send_sockets(connection)
         await receive(connection, "ready", READY_S)
         await self._pause()
