@@ -129,7 +129,7 @@ def _build(ledger: Path) -> float:
 
 
 def _time_command(conf: Path, *arguments: str, rounds: int = 3) -> float:
-    """Return the least processor time of a command, its start included: 0.6 s of Python's imports."""
+    """Return the least processor time of a command, its start and imports included."""
     used_s = []
     for _ in range(rounds):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
