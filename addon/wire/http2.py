@@ -121,8 +121,8 @@ class Http2Connection(Connection):
         # The library ends the connection when a body does not have its length. ``Http2Stream`` ends the stream.
         self._h2.streams[stream_id]._expected_content_length = None
         self._deadline.note_request()
-        tasks = len(self._streams) + len(self._unstarted)
-        if self.is_draining or len(self._open) >= MAX_STREAMS or tasks >= MAX_CALLS:
+        calls = len(self._streams) + len(self._unstarted)
+        if self.is_draining or len(self._open) >= MAX_STREAMS or calls >= MAX_CALLS:
             self._refuse_stream(stream_id)
             return
         try:
@@ -153,12 +153,10 @@ class Http2Connection(Connection):
         self._output.reset(stream_id, ErrorCodes.REFUSED_STREAM)
 
     def _handle_data(self, event: events.DataReceived) -> None:
-        size = event.flow_controlled_length
-        stream = self._open.get(event.stream_id)
-        if stream is not None:
-            stream.feed(event.data, size)
-        elif size:
-            self._output.open_window(event.stream_id, size)
+        if (stream := self._open.get(event.stream_id)) is not None:
+            stream.feed(event.data, event.flow_controlled_length)
+        elif event.flow_controlled_length:
+            self._output.open_window(event.stream_id, event.flow_controlled_length)
 
     def _handle_reset(self, event: events.StreamReset) -> None:
         if not event.remote_reset:
@@ -237,8 +235,7 @@ class Http2Connection(Connection):
         The GOAWAY names the newest stream that was served. So a client may safely repeat a later request, and clients
         do. The connection serves at least one stream: some clients (httpx) take a GOAWAY of stream 0 as an error.
         """
-        has_streams = self._open or self._unstarted
-        if self._is_retiring and not has_streams and self._h2.highest_inbound_stream_id:
+        if self._is_retiring and self._h2.highest_inbound_stream_id and not (self._open or self._unstarted):
             self.close_when_idle()
 
     def close_when_idle(self) -> None:
@@ -294,11 +291,10 @@ class Http2Connection(Connection):
 
     def _expire_write(self) -> None:
         """Cut the client off if it read none of the bytes that streams wait to send."""
-        waited_s = self._loop.time() - self._output.progress_at_s
-        if self._output.has_blocked and waited_s >= self.settings.write_timeout_s:
-            self._mark_all_gone(cut_off=True)
-            self.transport.abort()
-        elif self._output.has_blocked:
+        if not self._output.has_blocked:
+            self._deadline.set(self.settings.write_timeout_s)
+        elif self._loop.time() - self._output.progress_at_s < self.settings.write_timeout_s:
             self._set_deadline()
         else:
-            self._deadline.set(self.settings.write_timeout_s)
+            self._mark_all_gone(cut_off=True)
+            self.transport.abort()
