@@ -13,12 +13,10 @@ Source: docs/limits.md.
 """
 
 import asyncio
-import json
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,14 +38,15 @@ from addon.store.protocol import (
     StoreUnavailable,
     WalletEntry,
 )
+from addon.store.redis.call_ends import CallEnds
 from addon.store.redis.circuits import RedisCircuits
 from addon.store.redis.client import RedisClient
 from addon.store.redis.holds import Holds
-from addon.store.redis.keys import ENDED_S, INTERRUPTED_S, call_counters, keys_of
-from addon.store.redis.leases import Lease, Leases
-from addon.store.redis.outbox import Outbox, pack_call, pack_entry
+from addon.store.redis.keys import keys_of
+from addon.store.redis.leases import Leases
+from addon.store.redis.outbox import Outbox, pack_entry
 from addon.store.redis.refusals import SharedRefusals
-from addon.store.redis.scripts import CREDIT, SETTLE, TAKE_TOKEN
+from addon.store.redis.scripts import CREDIT, TAKE_TOKEN
 from addon.store.redis.state import RedisState
 from addon.store.redis.unconfirmed import UnconfirmedCalls
 from addon.store.refusals import RefusalCounts
@@ -87,6 +86,7 @@ class RedisStore(SharedCircuitsMixin):
         self._state = RedisState(self._client, self._file)
         self._holds = Holds(self._client, self._state, self._leases)
         self._outbox = Outbox(self._client, self._file, self._state)
+        self._call_ends = CallEnds(self._client, self._state, self._leases, self._unconfirmed, self._outbox)
         self._shared_refusals = SharedRefusals(self._client, self._file)
         self._circuits = Circuits(RedisCircuits(self._client), clock)
 
@@ -223,28 +223,10 @@ class RedisStore(SharedCircuitsMixin):
 
     async def _settle(self, settlement: Settlement) -> None:
         row = settlement.row
-        await self._end(settlement, "settled", row["retail_nanousd"] if settlement.from_wallet else 0)
-        self._holds.forget(row["id"])
-
-    async def _end(self, settlement: Settlement, outcome: str, paid_nanousd: int) -> bool:
-        """End a call. Return whether it had not ended before."""
-        row = settlement.row
-        created_at = datetime.fromisoformat(row["created_at"]).astimezone(UTC)
-        counters = call_counters(row["workspace"], row["key_id"], created_at.date())
-        keys = keys_of(row["workspace"])
-        names = (keys.state, keys.holds, keys.ended_call(row["id"]), keys.outbox, *counters.keys)
-        cost = (row["retail_nanousd"], paid_nanousd)
-        remembered_s = INTERRUPTED_S if outcome == "interrupted" else ENDED_S
-        packed = pack_call(settlement)
-        answer = await self._state.run(
-            SETTLE,
-            row["workspace"],
-            names,
-            *(row["id"], outcome, *cost, packed, remembered_s, *counters.ttl_s),
+        await self._call_ends.end(
+            settlement, "settled", row["retail_nanousd"] if settlement.from_wallet else 0
         )
-        self._unconfirmed.add(row["id"], packed)
-        self._outbox.schedule(row["workspace"])
-        return bool(answer == "done")
+        self._holds.forget(row["id"])
 
     async def _forget_confirmed(self) -> None:
         """Forget calls that the ledger has. The ledger of another machine had the time to get them."""
@@ -290,22 +272,9 @@ class RedisStore(SharedCircuitsMixin):
             dead = await self._leases.renew(self._holds.workspaces)
         ended = 0
         for lease in dead:
-            ended += await self._interrupt(lease)
+            ended += await self._call_ends.interrupt(lease)
         if ended:
             log.warning("%d calls of a gateway that ended were interrupted", ended)
-
-    async def _interrupt(self, lease: Lease) -> int:
-        """Settle all holds of a dead process in one workspace. Return how many there were."""
-        async with self._client.timeout():
-            found = await self._client.command("HVALS", keys_of(lease.workspace).holds)
-        ended = 0
-        for record in found:
-            _, _, owner, row = record.split(":", 3)
-            if owner == lease.owner:
-                ended += await self._end(Settlement(json.loads(row), from_wallet=False), "interrupted", 0)
-        async with self._client.timeout():
-            await self._leases.forget(lease)
-        return ended
 
     async def _empty_outboxes(self) -> None:
         if self._state.owns_ledger:
