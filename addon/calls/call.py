@@ -129,7 +129,7 @@ async def admit(call: Call, head: RequestHead, deps: Dependencies, *, has_whole_
     credential = authenticate(call.settings.keys, read_token(head))
     call.exchange = call.exchange.identify(credential.workspace, credential.key)
     if credential.needs_check:
-        deps.in_flight.key_uses.check(call.exchange, credential)
+        deps.in_flight.credential_checker.check(call.exchange, credential)
     deps.in_flight.add(call)
     if not (has_whole_body and take_token_later(call, deps)):
         await take_token(call, deps)

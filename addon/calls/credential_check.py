@@ -1,4 +1,4 @@
-"""Calls with a secret that has ended, or that will: the first are refused, and operators see both.
+"""Checks of credentials that have ended, or that will: an ended one is refused, and operators see the use of both.
 
 A client that uses an ended key learns no more than one with an unknown key. Source: docs/operating.md.
 """
@@ -20,7 +20,7 @@ MAX_KEYS = 10_000
 """The most keys whose last line is remembered. With more, all are forgotten, and each may have a line again."""
 
 
-class KeyUses:
+class CredentialChecker:
     """Checks the credentials that need it, and logs one line for each key and event in ``LOG_INTERVAL_S``."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from addon.calls.attempt import UpstreamAttempt
 from addon.calls.call_state import NO_CHAT, Call
-from addon.calls.key_uses import KeyUses
+from addon.calls.credential_check import CredentialChecker
 from addon.calls.request_body import BodyBudget
 from addon.calls.settlement import OK, compute_outcome, read_plausible_usage
 from addon.runtime.clock import Clock
@@ -51,7 +51,7 @@ class InFlightCalls:
         self.store = store
         self.platform_keys = platform_keys
         self.metrics = metrics
-        self.key_uses = KeyUses(metrics)
+        self.credential_checker = CredentialChecker(metrics)
         self.calls: set[str] = set()
         self.idle = asyncio.Event()
         self.idle.set()

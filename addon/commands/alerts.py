@@ -11,7 +11,7 @@ import click
 from addon.alerts import events
 from addon.alerts.webhook import Outcome, Webhook
 from addon.commands.errors import report_errors
-from addon.commands.options import conf_option, listing_options
+from addon.commands.options import conf_option, limit_option, listing_options
 from addon.commands.output import Form, echo_table
 from addon.commands.readers import load_served_settings, open_ledger
 from addon.settings.alert_target import AlertTarget
@@ -60,13 +60,7 @@ async def _send(target: AlertTarget, proxy: EgressProxy | None) -> Outcome:
 
 
 @alerts.command("list")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 2**31),
-    default=LIST_ROWS,
-    show_default=True,
-    help="The largest number of events.",
-)
+@limit_option("events", LIST_ROWS)
 @listing_options
 @conf_option
 def list_(limit: int, form: Form, conf_file: Path) -> None:

@@ -24,6 +24,17 @@ conf_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+def limit_option(rows: str, default: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option ``--limit`` of a command that lists ``rows``."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 2**31),
+        default=default,
+        show_default=True,
+        help=f"The largest number of {rows}.",
+    )
+
+
 def listing_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add ``--json``, ``--csv`` and ``--wide`` to a command that lists something. It gets one argument ``form``."""
 

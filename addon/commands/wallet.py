@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from addon.commands.errors import report_errors, unknown_workspace_error
-from addon.commands.options import conf_option, listing_options
+from addon.commands.options import conf_option, limit_option, listing_options
 from addon.commands.output import Form, echo_table
 from addon.commands.readers import open_ledger
 from addon.settings.conf_schema import ProxyConf
@@ -125,13 +125,7 @@ def balance(workspace: str | None, form: Form, conf_file: Path) -> None:
 
 @wallet.command()
 @click.argument("workspace")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 2**31),
-    default=HISTORY_ROWS,
-    show_default=True,
-    help="The largest number of entries.",
-)
+@limit_option("entries", HISTORY_ROWS)
 @listing_options
 @conf_option
 def history(workspace: str, limit: int, form: Form, conf_file: Path) -> None:

@@ -60,7 +60,7 @@ def _write(file: Path, text: str | bytes, check: Callable[[], None]) -> None:
         if isinstance(error, OSError) and error.filename in (None, temporary):
             error.filename = str(file)
         raise
-    sync_folder(file.parent)
+    sync_path(file.parent)
 
 
 def _copy_access(file: Path, descriptor: int) -> None:
@@ -70,9 +70,9 @@ def _copy_access(file: Path, descriptor: int) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
-def sync_folder(folder: Path) -> None:
-    """Write the names of a folder's files to the disk. Raises ``OSError``."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Write a file, or the names of a folder's files, to the disk. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

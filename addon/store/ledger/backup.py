@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from addon.runtime.atomic_files import sync_folder
+from addon.runtime.atomic_files import sync_path
 from addon.runtime.folder_lock import locked
-from addon.store.ledger.copies import copy_database, open_read_only, private_file, sync_file
+from addon.store.ledger.copies import copy_database, open_read_only, private_file
 from addon.store.ledger.migrations import find_pending, migrate
 from addon.store.ledger.report import count_rows
 from addon.store.ledger.verify import verify
@@ -61,7 +61,7 @@ def back_up(ledger: Path, target: Path, *, overwrite: bool) -> CopyCheck:
             partial.replace(target)
         else:
             _link(partial, target)
-    sync_folder(target.parent)
+    sync_path(target.parent)
     return check
 
 
@@ -90,7 +90,7 @@ def restore(ledger: Path, source: Path, *, in_redis: bool, despite_discrepancies
             _require_unused(ledger)
             replaced = _keep_replaced(ledger) if ledger.exists() else None
             partial.replace(ledger)
-        sync_folder(ledger.parent)
+        sync_path(ledger.parent)
     return Restored(check, replaced)
 
 
@@ -127,7 +127,7 @@ def _prepare(path: Path, *, in_redis: bool) -> CopyCheck:
         if in_redis:
             # What Redis counts belongs to the replaced ledger.
             connection.execute("UPDATE ledger SET redis_state = NULL")
-    sync_file(path)
+    sync_path(path)
     return check
 
 

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from addon.runtime.atomic_files import sync_folder
+from addon.runtime.atomic_files import sync_path
 from addon.store.ledger.migrations import find_pending
 
 log = logging.getLogger("tollgate.store")
@@ -69,21 +69,12 @@ def copy_database(source: Path, target: Path) -> None:
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             original.backup(copy, pages=_PAGES, progress=_Progress())
             copy.execute("PRAGMA journal_mode = DELETE")
-    sync_file(target)
+    sync_path(target)
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Open an existing database, which this connection can't change. Raises ``sqlite3.Error``."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2, isolation_level=None)
-
-
-def sync_file(path: Path) -> None:
-    """Write a file to the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def copy_before_migration(connection: sqlite3.Connection, path: Path) -> None:
@@ -99,7 +90,7 @@ def copy_before_migration(connection: sqlite3.Connection, path: Path) -> None:
         with private_file(target) as partial:
             copy_database(path, partial)
             partial.replace(target)
-        sync_folder(target.parent)
+        sync_path(target.parent)
     except (OSError, sqlite3.Error) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
         raise CopyFailed(

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from addon.calls import key_uses
-from addon.calls.key_uses import LOG_INTERVAL_S, KeyUses
+from addon.calls import credential_check
+from addon.calls.credential_check import LOG_INTERVAL_S, CredentialChecker
 from addon.telemetry.metrics import Metrics
 from policies.exchange import Exchange
 from policies.model import Credential, Key, Workspace
@@ -24,12 +24,17 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def uses(metrics: Metrics) -> KeyUses:
-    return KeyUses(metrics)
+def uses(metrics: Metrics) -> CredentialChecker:
+    return CredentialChecker(metrics)
 
 
 def use(
-    uses: KeyUses, before_noon_s: float, key: Key = KEY, *, at_s: float = 0, is_previous: bool = True
+    uses: CredentialChecker,
+    before_noon_s: float,
+    key: Key = KEY,
+    *,
+    at_s: float = 0,
+    is_previous: bool = True,
 ) -> None:
     workspace = Workspace("acme", "Acme", "pro", (key,))
     now = NOON - timedelta(seconds=before_noon_s)
@@ -42,7 +47,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
 
 
 def test_a_previous_secret_is_let_in_counted_and_logged_once_a_minute(
-    uses: KeyUses, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    uses: CredentialChecker, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tollgate")
     for at_s in (0, 1, LOG_INTERVAL_S - 1, LOG_INTERVAL_S, LOG_INTERVAL_S + 1):
@@ -64,7 +69,7 @@ def test_a_previous_secret_is_let_in_counted_and_logged_once_a_minute(
     ],
 )
 def test_an_ended_key_is_refused_as_an_unknown_one_and_operators_see_why(
-    uses: KeyUses,
+    uses: CredentialChecker,
     metrics: Metrics,
     caplog: pytest.LogCaptureFixture,
     key: Key,
@@ -82,9 +87,9 @@ def test_an_ended_key_is_refused_as_an_unknown_one_and_operators_see_why(
 
 
 def test_the_memory_of_lines_is_bounded(
-    uses: KeyUses, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    uses: CredentialChecker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(key_uses, "MAX_KEYS", 2)
+    monkeypatch.setattr(credential_check, "MAX_KEYS", 2)
     for name in ("a", "b", "c", "c", "a"):
         use(uses, 10, replace(KEY, id=name))
     assert [key for _, _, key in lines(caplog)] == ["a", "b", "c", "a"]
