@@ -48,7 +48,7 @@ _BATCH: Final = 20
 
 @dataclass
 class Found:
-    """What a look found: events, and the marks that are to be written with them. None removes a mark."""
+    """The events that a look found, and the marks to write with them. None removes a mark."""
 
     events: list[Event] = field(default_factory=list)
     marks: dict[str, str | None] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Detector:
         self._add_rescues(await self._ledger.run(read_fallbacks, since))
         self._marks = await self._ledger.run(read_marks)
 
-    # What this process itself knows.
+    # Facts of this process.
 
     def _find_faults(self, found: Found, faults: Mapping[str, str], now: datetime) -> None:
         for subject, reason in faults.items():
@@ -137,7 +137,7 @@ class Detector:
             if had and had.platform_keys and not provider.has_platform_key:
                 found.events.append(events.platform_keys_lost(name, now))
 
-    # What all processes share.
+    # Facts that all processes share.
 
     def _find_circuits(self, found: Found, settings: Settings, now: datetime) -> None:
         failing: defaultdict[str, int] = defaultdict(int)
@@ -224,23 +224,36 @@ class Detector:
         for number, workspace in enumerate(wanted):
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
-            limits = [
-                (key_id, limit)
-                for key_id, limit in limits_to_watch(workspace, now)
-                if callers is None or key_id is None or (workspace.id, key_id) in callers
-            ]
-            used = await self._store.read_counters(workspace.id, [limit.counter for _, limit in limits])
-            for (key_id, limit), (spent_nanousd, requests) in zip(limits, used, strict=True):
-                if limit.kind in ("wallet", "monthly_spend_cap"):
-                    shown[limit.kind, workspace.id] = (limit.maximum - spent_nanousd) / 1e9
-                credit = last_credits.get(workspace.id)
-                budget = _budget(workspace, key_id, limit, spent_nanousd, requests, credit)
-                if budget:
-                    self._find_thresholds(found, workspace.alert_at_percent, budget, now)
+            credit = last_credits.get(workspace.id)
+            shown |= await self._find_in_budgets(found, workspace, callers, credit, now)
         if has_gauges:
             self._metrics.set_workspace_budgets(shown, is_all=callers is None)
         elif callers is None:
             self._metrics.set_workspace_budgets({}, is_all=True)
+
+    async def _find_in_budgets(
+        self,
+        found: Found,
+        workspace: Workspace,
+        callers: frozenset[tuple[str, str]] | None,
+        credit: tuple[str, int] | None,
+        now: datetime,
+    ) -> dict[tuple[str, str], float]:
+        """Look at the budgets of one workspace. Return what is left of its own, in USD, for its gauges."""
+        limits = [
+            (key_id, limit)
+            for key_id, limit in limits_to_watch(workspace, now)
+            if callers is None or key_id is None or (workspace.id, key_id) in callers
+        ]
+        left_usd: dict[tuple[str, str], float] = {}
+        used = await self._store.read_counters(workspace.id, [limit.counter for _, limit in limits])
+        for (key_id, limit), (spent_nanousd, requests) in zip(limits, used, strict=True):
+            if limit.kind in ("wallet", "monthly_spend_cap"):
+                left_usd[limit.kind, workspace.id] = (limit.maximum - spent_nanousd) / 1e9
+            budget = _budget(workspace, key_id, limit, spent_nanousd, requests, credit)
+            if budget:
+                self._find_thresholds(found, workspace.alert_at_percent, budget, now)
+        return left_usd
 
     def _find_thresholds(self, found: Found, percents: Sequence[int], budget: Budget, now: datetime) -> None:
         mark = _parse_mark(self._known.get(budget.name))

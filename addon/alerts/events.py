@@ -16,7 +16,7 @@ from policies.utc_time import format_utc
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened, in words and in ``fields``. Text that looks like a credential is masked when it is packed."""
+    """One event, in words and in ``fields``. Text that looks like a credential is masked when it is packed."""
 
     id: str
     type: AlertType
@@ -42,7 +42,7 @@ class Event:
 
 
 def event_id(*parts: object) -> str:
-    """Return the id of an event that these parts name: the same one whoever finds it."""
+    """Return the id of an event that these parts name. Each process makes the same one."""
     return "evt_" + hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:32]
 
 

@@ -111,7 +111,7 @@ class Sender:
             self.wake()
 
     async def save_kept(self) -> None:
-        """Move what waits in memory to the ledger. What is being sent now may be sent twice."""
+        """Move the alerts in memory to the ledger. One that is being sent now may be sent twice."""
         if self._kept:
             waiting = [one.alert for one in self._kept]
             await self._ledger.run(enqueue, waiting, {}, is_sent=True)

@@ -74,7 +74,7 @@ class Alerts:
         ]
 
     async def stop(self) -> None:
-        """Stop. What waits in the ledger is sent by the next process."""
+        """Stop. The next process sends the alerts that wait in the ledger."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,5 +1,6 @@
 """``tollgate catalog add``: one more model, as a whole table of models.toml. Source: docs/catalog.md."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -62,17 +63,7 @@ def add(
     prices = published | {f"{name}_per_m": price for name, price in given_prices.items() if price is not None}
     if family is None and found.custom_family.name in settings.families:
         family = found.custom_family.name
-    needed = {
-        "--input-price": prices.get("input_price_per_m"),
-        "--output-price": prices.get("output_price_per_m"),
-        "--max-completion-tokens": max_completion_tokens,
-        "--family": family,
-    }
-    if missing := [option for option, value in needed.items() if value is None]:
-        known = "has no prices of it" if not published else "does not have all of that"
-        raise click.UsageError(
-            f"{', '.join(missing)} must be given: genai-prices {version('genai-prices')} {known}"
-        )
+    _require_given(published, prices, max_completion_tokens, family)
     values: dict[str, Any] = {"provider": found.name, "upstream_model_id": model, "family": family}
     values |= prices | {
         "max_completion_tokens": max_completion_tokens,
@@ -85,6 +76,26 @@ def add(
     )
     path = _write(settings, conf_file, format_model_table(slug, values, comment))
     click.echo(f"{format_model_table(slug, values, comment)}\nadded to {path}")
+
+
+def _require_given(
+    published: Mapping[str, object],
+    prices: Mapping[str, object],
+    max_completion_tokens: int | None,
+    family: str | None,
+) -> None:
+    """Raise ``UsageError`` that names each value that neither the options nor genai-prices have."""
+    needed = {
+        "--input-price": prices.get("input_price_per_m"),
+        "--output-price": prices.get("output_price_per_m"),
+        "--max-completion-tokens": max_completion_tokens,
+        "--family": family,
+    }
+    if missing := [option for option, value in needed.items() if value is None]:
+        known = "has no prices of it" if not published else "does not have all of that"
+        raise click.UsageError(
+            f"{', '.join(missing)} must be given: genai-prices {version('genai-prices')} {known}"
+        )
 
 
 def _find_provider(settings: Settings, name: str) -> Provider:

@@ -19,7 +19,7 @@ from addon.store.ledger.totals import GROUPS
 
 LIMITS: Final = "limits"
 REFUSALS: Final = "refusals"
-"""What ``--by`` takes in the place of a name of ``GROUPS``."""
+"""Values of ``--by`` that are not a name of ``GROUPS``."""
 
 _UNITS = MappingProxyType({"m": "minutes", "h": "hours", "d": "days", "w": "weeks"})
 

@@ -1,4 +1,4 @@
-"""What systemd and a service agree on: inherited sockets, and notifications.
+"""The interface of systemd to a service: inherited sockets, and notifications.
 
 Sources: sd_listen_fds(3), sd_notify(3). Each is a few lines, so no library is needed.
 """

@@ -61,7 +61,7 @@ class Rescue(NamedTuple):
 
 
 class News(NamedTuple):
-    """What was recorded after the row ``last``: who called, and fallbacks with a platform key by their provider."""
+    """The rows up to ``last`` that are new: their callers, and fallbacks with a platform key by their provider."""
 
     last: int
     callers: frozenset[tuple[str, str]]
@@ -89,31 +89,31 @@ def enqueue(
         new, dropped = [], []
         for alert in alerts:
             status = "unsent" if not is_sent else "waiting" if room > 0 else "dropped"
-            next_at = alert.created_at if status == "waiting" else None
-            ended_at = None if status == "waiting" else alert.created_at
-            values = (
-                alert.id,
-                alert.created_at,
-                alert.type,
-                alert.workspace,
-                status,
-                next_at,
-                ended_at,
-                alert.body,
-            )
-            if connection.execute(_INSERT, values).rowcount:
+            if _insert(connection, alert, status):
                 new.append(alert)
                 room -= status == "waiting"
                 if status == "dropped":
                     dropped.append(alert)
-        for name, value in marks.items():
-            if value is None:
-                connection.execute("DELETE FROM alert_marks WHERE name = ?", (name,))
-            else:
-                connection.execute("INSERT OR REPLACE INTO alert_marks VALUES (?, ?)", (name, value))
+        _change_marks(connection, marks)
         if new:
             _forget_old(connection)
         return new, dropped
+
+
+def _insert(connection: sqlite3.Connection, alert: NewAlert, status: str) -> bool:
+    """Add an alert. Return whether its id is new."""
+    is_waiting = status == "waiting"
+    next_at, ended_at = (alert.created_at, None) if is_waiting else (None, alert.created_at)
+    name = (alert.id, alert.created_at, alert.type, alert.workspace)
+    return bool(connection.execute(_INSERT, (*name, status, next_at, ended_at, alert.body)).rowcount)
+
+
+def _change_marks(connection: sqlite3.Connection, marks: Mapping[str, str | None]) -> None:
+    for name, value in marks.items():
+        if value is None:
+            connection.execute("DELETE FROM alert_marks WHERE name = ?", (name,))
+        else:
+            connection.execute("INSERT OR REPLACE INTO alert_marks VALUES (?, ?)", (name, value))
 
 
 _INSERT = """

@@ -1,4 +1,4 @@
-"""The connection to the ledger's SQLite file: how it is opened, and how its errors are told apart."""
+"""The connection to the ledger's SQLite file: how it is opened, and which of its errors are which."""
 
 import os
 import sqlite3
