@@ -80,17 +80,23 @@ def create_key(
             if like is not None:
                 raise EditError(f'the new workspace has no key "{like}"')
             chosen = _choose_id(workspace, (), key_id)
-            text = add_table(
-                _NEW_WORKSPACE.format(name=workspace), "keys", _make_entry(chosen, secret, changes or {})
-            )
+            entry = _make_entry(chosen, secret, changes or {})
+            text = add_table(_NEW_WORKSPACE.format(name=workspace), "keys", entry)
             write_new_file(conf_file, folder, workspace, text)
-            return NewKey(chosen, secret)
-        read = read_file(folder, workspace)
-        chosen = _choose_id(workspace, tuple(key.id for key in read.table.keys), key_id)
-        copied = {} if like is None else _copy_settings(read, like, changes or {})
-        entry = _make_entry(chosen, secret, copied | dict(changes or {}))
-        edit_file(conf_file, read, lambda text: add_table(text, "keys", entry))
+        else:
+            chosen = _add_key(conf_file, read_file(folder, workspace), key_id, secret, changes or {}, like)
     return NewKey(chosen, secret)
+
+
+def _add_key(
+    conf_file: Path, read: WorkspaceFile, key_id: str | None, secret: str, changes: Changes, like: str | None
+) -> str:
+    """Add a key to a workspace that exists. Return its id."""
+    chosen = _choose_id(read.file.stem, tuple(key.id for key in read.table.keys), key_id)
+    copied = {} if like is None else _copy_settings(read, like, changes)
+    entry = _make_entry(chosen, secret, copied | dict(changes))
+    edit_file(conf_file, read, lambda text: add_table(text, "keys", entry))
+    return chosen
 
 
 def set_key(conf_file: Path, workspace: str, key_id: str, changes: Changes) -> None:
